@@ -1,0 +1,83 @@
+"""Aggregate functions as they stand in a query: which function, of what, over which rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.algebra.expressions import Expression
+from headrace.errors import UserError, did_you_mean
+from headrace.schema import BIGINT, DOUBLE, Type, decimal
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """`function(argument)` over the rows of a group for which `condition` is true.
+
+    `argument` is None for COUNT(*). NULL arguments do not count. `distinct` keeps one row per distinct argument.
+    """
+
+    function: str
+    argument: Expression | None
+    type: Type
+    distinct: bool = False
+    condition: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedAggregate:
+    """An aggregate and the internal name of its column."""
+
+    name: str
+    call: AggregateCall
+
+
+ALIASES: Final = {
+    "mean": "avg",
+    "variance": "var_samp",
+    "stddev": "stddev_samp",
+    "std": "stddev_samp",
+}
+"""Spark's other names for the same function."""
+
+AGGREGATES: Final = ("count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop")
+
+
+def canonical(name: str) -> str | None:
+    """The canonical name of an aggregate function, or None when `name` is not one."""
+    folded = ALIASES.get(name.lower(), name.lower())
+    return folded if folded in AGGREGATES else None
+
+
+def result_type(function: str, argument: Type | None) -> Type:
+    """The type of an aggregate over arguments of a type, by Spark's rules.
+
+    Raises `UserError` when the function does not accept that type.
+    """
+    if function == "count":
+        return BIGINT
+    if argument is None:
+        raise UserError(f"{function.upper()} needs an argument", remedy="Only COUNT takes *.")
+    if function in ("min", "max"):
+        if not argument.is_orderable:
+            raise UserError(f"{function.upper()} cannot compare values of type {argument}")
+        return argument
+    if not (argument.is_numeric or argument.name == "VOID"):
+        raise UserError(
+            f"{function.upper()} needs a number, not {argument}", remedy="CAST the argument to a numeric type first."
+        )
+    if function == "sum":
+        return _sum_type(argument)
+    if function == "avg" and argument.name == "DECIMAL":
+        return decimal(min(38, argument.precision + 4), min(38, argument.scale + 4))
+    if function in AGGREGATES:
+        return DOUBLE
+    raise UserError(f"there is no aggregate '{function}'", remedy=did_you_mean(function, AGGREGATES))
+
+
+def _sum_type(argument: Type) -> Type:
+    if argument.is_integer:
+        return BIGINT
+    if argument.name == "DECIMAL":
+        return decimal(min(38, argument.precision + 10), argument.scale)
+    return DOUBLE

@@ -1,0 +1,295 @@
+"""Queries as trees of immutable nodes: what a query is, never how it runs.
+
+Leaves are streams, relations and other queries. Below a `Project` columns carry internal names `alias.column`; a
+`Windowed` node adds `alias.window_start`, `alias.window_end` and `alias.window_id` when its window slides. Every node
+derives its schema from its children; a node that exists is a valid node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal as Choice
+from typing import TypeAlias
+
+from headrace.algebra.aggregates import NamedAggregate
+from headrace.algebra.expressions import Expression, Named
+from headrace.algebra.windows import RowsSlide, Window, slides
+from headrace.errors import UserError
+from headrace.schema import BIGINT, BOOLEAN, TIMESTAMP, Field, Schema
+from headrace.time import Duration, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class StreamScan:
+    """All rows of a stream, in the order (event time, position).
+
+    `source` says which of its channels: its accepted rows, its late rows or its rejected ones. `table` holds the
+    stream's own columns. When the stream stamps arrival times `time` is None.
+    """
+
+    name: str
+    alias: str
+    table: Schema
+    time: str | None
+    channel: Choice["rows", "late", "rejects"] = "rows"
+
+    @property
+    def schema(self) -> Schema:
+        """The stream's columns as `alias.column`."""
+        return _qualified(self.table, self.alias)
+
+
+@dataclass(frozen=True, slots=True)
+class RelationScan:
+    """The version of a stored relation that is in force."""
+
+    name: str
+    alias: str
+    table: Schema
+
+    @property
+    def schema(self) -> Schema:
+        """The relation's columns as `alias.column`."""
+        return _qualified(self.table, self.alias)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryScan:
+    """The results of another query as a stream; a window result's event time is window_end - 1 microsecond."""
+
+    name: str
+    alias: str
+    table: Schema
+
+    @property
+    def schema(self) -> Schema:
+        """The query's output columns as `alias.column`."""
+        return _qualified(self.table, self.alias)
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """Stream to relation. Below it only scans and filters of one stream (a filter below means: before the window)."""
+
+    source: Node
+    alias: str
+    window: Window
+
+    @property
+    def schema(self) -> Schema:
+        """The stream's columns and, when the window slides, its bounds and id."""
+        if not slides(self.window):
+            return self.source.schema
+        added = (("window_start", TIMESTAMP), ("window_end", TIMESTAMP), ("window_id", BIGINT))
+        return Schema(self.source.schema.fields + tuple(Field(f"{self.alias}.{name}", kind) for name, kind in added))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """PSoup's `BEGIN b END e`: only rows with begin <= t <= end. A bound is an instant, or NOW minus a duration."""
+
+    source: Node
+    begin: Instant | Ago
+    end: Instant | Ago
+
+    @property
+    def schema(self) -> Schema:
+        """Unchanged."""
+        return self.source.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Ago:
+    """`NOW - INTERVAL d`: an instant relative to the greatest committed event time of the query's streams."""
+
+    duration: Duration = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The rows for which the predicate is true (neither false nor NULL)."""
+
+    source: Node
+    predicate: Expression
+
+    def __post_init__(self) -> None:
+        if self.predicate.type != BOOLEAN:
+            raise UserError(f"a condition must be BOOLEAN, not {self.predicate.type}")
+
+    @property
+    def schema(self) -> Schema:
+        """Unchanged."""
+        return self.source.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Pairs of rows for which the condition is true; LEFT keeps unmatched left rows with NULLs. NULL keys never match."""
+
+    left: Node
+    right: Node
+    kind: Choice["inner", "left"]
+    condition: Expression | None
+
+    @property
+    def schema(self) -> Schema:
+        """Left columns, then right columns."""
+        return Schema(self.left.schema.fields + self.right.schema.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One row per group (per window, when the window slides); without keys exactly one row over a relation.
+
+    Window bounds (`alias.window_start` ...) of a sliding window below stay readable above: they are constant per window.
+    """
+
+    source: Node
+    keys: tuple[Named, ...]
+    aggregates: tuple[NamedAggregate, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """Keys, then aggregates, then the window's bounds where the window slides."""
+        own = tuple(Field(key.name, key.expression.type) for key in self.keys)
+        own += tuple(Field(item.name, item.call.type) for item in self.aggregates)
+        window = find_window(self.source)
+        if window is not None and slides(window.window):
+            own += window.schema.fields[-3:]
+        return Schema(own)
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One output column per expression; the names are what the user sees."""
+
+    source: Node
+    columns: tuple[Named, ...]
+
+    @property
+    def schema(self) -> Schema:
+        """The named expressions."""
+        return Schema(tuple(Field(column.name, column.expression.type) for column in self.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Each different row once."""
+
+    source: Node
+
+    @property
+    def schema(self) -> Schema:
+        """Unchanged."""
+        return self.source.schema
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """One ORDER BY item. Spark's default: NULLs first when ascending, last when descending."""
+
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """The rows in ORDER BY order, the first `limit` of them (all when None), per window or per instant.
+
+    Ties at the limit are cut by all output columns, ascending with nulls first, so that the answer is one.
+    """
+
+    source: Node
+    order: tuple[SortKey, ...]
+    limit: int | None
+
+    @property
+    def schema(self) -> Schema:
+        """Unchanged."""
+        return self.source.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Relation to stream: ISTREAM what is new against the previous instant or window, DSTREAM what is gone, RSTREAM all."""
+
+    source: Node
+    kind: Choice["istream", "dstream", "rstream"]
+
+    @property
+    def schema(self) -> Schema:
+        """Unchanged."""
+        return self.source.schema
+
+
+Node: TypeAlias = (
+    StreamScan
+    | RelationScan
+    | QueryScan
+    | Windowed
+    | Bounds
+    | Filter
+    | Join
+    | Aggregate
+    | Project
+    | Distinct
+    | Top
+    | Emit
+)
+
+Emission: TypeAlias = Choice["windows", "relation", "stream"]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A bound query.
+
+    `emission`: "windows" streams each closed window once; "relation" holds at every instant; "stream" emits rows at
+    their instants (a relation-to-stream operator at the root, or a select over a bare stream).
+    """
+
+    root: Node
+    emission: Emission
+    emit_empty: bool = False
+    with_revisions: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        """The output columns."""
+        return self.root.schema
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The direct inputs, left to right."""
+    match node:
+        case StreamScan() | RelationScan() | QueryScan():
+            return ()
+        case Join(left=left, right=right):
+            return (left, right)
+        case _:
+            return (node.source,)
+
+
+def walk(node: Node) -> list[Node]:
+    """The node and all below it, parents first."""
+    return [node, *(below for child in children(node) for below in walk(child))]
+
+
+def find_window(node: Node) -> Windowed | None:
+    """The one Windowed node at or below `node`, looking through the left side of joins; None when there is none."""
+    return next((below for below in walk(node) if isinstance(below, Windowed)), None)
+
+
+def streams_of(query: Query) -> tuple[str, ...]:
+    """Names of the streams it reads, each once, in order of appearance."""
+    return tuple(dict.fromkeys(node.name for node in walk(query.root) if isinstance(node, StreamScan)))
+
+
+def per_row_window(window: Window) -> bool:
+    """True for windows whose bounds are counted in rows."""
+    return isinstance(window, RowsSlide)
+
+
+def _qualified(table: Schema, alias: str) -> Schema:
+    return Schema(tuple(Field(f"{alias}.{field.name}", field.type) for field in table))

@@ -1,0 +1,115 @@
+"""Windows: how a stream becomes a relation. What each one holds is stated here once, as `extent`.
+
+A window that slides gives a *sequence* of relations, one per window, each with bounds `[start, end)`; a window without a
+slide gives a relation at *every instant*. Instants and lengths are microseconds.
+Source: CQL (Arasu, Babu, Widom) for instants; Li 2008, ch. 5 for window-ids, with floors and an explicit origin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from headrace.algebra.expressions import Expression
+from headrace.errors import UserError
+from headrace.time import BEGINNING, Duration, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSlide:
+    """`[RANGE r SLIDE e ORIGIN o]`, `window()`, TUMBLE and HOP: window i ends at `anchor + i*slide`.
+
+    A bracket's anchor is its origin; a window that *starts* at `o + i*slide` has the anchor `o + range`.
+    """
+
+    range: Duration
+    slide: Duration
+    anchor: Instant = 0
+
+    def __post_init__(self) -> None:
+        if self.range <= 0 or self.slide <= 0:
+            raise UserError("a window's range and slide must be positive")
+
+    def bounds(self, window: int) -> tuple[Instant, Instant]:
+        """Start (inclusive) and end (exclusive) of window `window`."""
+        end = self.anchor + window * self.slide
+        return end - self.range, end
+
+    def holds(self, window: int, at: Instant) -> bool:
+        """The extent: start <= at < end."""
+        start, end = self.bounds(window)
+        return start <= at < end
+
+
+@dataclass(frozen=True, slots=True)
+class Landmark:
+    """`[LANDMARK SLIDE e]`: window i holds every row before `anchor + i*slide`."""
+
+    slide: Duration
+    anchor: Instant = 0
+
+    def __post_init__(self) -> None:
+        if self.slide <= 0:
+            raise UserError("a landmark window's slide must be positive")
+
+    def bounds(self, window: int) -> tuple[Instant, Instant]:
+        """Start (no beginning) and end (exclusive) of window `window`."""
+        return BEGINNING, self.anchor + window * self.slide
+
+    def holds(self, window: int, at: Instant) -> bool:
+        """The extent: at < end."""
+        return at < self.bounds(window)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """`[RANGE r]`, and `[NOW]` as r = 0: at instant i the rows with i - r <= t <= i."""
+
+    range: Duration
+
+    def __post_init__(self) -> None:
+        if self.range < 0:
+            raise UserError("a window's range must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Unbounded:
+    """`[RANGE UNBOUNDED]`, `[ROWS UNBOUNDED]`, a bare stream: at instant i every row with t <= i."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`[ROWS n]` and `[PARTITION BY k ROWS n]`: at instant i the last n rows (of each partition) with t <= i.
+
+    Order is (event time, position). `partition` expressions read the stream's own columns.
+    """
+
+    count: int
+    partition: tuple[Expression, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.count <= 0:
+            raise UserError("a ROWS window needs at least one row")
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSlide:
+    """`[ROWS n SLIDE m]`: emitted at rows m, 2m, ... (of each partition) over the last min(n, i*m) rows."""
+
+    count: int
+    slide: int
+    partition: tuple[Expression, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.count <= 0 or self.slide <= 0:
+            raise UserError("a ROWS window's size and slide must be positive")
+
+
+SlidingWindow: TypeAlias = TimeSlide | Landmark | RowsSlide
+InstantWindow: TypeAlias = TimeRange | Unbounded | Rows
+Window: TypeAlias = SlidingWindow | InstantWindow
+
+
+def slides(window: Window) -> bool:
+    """True when the window gives a sequence of relations rather than one at every instant."""
+    return isinstance(window, TimeSlide | Landmark | RowsSlide)

@@ -1,0 +1,50 @@
+"""What the catalog holds: streams, relations and queries, as the user defined them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal as Choice
+
+from headrace.schema import Schema
+from headrace.time import DAY, Duration
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDefinition:
+    """CREATE STREAM, with defaults filled in.
+
+    `time` is the event-time column, None when arrival time is stamped. `punctuated_by` is the text of a boolean
+    expression over the stream's columns. `archive`: "copy" (default), "in place" or "none".
+    """
+
+    name: str
+    schema: Schema
+    using: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    time: str | None = None
+    slack: Duration = 0
+    punctuated_by: str | None = None
+    idle_timeout: Duration | None = None
+    max_ahead: Duration = DAY
+    archive: Choice["copy", "in place", "none"] = "copy"
+
+
+@dataclass(frozen=True, slots=True)
+class RelationDefinition:
+    """CREATE RELATION: a stored table read at CREATE and at each REFRESH."""
+
+    name: str
+    schema: Schema
+    using: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDefinition:
+    """CREATE QUERY: its text is the truth; it is bound against the catalog of its position in the query log."""
+
+    name: str
+    text: str
+    from_now: bool = False
+    paused: bool = False

@@ -1,0 +1,111 @@
+"""What can go wrong, and how it is told to a person.
+
+Every error a user can cause is a `UserError` (exit code 2): what was expected, what was found, where, and what to do.
+Everything else derives from `HeadraceError` (exit code 1) and is ours.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class HeadraceError(Exception):
+    """The root of all errors this package raises on purpose."""
+
+    exit_code = 1
+
+
+class StoreError(HeadraceError):
+    """The home folder could not be read or written (disk full, permission, I/O)."""
+
+
+class CorruptStore(StoreError):
+    """A file of the home does not hold what it was written with."""
+
+
+class AlreadyPublished(StoreError):
+    """Another writer has published this number: this writer has been superseded and must stop."""
+
+
+class HomeInUse(HeadraceError):
+    """Another process holds the writer's lock of this home."""
+
+    exit_code = 2
+
+
+class EpochFailed(HeadraceError):
+    """An epoch's job failed for good; nothing of it was published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a statement's text: offsets in characters, end exclusive."""
+
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """The smallest span that holds both."""
+        return Span(min(self.start, other.start), max(self.end, other.end))
+
+    def position(self, text: str) -> tuple[int, int]:
+        """Line and column of the start, both counted from 1."""
+        line = text.count("\n", 0, self.start) + 1
+        return line, self.start - (text.rfind("\n", 0, self.start) + 1) + 1
+
+
+class UserError(HeadraceError):
+    """A mistake of the user's: message, place and remedy.
+
+    `span` refers to `text`; both may be absent for mistakes that have no place in a text.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, span: Span | None = None, text: str | None = None, remedy: str | None = None):
+        super().__init__(message)
+        self.message, self.span, self.text, self.remedy = message, span, text, remedy
+
+    def within(self, text: str) -> UserError:
+        """The same error, placed in `text` when it has a span but no text yet."""
+        if self.text is None and self.span is not None:
+            self.text = text
+        return self
+
+    @property
+    def line_and_column(self) -> tuple[int, int] | None:
+        """Where the mistake starts, counted from 1; None when it has no place."""
+        if self.span is None or self.text is None:
+            return None
+        return self.span.position(self.text)
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if (at := self.line_and_column) is not None and self.text is not None and self.span is not None:
+            line, column = at
+            parts[0] = f"line {line}, column {column}: {self.message}"
+            shown = self.text.split("\n")[line - 1]
+            width = max(1, min(self.span.end - self.span.start, len(shown) - column + 1))
+            parts += [f"  {shown}", "  " + " " * (column - 1) + "^" * width]
+        if self.remedy:
+            parts.append(f"  {self.remedy}")
+        return "\n".join(parts)
+
+
+class UnsupportedQuery(UserError):
+    """A statement that is well formed and has a meaning, but that this version refuses; the message says why."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A remedy that names what is near `name`, or lists what exists."""
+    names = sorted(known)
+    folded = {candidate.lower(): candidate for candidate in names}
+    near = [folded[match] for match in difflib.get_close_matches(name.lower(), list(folded), n=3, cutoff=0.6)]
+    if near:
+        return "Did you mean " + " or ".join(f"'{candidate}'" for candidate in near) + "?"
+    if not names:
+        return "There are none yet."
+    listed = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return f"There is: {listed}."

@@ -1,0 +1,55 @@
+"""What one epoch measured: frozen facts that feed status, logs and the next plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class StreamObservation:
+    """One stream in one epoch. Rows are rows; `lag` is the arrival clock minus the punctuation, in microseconds."""
+
+    rows: int = 0
+    bytes: int = 0
+    late: int = 0
+    rejected: int = 0
+    punctuation: int | None = None
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorObservation:
+    """One operator in one epoch: rows offered and kept by its filter, delta and state rows, results, open windows."""
+
+    rows_in: int = 0
+    rows_kept: int = 0
+    delta_rows: int = 0
+    state_rows: int = 0
+    results: int = 0
+    rejected: int = 0
+    open_windows: int = 0
+
+    @property
+    def selectivity(self) -> float | None:
+        """Share of offered rows that were kept; None when none were offered."""
+        return self.rows_kept / self.rows_in if self.rows_in else None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochObservation:
+    """All that one epoch measured. Times are seconds of wall clock per stage; bytes are bytes on disk."""
+
+    epoch: int
+    kind: str
+    rows: int = 0
+    bytes: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    streams: Mapping[str, StreamObservation] = field(default_factory=dict)
+    operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
+    state_bytes: int = 0
+    state_runs: int = 0
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain JSON-able values, for the line-JSON log."""
+        return asdict(self)

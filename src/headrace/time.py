@@ -1,0 +1,74 @@
+"""Instants and durations: the only door to "now".
+
+An instant is a number of microseconds since 1970-01-01T00:00:00Z, a duration a number of microseconds; both are plain
+`int` so that they travel in numpy arrays. Nothing below `runtime` asks a clock: time is an argument.
+"""
+
+from __future__ import annotations
+
+import time as _clock
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeAlias
+
+Instant: TypeAlias = int
+Duration: TypeAlias = int
+Clock: TypeAlias = Callable[[], Instant]
+
+MICROSECOND: Final = 1
+MILLISECOND: Final = 1_000
+SECOND: Final = 1_000_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+WEEK: Final = 7 * DAY
+
+UNITS: Final[dict[str, Duration]] = {
+    "MICROSECOND": MICROSECOND,
+    "MILLISECOND": MILLISECOND,
+    "SECOND": SECOND,
+    "MINUTE": MINUTE,
+    "HOUR": HOUR,
+    "DAY": DAY,
+    "WEEK": WEEK,
+}
+
+BEGINNING: Final[Instant] = -(2**63)
+"""Below every instant: the punctuation of a stream of which nothing is known."""
+FOREVER: Final[Instant] = 2**63 - 1
+"""Above every instant: the end of a row that never leaves, the punctuation of an ended stream."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def now() -> Instant:
+    """The wall clock; only `runtime` and the command line may call it."""
+    return _clock.time_ns() // 1000
+
+
+def render_instant(at: Instant) -> str:
+    """`2023-11-14T22:13:20Z`, with six fraction digits only if they are not zero.
+
+    >>> render_instant(1_700_000_000_000_000)
+    '2023-11-14T22:13:20Z'
+    >>> render_instant(-1)
+    '1969-12-31T23:59:59.999999Z'
+    """
+    if at == BEGINNING:
+        return "-infinity"
+    if at == FOREVER:
+        return "infinity"
+    return (EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat() + "Z"
+
+
+def render_duration(length: Duration) -> str:
+    """The largest unit that divides it: `10 MINUTES`, `1 SECOND`, `1500 MILLISECONDS`.
+
+    >>> render_duration(90 * SECOND), render_duration(DAY)
+    ('90 SECONDS', '1 DAY')
+    """
+    for name in ("DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"):
+        if length % UNITS[name] == 0 and (length or name == "SECOND"):
+            amount = length // UNITS[name]
+            return f"{amount} {name}" + ("" if amount == 1 else "S")
+    raise AssertionError("a microsecond divides every duration")
