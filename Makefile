@@ -1,0 +1,60 @@
+# Everything a person needs to try, test or change Headrace. A machine with Python 3.11 and make is enough.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+RUN_STAMP := $(VENV)/.ready-to-run
+DEV_STAMP := $(VENV)/.ready-to-test
+CODE := src tests $(wildcard benchmarks examples)
+
+.PHONY: help setup setup-dev demo test lint format types imports unit bench soak clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(RUN_STAMP) ## an environment that can run Headrace
+setup-dev: $(DEV_STAMP) ## an environment that can also test it
+
+demo: $(RUN_STAMP) ## the quickest look: real flights, several standing queries, live results
+	@$(BIN)/headrace demo
+
+test: lint unit ## everything that must hold: style, types, import law, tests
+
+lint: $(DEV_STAMP) format types imports ## style, types and import law
+
+format: $(DEV_STAMP)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+
+types: $(DEV_STAMP)
+	$(BIN)/mypy
+
+imports: $(DEV_STAMP)
+	$(BIN)/lint-imports
+
+unit: $(DEV_STAMP)
+	$(PYTEST) -m "not soak" $(ARGS)
+
+soak: $(DEV_STAMP) ## the long tests: kills, restarts, many generated histories
+	HYPOTHESIS_PROFILE=soak $(PYTEST) -m "soak or not soak" --timeout=3600 $(ARGS)
+
+bench: $(RUN_STAMP) ## measure, and write the figures to benchmarks/results
+	@test -d benchmarks || { echo "There is no benchmarks folder in this checkout." >&2; exit 1; }
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## forget the environment and every cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+
+# A stamp is younger than pyproject.toml exactly when the environment holds what it asks for.
+$(RUN_STAMP): pyproject.toml | $(BIN)/python
+	@.ci/install
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml | $(BIN)/python
+	@.ci/install dev
+	@touch $@ $(RUN_STAMP)
+
+$(BIN)/python:
+	@.ci/venv $(VENV)
