@@ -1,0 +1,1 @@
+"""The past: runs, random blocks, resolutions, compaction and retention."""

@@ -1,0 +1,1 @@
+"""From text to the algebra, and back: lexer, parser, binder, renderer."""

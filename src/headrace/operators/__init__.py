@@ -1,0 +1,1 @@
+"""The kernels: pure functions from Arrow and state to Arrow and state; one per file."""

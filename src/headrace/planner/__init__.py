@@ -1,0 +1,1 @@
+"""How queries are shared, ordered and placed without changing what they mean."""

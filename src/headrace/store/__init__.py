@@ -1,0 +1,1 @@
+"""Durable files: write-once runs, manifests published by put-if-absent, garbage collection."""

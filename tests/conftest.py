@@ -1,0 +1,31 @@
+"""What every test may ask for: the one Spark session of this run, and how hard hypothesis tries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Deadlines are times, and times say nothing on a shared machine.
+settings.register_profile(
+    "quick", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile(
+    "soak", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session all tests share: starting one takes seconds, and a process can have only one."""
+    from headrace.runtime.session import session
+
+    with session(2, app="headrace-tests", scratch=tmp_path_factory.mktemp("spark")) as shared:
+        yield shared

@@ -1,0 +1,169 @@
+"""What the linters cannot say about this house; each test also says how much it has read."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "headrace"
+ROOMS = {
+    *("language", "algebra", "reference", "catalog", "synopses", "operators"),
+    *("planner", "archive", "overload", "store", "runtime", "server"),
+}
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+TEXT = {".py", ".md", ".toml", ".sh", ".cql", ".yml", ".yaml", ".html", ".js", ".css", ".txt", ".cfg", ""}
+# Written in two parts so that this file does not find itself.
+REGISTRY_HOSTS = tuple(
+    left + right
+    for left, right in [
+        ("py", "pi.org"),
+        ("python", "hosted.org"),
+        ("repo.", "maven"),
+        ("repo1.", "maven"),
+        ("registry.", "npmjs"),
+        ("conda.", "anaconda"),
+        ("crates", ".io"),
+    ]
+)
+
+
+@cache
+def sources() -> tuple[Path, ...]:
+    found = tuple(sorted(PACKAGE.rglob("*.py")))
+    assert len(found) > len(ROOMS) + 4, (
+        f"only {len(found)} files below {PACKAGE}: these tests would check nothing"
+    )
+    return found
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def named(path: Path, node: ast.AST | None = None) -> str:
+    return f"{path.relative_to(ROOT)}" + (f":{getattr(node, 'lineno', 1)}" if node is not None else "")
+
+
+def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    """Every call with a plain or dotted name, as it is written: `time.time`, `hash`."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            yield ast.unparse(node.func), node
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of the function without its decorators and its docstring: explaining is free."""
+    first = function.body[0]
+    documented = ast.get_docstring(function, clean=False) is not None
+    docstring = (first.end_lineno or first.lineno) - first.lineno + 1 if documented else 0
+    return (function.end_lineno or function.lineno) - function.lineno + 1 - docstring
+
+
+def test_every_room_of_the_plan_exists_and_there_are_no_others() -> None:
+    found = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert found - {"examples"} == ROOMS
+
+
+def test_no_file_is_longer_than_the_ceiling() -> None:
+    counted = {named(path): len(path.read_text(encoding="utf-8").splitlines()) for path in sources()}
+    assert {name: lines for name, lines in counted.items() if lines > LONGEST_FILE} == {}
+
+
+def test_no_function_is_longer_than_the_ceiling() -> None:
+    functions = [
+        (named(path, node) + f" {node.name}", lines_of(node))
+        for path in sources()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert len(functions) > 20
+    assert {name: lines for name, lines in functions if lines > LONGEST_FUNCTION} == {}
+
+
+def test_every_module_says_which_question_it_answers() -> None:
+    assert [named(path) for path in sources() if not ast.get_docstring(tree(path))] == []
+
+
+def test_nothing_depends_on_the_builtin_hash() -> None:
+    found = [named(path, node) for path in sources() for name, node in calls(path) if name == "hash"]
+    assert found == [], "built-in hash differs between processes; use a stable one"
+
+
+def test_only_the_foundation_and_the_runtime_look_at_the_clock() -> None:
+    watches = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "date.today"}
+    allowed = {PACKAGE / "time.py", *(PACKAGE / "runtime").rglob("*.py")}
+    read = [path for path in sources() if path not in allowed]
+    found = [
+        f"{named(path, node)} {name}"
+        for path in read
+        for name, node in calls(path)
+        if ".".join(name.split(".")[-2:]) in watches
+    ]
+    assert len(read) >= len(ROOMS)
+    assert found == [], "the time is an argument outside time.py and runtime/"
+
+
+def test_no_randomness_comes_without_a_seed() -> None:
+    unseeded = {
+        *("random.random", "random.randint", "random.choice", "random.shuffle", "random.sample"),
+        *("np.random.rand", "np.random.randn", "np.random.randint", "np.random.choice", "np.random.shuffle"),
+    }
+    seedless = {"np.random.default_rng", "random.Random", "np.random.RandomState"}
+    found = [
+        f"{named(path, node)} {name}"
+        for path in sources()
+        for name, node in calls(path)
+        if name in unseeded or (name in seedless and not node.args and not node.keywords)
+    ]
+    assert found == [], "a seed or a generator is an argument"
+
+
+def test_no_file_names_a_package_registry() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout: which files belong to the project cannot be known")
+    files = [ROOT / line for line in listed.stdout.splitlines()]
+    texts = [path for path in files if path.is_file() and path.suffix in TEXT]
+    assert len(texts) > len(sources())
+    found = [
+        f"{named(path)}: {host}"
+        for path in texts
+        for host in REGISTRY_HOSTS
+        if host in path.read_text(encoding="utf-8", errors="replace")
+    ]
+    assert found == []
+
+
+def test_everything_below_the_runtime_works_without_spark() -> None:
+    below = [
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for path in sources()
+        if path.relative_to(PACKAGE).parts[0]
+        not in {"runtime", "server", "cli.py", "__main__.py", "examples"}
+    ]
+    assert len(below) > len(ROOMS)
+    program = (
+        "import sys, importlib; sys.modules['pyspark'] = None; sys.modules['py4j'] = None\n"
+        + "\n".join(f"importlib.import_module({name!r})" for name in below)
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
