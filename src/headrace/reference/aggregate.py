@@ -1,0 +1,86 @@
+"""What is an aggregate of a list of values? Exactly, and in the types of Spark's answers.
+
+Integers and decimals are computed exactly, doubles are rounded once, at the end. NULLs have been dropped before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+from headrace.algebra.aggregates import AggregateCall
+from headrace.reference.conversion import fit, in_range
+from headrace.reference.values import identity, sort_key
+
+
+def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
+    """`call` over its arguments in the group (for COUNT(*) any values); raises `RowError` when the result does not fit."""
+    present = [value for value in values if value is not None] if call.argument is not None else list(values)
+    if call.distinct:
+        present = list({identity(value): value for value in present}.values())
+    match call.function:
+        case "count":
+            return len(present)
+        case "min":
+            return min(present, key=sort_key, default=None)
+        case "max":
+            return max(present, key=sort_key, default=None)
+        case "sum":
+            return _sum(call, present) if present else None
+        case "avg":
+            return _average(call, present) if present else None
+        case "var_samp" | "var_pop" | "stddev_samp" | "stddev_pop":
+            return _spread(call.function, present)
+        case other:
+            raise NotImplementedError(f"the reference has no aggregate '{other}'")
+
+
+def _sum(call: AggregateCall, values: Sequence[Any]) -> Any:
+    if call.type.is_fractional:
+        return total(values)
+    if call.type.name == "DECIMAL":
+        return fit(_exact_sum(values), call.type)
+    return in_range(sum(values), call.type)
+
+
+def _average(call: AggregateCall, values: Sequence[Any]) -> Any:
+    if call.type.name != "DECIMAL":
+        return total(values) / len(values)
+    with localcontext(prec=100, rounding=ROUND_HALF_UP):
+        return fit(_exact_sum(values) / len(values), call.type)
+
+
+def _exact_sum(values: Sequence[Decimal]) -> Decimal:
+    with localcontext(prec=100):
+        return sum(values, Decimal(0))
+
+
+def total(values: Sequence[Any]) -> float:
+    """The sum as the nearest double; infinities and NaN as IEEE 754 has them."""
+    special = {float(value) for value in values if isinstance(value, float) and not math.isfinite(value)}
+    if special:
+        return special.pop() if len(special) == 1 else math.nan
+    return _nearest(sum((Fraction(value) for value in values), Fraction(0)))
+
+
+def _spread(function: str, values: Sequence[Any]) -> float | None:
+    """Variance or standard deviation in two passes: sum of (v - mean)^2 over n, or over n - 1 (NULL when n = 1)."""
+    divisor = len(values) - (1 if function.endswith("_samp") else 0)
+    if divisor <= 0:
+        return None
+    if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+        return math.nan
+    exact = [Fraction(value) for value in values]
+    mean = sum(exact, Fraction(0)) / len(exact)
+    variance = sum(((value - mean) ** 2 for value in exact), Fraction(0)) / divisor
+    return math.sqrt(_nearest(variance)) if function.startswith("stddev") else _nearest(variance)
+
+
+def _nearest(exact: Fraction) -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf

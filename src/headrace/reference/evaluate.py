@@ -1,0 +1,275 @@
+"""What is the answer of a query over a recorded history? The meaning every operator is measured against.
+
+Everything is computed from scratch: each window by itself, each relation anew at every instant at which it may change.
+Answers are lists of (emission instant, row) in output order: instant, ORDER BY, group keys, columns left to right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from headrace.algebra.query import (
+    Ago,
+    Bounds,
+    Emit,
+    Filter,
+    Join,
+    Node,
+    Project,
+    Query,
+    QueryScan,
+    RelationScan,
+    StreamScan,
+    Windowed,
+    walk,
+)
+from headrace.algebra.windows import TimeRange, Unbounded
+from headrace.errors import UnsupportedQuery
+from headrace.reference.history import History, sources_of
+from headrace.reference.relational import Moment, Rejects, answer, stream_rows, time_of
+from headrace.reference.values import Row, in_output_order, minus, visible
+from headrace.reference.windows import Closing, TimeWindows, row_windows, slides_by_rows, sliding_nodes
+from headrace.time import BEGINNING, FOREVER, Instant
+
+Answer = list[tuple[Instant, Row]]
+
+
+def windows_answer(
+    query: Query,
+    history: History,
+    punctuation: Instant,
+    *,
+    final: bool = False,
+    rejects: Rejects | None = None,
+) -> Answer:
+    """Every window that punctuation has closed (end <= punctuation; all that hold a row when `final`), each once.
+
+    An ISTREAM, DSTREAM at the root compares each window with the one before it (of its partition).
+    """
+    moment = _moment(query, history, rejects)
+    limit = FOREVER if final else punctuation
+    emitted = [
+        (now.emitted, row)
+        for before, now in _closings(query, moment, limit)
+        for row in _emitted(query, moment, before, now)
+    ]
+    return _ordered(query, emitted)
+
+
+def relation_at(
+    query: Query, history: History, instant: Instant, *, rejects: Rejects | None = None
+) -> list[Row]:
+    """R(instant): empty before the first row of any of its streams, then what the query's tree says."""
+    return _shown(query, _relation(query, _moment(query, history, rejects), instant))
+
+
+def changes(
+    query: Query, history: History, punctuation: Instant, *, rejects: Rejects | None = None
+) -> list[tuple[Instant, int, Row]]:
+    """(instant, +1 or -1, row), consolidated per instant, for the instants below the punctuation; -1 comes first."""
+    return [
+        (at, sign, row)
+        for at, before, now in _steps(query, history, punctuation, rejects)
+        for sign, gone_or_new in ((-1, _minus(query, before, now)), (1, _minus(query, now, before)))
+        for row in _shown(query, gone_or_new)
+    ]
+
+
+def stream_answer(
+    query: Query,
+    history: History,
+    punctuation: Instant,
+    *,
+    final: bool = False,
+    rejects: Rejects | None = None,
+) -> Answer:
+    """The rows of a stream-valued query at their instants below the punctuation (at all when `final`).
+
+    A query that can only ever add rows, and whose rows never depend on order, emits at commit: all that has come.
+    """
+    if sliding_nodes(query):
+        return windows_answer(query, history, punctuation, final=final, rejects=rejects)
+    limit = FOREVER if final or _only_adds(query.root) else punctuation
+    kind = query.root.kind if isinstance(query.root, Emit) else "istream"
+    emitted: Answer = []
+    for at, before, now in _steps(query, history, limit, rejects):
+        match kind:
+            case "istream":
+                rows = _minus(query, now, before)
+            case "dstream":
+                rows = _minus(query, before, now)
+            case "rstream":
+                rows = now if _occurs(query, history, at) else []
+        emitted += [(at, row) for row in rows]
+    return _ordered(query, emitted)
+
+
+def invoke(
+    query: Query,
+    history: History,
+    punctuation: Instant,
+    now: Instant | None = None,
+    *,
+    rejects: Rejects | None = None,
+) -> list[Row]:
+    """What INVOKE returns: the latest closed window (per partition), R(NOW), or the rows of a stream so far.
+
+    The latest closed time window has the greatest end <= punctuation, whether or not it holds a row.
+    """
+    at = history.now(query) if now is None else now
+    if at is None and sources_of(query):
+        return []
+    moment = _moment(query, history, rejects)
+    if query.emission == "windows":
+        latest = {now.series: (before, now) for before, now in _latest(query, moment, punctuation)}
+        rows = [row for before, now in latest.values() for row in _emitted(query, moment, before, now)]
+        return _shown(query, rows)
+    if query.emission == "stream" and not any(isinstance(node, Bounds) for node in walk(query.root)):
+        return [row for _, row in stream_answer(query, history, punctuation, rejects=rejects)]
+    return _shown(query, _relation(query, moment, BEGINNING if at is None else at))
+
+
+# ------------------------------------------------------------------------------------------------- windows that slide
+
+
+def _closings(query: Query, moment: Moment, limit: Instant) -> Iterable[tuple[Closing | None, Closing]]:
+    if slides_by_rows(query):
+        return row_windows(query, moment, limit)
+    return TimeWindows(query, moment, limit).closed(vacated=isinstance(query.root, Emit))
+
+
+def _latest(query: Query, moment: Moment, punctuation: Instant) -> Iterable[tuple[Closing | None, Closing]]:
+    if slides_by_rows(query):
+        return row_windows(query, moment, punctuation)
+    windows = TimeWindows(query, moment, punctuation)
+    end = windows.next_end(punctuation) - windows.slide
+    if punctuation == FOREVER:
+        end = max(windows.occupied, default=BEGINNING)
+    return (
+        []
+        if end < min(windows.occupied, default=FOREVER)
+        else [(windows.closing(end - windows.slide), windows.closing(end))]
+    )
+
+
+def _emitted(query: Query, moment: Moment, before: Closing | None, now: Closing) -> list[Row]:
+    """What the closing adds to the query's stream."""
+    rows = _of_window(query, moment, now)
+    if not isinstance(query.root, Emit) or query.root.kind == "rstream":
+        return rows
+    earlier = [] if before is None else _of_window(query, moment, before)
+    return _minus(query, rows, earlier) if query.root.kind == "istream" else _minus(query, earlier, rows)
+
+
+def _of_window(query: Query, moment: Moment, closing: Closing) -> list[Row]:
+    if not closing.occupied:
+        return []
+    return answer(
+        _tree(query),
+        Moment(
+            moment.history,
+            closing.instant,
+            moment.rejects,
+            frames=closing.frames,
+            empty_groups=query.emit_empty,
+            revised=query.with_revisions,
+        ),
+    )
+
+
+# ------------------------------------------------------------------------------------------- relations at every instant
+
+
+def _relation(query: Query, moment: Moment, instant: Instant) -> list[Row]:
+    if sliding_nodes(query):
+        raise UnsupportedQuery("a query whose window slides has an answer per window, not at every instant")
+    times = _event_times(query, moment)
+    if sources_of(query) and not any(at <= instant for at in times):
+        return []
+    return answer(_tree(query), Moment(moment.history, instant, moment.rejects, revised=query.with_revisions))
+
+
+def _steps(
+    query: Query, history: History, limit: Instant, rejects: Rejects | None
+) -> Iterable[tuple[Instant, list[Row], list[Row]]]:
+    """(instant, R before, R now) for each instant below the limit at which the relation may change."""
+    moment = _moment(query, history, rejects)
+    before: list[Row] = []
+    for at in _instants(query, moment):
+        if at < limit:
+            now = _relation(query, moment, at)
+            yield at, before, now
+            before = now
+
+
+def _instants(query: Query, moment: Moment) -> list[Instant]:
+    """Event times, and those shifted to where a row at that time leaves a window or crosses a bound."""
+    shifts = {0}
+    for node in walk(query.root):
+        if isinstance(node, Windowed) and isinstance(node.window, TimeRange):
+            shifts.add(node.window.range + 1)
+        if isinstance(node, Bounds):
+            shifts |= {
+                bound.duration + offset
+                for bound in (node.begin, node.end)
+                for offset in (0, 1)
+                if isinstance(bound, Ago)
+            }
+    return sorted({at + shift for at in _event_times(query, moment) for shift in shifts})
+
+
+def _event_times(query: Query, moment: Moment) -> set[Instant]:
+    scans = (node for node in walk(query.root) if isinstance(node, StreamScan | QueryScan))
+    return {time_of(row, scan) for scan in scans for row in stream_rows(scan, moment)}
+
+
+def _occurs(query: Query, history: History, at: Instant) -> bool:
+    """RSTREAM over `[NOW]` speaks at the instants that have a row; over other windows it would never stop speaking."""
+    windows = [node.window for node in walk(query.root) if isinstance(node, Windowed)]
+    if not windows or any(window != TimeRange(0) for window in windows):
+        raise UnsupportedQuery("RSTREAM needs a window with SLIDE, or [NOW]")
+    return at in _event_times(query, _moment(query, history, None))
+
+
+def _only_adds(node: Node) -> bool:
+    """Selections, projections and joins over everything that has come: answers at commit, in whatever order it came."""
+    match node:
+        case StreamScan() | QueryScan() | RelationScan():
+            return True
+        case Windowed(source=source, window=window):
+            return isinstance(window, Unbounded) and _only_adds(source)
+        case Filter(source=source) | Project(source=source):
+            return _only_adds(source)
+        case Emit(source=source, kind=kind):
+            return kind == "istream" and _only_adds(source)
+        case Join(left=left, right=right, kind=kind):
+            fixed = not any(isinstance(below, StreamScan | QueryScan) for below in walk(right))
+            return _only_adds(left) and _only_adds(right) and (kind == "inner" or fixed)
+        case _:
+            return False
+
+
+# --------------------------------------------------------------------------------------------------------------- shared
+
+
+def _moment(query: Query, history: History, rejects: Rejects | None) -> Moment:
+    return Moment(history, BEGINNING, Rejects() if rejects is None else rejects, revised=query.with_revisions)
+
+
+def _tree(query: Query) -> Node:
+    return query.root.source if isinstance(query.root, Emit) else query.root
+
+
+def _minus(query: Query, left: list[Row], right: list[Row]) -> list[Row]:
+    return minus(left, right, query.schema.names)
+
+
+def _shown(query: Query, rows: Iterable[Row]) -> list[Row]:
+    names = query.schema.names
+    return [visible(row, names) for row in in_output_order(rows, names)]
+
+
+def _ordered(query: Query, emitted: Answer) -> Answer:
+    by_instant = groupby(sorted(emitted, key=lambda pair: pair[0]), key=lambda pair: pair[0])
+    return [(at, row) for at, pairs in by_instant for row in _shown(query, (row for _, row in pairs))]

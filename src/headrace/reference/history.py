@@ -1,0 +1,106 @@
+"""What has happened: finite recorded streams, each row with its time, its place and its fate, and stored relations.
+
+Lateness is judged here by the one rule there is: a row is late if its event time is below the punctuation that all
+*earlier* epochs have left behind; rows of its own epoch never make it late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from typing import Literal as Choice
+
+from headrace.algebra.query import Query, QueryScan, StreamScan, walk
+from headrace.reference.values import Row
+from headrace.time import BEGINNING, Duration, Instant
+
+Fate = Choice["accepted", "late", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRow:
+    """A row as it was ingested. `position` is unique and increasing within its stream; epochs count from 1."""
+
+    values: Mapping[str, Any]
+    at: Instant
+    position: int
+    epoch: int = 1
+    fate: Fate = "accepted"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStream:
+    """The rows of a stream in order of ingestion, and the punctuation after each epoch."""
+
+    rows: tuple[StreamRow, ...]
+    punctuations: tuple[Instant, ...] = ()
+
+    @property
+    def punctuation(self) -> Instant:
+        """The promise in force after the last epoch: no accepted row will be below it."""
+        return self.punctuations[-1] if self.punctuations else BEGINNING
+
+    def ordered(self, fates: Sequence[Fate] = ("accepted",)) -> list[StreamRow]:
+        """The rows of these fates in the stream's order: event time, then position."""
+        return sorted((row for row in self.rows if row.fate in fates), key=lambda row: (row.at, row.position))
+
+
+def sources_of(query: Query) -> tuple[str, ...]:
+    """Names of the streams and queries it reads, each once."""
+    return tuple(
+        dict.fromkeys(node.name for node in walk(query.root) if isinstance(node, StreamScan | QueryScan))
+    )
+
+
+def record(epochs: Iterable[Iterable[Mapping[str, Any]]], time: str, slack: Duration = 0) -> RecordedStream:
+    """What becomes of rows that come in epoch by epoch; an epoch may be empty. A row without a time is rejected."""
+    rows: list[StreamRow] = []
+    punctuations: list[Instant] = []
+    punctuation = BEGINNING
+    for number, epoch in enumerate(epochs, start=1):
+        judged = [_judge(values, time, punctuation) for values in epoch]
+        rows += [
+            StreamRow(values, at, len(rows) + offset, number, fate)
+            for offset, (values, at, fate) in enumerate(judged)
+        ]
+        greatest = max((at for _, at, fate in judged if fate == "accepted"), default=BEGINNING)
+        punctuation = max(punctuation, greatest - slack)
+        punctuations.append(punctuation)
+    return RecordedStream(tuple(rows), tuple(punctuations))
+
+
+def _judge(
+    values: Mapping[str, Any], time: str, punctuation: Instant
+) -> tuple[Mapping[str, Any], Instant, Fate]:
+    at = values[time]
+    if at is None:
+        return values, BEGINNING, "rejected"
+    return values, at, "late" if at < punctuation else "accepted"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All recorded streams (results of other queries too) and the relations in force, by name."""
+
+    streams: Mapping[str, RecordedStream] = field(default_factory=dict)
+    relations: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+    def punctuation(self, query: Query) -> Instant:
+        """What all streams of the query promise together: the least of their punctuations."""
+        return min((self.streams[name].punctuation for name in sources_of(query)), default=BEGINNING)
+
+    def now(self, query: Query) -> Instant | None:
+        """The greatest committed event time of the query's streams; None before there is one."""
+        rows = (row for name in sources_of(query) for row in self.streams[name].rows)
+        return max((row.at for row in rows if row.fate == "accepted"), default=None)
+
+    def with_results(self, name: str, answer: Iterable[tuple[Instant, Row]], query: Query) -> History:
+        """This history where the answer of `query` is a stream too, for queries over queries.
+
+        A window's result has the event time window_end - 1 microsecond, any other result that of its instant.
+        """
+        shift = 1 if query.emission == "windows" else 0
+        rows = tuple(StreamRow(row, at - shift, place) for place, (at, row) in enumerate(answer))
+        derived = RecordedStream(rows, (self.punctuation(query),))
+        return replace(self, streams={**self.streams, name: derived})

@@ -1,0 +1,289 @@
+"""What does a relation of the query hold at one moment? One short case per node, from scratch.
+
+A `Moment` is an instant, or the closing of a window that slides; it says what each window holds. Rows on which an
+expression fails leave the query and are collected in `Rejects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.algebra.expressions import Expression
+from headrace.algebra.query import (
+    Aggregate,
+    Ago,
+    Bounds,
+    Distinct,
+    Filter,
+    Join,
+    Node,
+    Project,
+    QueryScan,
+    RelationScan,
+    StreamScan,
+    Top,
+    Windowed,
+    walk,
+)
+from headrace.algebra.windows import Rows, TimeRange, Unbounded, slides
+from headrace.errors import UnsupportedQuery
+from headrace.reference.aggregate import aggregate
+from headrace.reference.conversion import RowError
+from headrace.reference.history import Fate, History
+from headrace.reference.scalar import evaluate, holds
+from headrace.reference.values import (
+    ORDER,
+    Row,
+    columns_key,
+    identity,
+    in_output_order,
+    row_identity,
+    sort_key,
+)
+from headrace.time import Instant
+
+_FATES: Mapping[str, tuple[Fate, ...]] = {"rows": ("accepted",), "late": ("late",), "rejects": ("rejected",)}
+
+
+@dataclass(slots=True)
+class Rejects:
+    """The rows that left the query, each once, with the reason."""
+
+    rows: dict[Hashable, tuple[Row, str]] = field(default_factory=dict)
+
+    def survivors(self, rows: Iterable[Row], change: Callable[[Row], Row | None]) -> list[Row]:
+        """What `change` makes of the rows: None drops one silently, `RowError` rejects it."""
+        kept = []
+        for row in rows:
+            try:
+                changed = change(row)
+            except RowError as error:
+                places = [name for name in row if name.startswith("#")]
+                same = row_identity(row, places or [name for name in row if name != ORDER])
+                self.rows.setdefault((same, str(error)), (row, str(error)))
+            else:
+                kept += [] if changed is None else [changed]
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What one window that slides holds, and its bounds."""
+
+    rows: tuple[Row, ...]
+    start: Instant
+    end: Instant
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """An instant over a history. `frames`: the window that has just closed, for each node whose window slides.
+
+    `empty_groups`: an aggregate without keys has its row even when no row reaches it (always so at an instant).
+    """
+
+    history: History
+    instant: Instant
+    rejects: Rejects
+    frames: Mapping[Windowed, Frame] = field(default_factory=dict)
+    empty_groups: bool = True
+    revised: bool = False
+    within: tuple[Instant, Instant] | None = None
+
+
+def stream_rows(node: Node, moment: Moment) -> list[Row]:
+    """All rows of a stream as recorded, in its order, past the filters that stand below its window."""
+    match node:
+        case StreamScan() | QueryScan():
+            fates = _FATES[node.channel] if isinstance(node, StreamScan) else _FATES["rows"]
+            if moment.revised and fates == ("accepted",):
+                fates = ("accepted", "late")
+            return [
+                _named(row.values, node) | {_place(node): (row.at, row.position)}
+                for row in moment.history.streams[node.name].ordered(fates)
+            ]
+        case Filter(source=source, predicate=predicate):
+            return moment.rejects.survivors(stream_rows(source, moment), _passing(predicate))
+        case _:
+            raise UnsupportedQuery(
+                f"a window stands over a stream and its filters, not over {type(node).__name__}"
+            )
+
+
+def _place(node: StreamScan | QueryScan | Windowed) -> str:
+    return f"#{node.alias}"
+
+
+def time_of(row: Row, node: StreamScan | QueryScan | Windowed) -> Instant:
+    """The event time of a row of that stream."""
+    return int(row[_place(node)][0])
+
+
+def partitions(rows: Iterable[Row], keys: tuple[Expression, ...], rejects: Rejects) -> list[list[Row]]:
+    """The rows of each partition in order; one partition when there are no keys."""
+    parts: dict[Hashable, list[Row]] = {}
+
+    def place(row: Row) -> None:
+        parts.setdefault(tuple(identity(evaluate(key, row)) for key in keys), []).append(row)
+
+    rejects.survivors(rows, place)
+    return list(parts.values())
+
+
+def answer(node: Node, moment: Moment) -> list[Row]:
+    """The rows of the node's relation at the moment; their order means nothing."""
+    match node:
+        case Windowed() | StreamScan() | QueryScan():
+            return _held(node, moment)
+        case RelationScan():
+            return [_named(row, node) for row in moment.history.relations[node.name]]
+        case Bounds(source=source, begin=begin, end=end):
+            within = (_bound(begin, moment), _bound(end, moment))
+            return answer(source, replace(moment, within=within))
+        case Filter(source=source, predicate=predicate):
+            return moment.rejects.survivors(answer(source, moment), _passing(predicate))
+        case Join():
+            return _join(node, moment)
+        case Aggregate():
+            return _aggregate(node, moment)
+        case Project(source=source, columns=columns):
+
+            def project(row: Row) -> Row:
+                return _bookkeeping(row) | {
+                    column.name: evaluate(column.expression, row) for column in columns
+                }
+
+            return moment.rejects.survivors(answer(source, moment), project)
+        case Distinct(source=source):
+            names = node.schema.names
+            rows = in_output_order(answer(source, moment), names)
+            return list({row_identity(row, names): row for row in reversed(rows)}.values())
+        case Top():
+            return _top(node, moment)
+        case _:
+            raise UnsupportedQuery("a relation-to-stream operator stands at the top of a query only")
+
+
+def _held(node: Windowed | StreamScan | QueryScan, moment: Moment) -> list[Row]:
+    """What a window holds at the moment; a bare stream holds all that has come."""
+    source = node.source if isinstance(node, Windowed) else node
+    window = node.window if isinstance(node, Windowed) else Unbounded()
+    added: Row = {}
+    if isinstance(node, Windowed) and slides(window):
+        frame = moment.frames[node]
+        bounds = (("window_start", frame.start), ("window_end", frame.end), ("window_id", frame.id))
+        rows, added = list(frame.rows), {f"{node.alias}.{name}": value for name, value in bounds}
+    else:
+        rows = [row for row in stream_rows(source, moment) if time_of(row, node) <= moment.instant]
+        if isinstance(window, TimeRange):
+            rows = [row for row in rows if moment.instant - window.range <= time_of(row, node)]
+        if isinstance(window, Rows):
+            rows = [
+                row
+                for part in partitions(rows, window.partition, moment.rejects)
+                for row in part[-window.count :]
+            ]
+    if moment.within is not None:
+        begin, end = moment.within
+        rows = [row for row in rows if begin <= time_of(row, node) <= end]
+    return [row | added for row in rows]
+
+
+def _bound(bound: Instant | Ago, moment: Moment) -> Instant:
+    return moment.instant - bound.duration if isinstance(bound, Ago) else bound
+
+
+def _named(values: Mapping[str, Any], node: StreamScan | QueryScan | RelationScan) -> Row:
+    return {f"{node.alias}.{name}": values[name] for name in node.table.names}
+
+
+def _bookkeeping(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name.startswith(("#", ORDER))}
+
+
+def _passing(predicate: Expression) -> Callable[[Row], Row | None]:
+    return lambda row: row if holds(predicate, row) else None
+
+
+def _join(node: Join, moment: Moment) -> list[Row]:
+    right_rows, joined = answer(node.right, moment), []
+    nulls = dict.fromkeys(node.right.schema.names)
+    match = (lambda pair: pair) if node.condition is None else _passing(node.condition)
+    for left in answer(node.left, moment):
+        pairs = moment.rejects.survivors((left | right for right in right_rows), match)
+        joined += pairs or ([left | nulls] if node.kind == "left" else [])
+    return joined
+
+
+def _aggregate(node: Aggregate, moment: Moment) -> list[Row]:
+    groups: dict[Hashable, tuple[list[Any], list[list[Any]]]] = {}
+    calls = [named.call for named in node.aggregates]
+
+    def contribute(row: Row) -> None:
+        keys = [evaluate(key.expression, row) for key in node.keys]
+        arguments = [
+            (call.argument is None or evaluate(call.argument, row),)
+            if call.condition is None or holds(call.condition, row)
+            else ()
+            for call in calls
+        ]
+        _, columns = groups.setdefault(tuple(map(identity, keys)), (keys, [[] for _ in calls]))
+        for column, argument in zip(columns, arguments, strict=True):
+            column.extend(argument)
+
+    moment.rejects.survivors(answer(node.source, moment), contribute)
+    if not node.keys and not groups and (moment.empty_groups or not _sliding(node)):
+        groups[()] = ([], [[] for _ in calls])
+
+    bounds = _window_bounds(node, moment)
+
+    def finish(group: Row) -> Row:
+        keys, columns = groups[group[ORDER]]
+        values = (aggregate(call, column) for call, column in zip(calls, columns, strict=True))
+        results = {item.name: value for item, value in zip(node.aggregates, values, strict=True)}
+        return group | results | {ORDER: tuple(map(sort_key, keys))}
+
+    named = [
+        {key.name: _unsigned(value) for key, value in zip(node.keys, keys, strict=True)}
+        | bounds
+        | {ORDER: group}
+        for group, (keys, _) in groups.items()
+    ]
+    return moment.rejects.survivors(named, finish)
+
+
+def _unsigned(value: Any) -> Any:
+    """A key as it is shown: -0.0 is 0.0."""
+    return value + 0.0 if isinstance(value, float) else value
+
+
+def _sliding(node: Node) -> list[Windowed]:
+    return [below for below in walk(node) if isinstance(below, Windowed) and slides(below.window)]
+
+
+def _window_bounds(node: Aggregate, moment: Moment) -> Row:
+    """Bounds are constant per window, so they stay readable above the groups."""
+    frames = ((window.alias, moment.frames[window]) for window in _sliding(node))
+    return {
+        f"{alias}.window_{bound}": getattr(frame, bound)
+        for alias, frame in frames
+        for bound in ("start", "end", "id")
+    }
+
+
+def _top(node: Top, moment: Moment) -> list[Row]:
+    names = node.schema.names
+
+    def place(row: Row) -> Row:
+        keys = [
+            sort_key(evaluate(item.expression, row), descending=item.descending, nulls_first=item.nulls_first)
+            for item in node.order
+        ]
+        return row | {ORDER: (tuple(keys), row.get(ORDER, ()))}
+
+    placed = moment.rejects.survivors(answer(node.source, moment), place)
+    placed.sort(key=lambda row: (row[ORDER][0], columns_key(row, names)))
+    return placed[: node.limit]

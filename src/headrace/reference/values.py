@@ -1,0 +1,93 @@
+"""When are two values the same, and which comes first? The rules of SQL's groups and sorts, for plain Python values."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from functools import total_ordering
+from typing import Any, TypeAlias
+
+Row: TypeAlias = dict[str, Any]
+"""Column name to value. TIMESTAMPs are instants, INTERVALs durations. Names that begin with '#' or '^' are bookkeeping."""
+
+ORDER = "^"
+"""Under this name a row carries what its place in the output depends on: ORDER BY, then the group's keys."""
+
+
+def identity(value: Any) -> Hashable:
+    """Equal for exactly the values that SQL puts in one group: NULLs together, NaNs together, -0.0 with 0.0."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    if isinstance(value, list | tuple):
+        return tuple(identity(part) for part in value)
+    if isinstance(value, dict):
+        return tuple((name, identity(part)) for name, part in value.items())
+    return value  # type: ignore[no-any-return]
+
+
+def row_identity(row: Row, names: Sequence[str]) -> tuple[Hashable, ...]:
+    """`identity` of a row's named columns."""
+    return tuple(identity(row[name]) for name in names)
+
+
+@total_ordering
+class Descending:
+    """Turns an order around."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Descending) and bool(self.key == other.key)
+
+    def __lt__(self, other: Descending) -> bool:
+        return bool(other.key < self.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def sort_key(value: Any, *, descending: bool = False, nulls_first: bool = True) -> tuple[Any, ...]:
+    """A key that sorts as ORDER BY does: NaN above every number, NULLs where asked."""
+    if value is None:
+        return (0 if nulls_first else 2,)
+    if isinstance(value, list | tuple):
+        key: Any = tuple(sort_key(part) for part in value)
+    elif isinstance(value, dict):
+        key = tuple(sort_key(part) for part in value.values())
+    elif isinstance(value, float) and math.isnan(value):
+        key = (1, 0.0)
+    else:
+        key = (0, value)
+    return (1, Descending(key) if descending else key)
+
+
+def columns_key(row: Row, names: Sequence[str]) -> tuple[Any, ...]:
+    """Sorts rows by the named columns, left to right, ascending, nulls first."""
+    return tuple(sort_key(row[name]) for name in names)
+
+
+def in_output_order(rows: Iterable[Row], names: Sequence[str]) -> list[Row]:
+    """By ORDER BY, then the group's keys, then the columns left to right, nulls first."""
+    return sorted(rows, key=lambda row: (row.get(ORDER, ()), columns_key(row, names)))
+
+
+def visible(row: Row, names: Sequence[str]) -> Row:
+    """The row without bookkeeping."""
+    return {name: row[name] for name in names}
+
+
+def minus(left: Iterable[Row], right: Iterable[Row], names: Sequence[str]) -> list[Row]:
+    """Bag difference: every row of `left` as many times as it occurs there more often than in `right`."""
+    taken = Counter(row_identity(row, names) for row in right)
+    kept = []
+    for row in left:
+        same = row_identity(row, names)
+        if taken[same] > 0:
+            taken[same] -= 1
+        else:
+            kept.append(row)
+    return kept

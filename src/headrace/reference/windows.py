@@ -1,0 +1,122 @@
+"""Which windows of a sliding query close, in which order, and what does each hold?
+
+Time and landmark windows of one FROM close together, at ends that all of them share; a window of rows closes at every
+slide-th row of its partition. Both give a sequence of `Closing`s, each with the one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headrace.algebra.query import Query, Windowed, walk
+from headrace.algebra.windows import Landmark, RowsSlide, TimeSlide, slides
+from headrace.errors import UnsupportedQuery
+from headrace.reference.relational import Frame, Moment, partitions, stream_rows, time_of
+from headrace.time import FOREVER, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Windows that close together at `emitted`, read at `instant` (the last one inside them).
+
+    `occupied` says whether they have an answer at all. `series` tells partitions of a row window apart.
+    """
+
+    emitted: Instant
+    instant: Instant
+    frames: Mapping[Windowed, Frame]
+    occupied: bool = True
+    series: int = 0
+
+
+def sliding_nodes(query: Query) -> list[Windowed]:
+    """The windows of the query that slide."""
+    return [node for node in walk(query.root) if isinstance(node, Windowed) and slides(node.window)]
+
+
+class TimeWindows:
+    """The windows of a query whose windows slide in time, by their common ends.
+
+    A window has an answer if it holds a row; with EMIT EMPTY every window between the first and the last such one has.
+    Landmark windows hold a row for ever; those that end after the first end past the last row are not looked at unless
+    `limit` is finite.
+    """
+
+    def __init__(self, query: Query, moment: Moment, limit: Instant) -> None:
+        self.nodes, self.limit = sliding_nodes(query), limit
+        self.rows = {node: stream_rows(node.source, moment) for node in self.nodes}
+        self.slide, self.anchor = self._lattice()
+        holding = {end for node in self.nodes for end in self._ends(node)}
+        if query.emit_empty and holding:
+            holding = set(range(min(holding), max(holding) + 1, self.slide))
+        self.occupied = holding
+
+    def _lattice(self) -> tuple[int, Instant]:
+        lattices = set()
+        for node in self.nodes:
+            assert isinstance(node.window, TimeSlide | Landmark)
+            lattices.add((node.window.slide, node.window.anchor % node.window.slide))
+        if len(lattices) != 1:
+            raise UnsupportedQuery("windows of one FROM share slide and origin")
+        return lattices.pop()
+
+    def _ends(self, node: Windowed) -> list[Instant]:
+        """Ends of the windows that hold a row of the node's stream."""
+        times = [time_of(row, node) for row in self.rows[node]]
+        if isinstance(node.window, TimeSlide):
+            reach = [(self.next_end(at), at + node.window.range) for at in times]
+        else:
+            last = self.next_end(max(times)) if times and self.limit == FOREVER else self.limit
+            reach = [(self.next_end(at), last) for at in times]
+        return [end for first, last in reach for end in range(first, last + 1, self.slide)]
+
+    def next_end(self, at: Instant) -> Instant:
+        """The first window end after an instant."""
+        return at - (at - self.anchor) % self.slide + self.slide
+
+    def closing(self, end: Instant) -> Closing:
+        """The windows that end there."""
+        frames = {}
+        for node in self.nodes:
+            window = node.window
+            assert isinstance(window, TimeSlide | Landmark)
+            number = (end - window.anchor) // window.slide
+            held = tuple(row for row in self.rows[node] if window.holds(number, time_of(row, node)))
+            frames[node] = Frame(held, *window.bounds(number), number)
+        return Closing(end, end - 1, frames, end in self.occupied)
+
+    def closed(self, *, vacated: bool) -> list[tuple[Closing, Closing]]:
+        """(before, now) for every closed window with an answer, and with `vacated` for those that follow one."""
+        ends = set(self.occupied)
+        if vacated and not any(isinstance(node.window, Landmark) for node in self.nodes):
+            ends |= {end + self.slide for end in ends}
+        return [
+            (self.closing(end - self.slide), self.closing(end)) for end in sorted(ends) if end <= self.limit
+        ]
+
+
+def row_windows(query: Query, moment: Moment, limit: Instant) -> list[tuple[Closing | None, Closing]]:
+    """(before, now) for every `[ROWS n SLIDE m]` window over the rows below `limit`, in order of emission."""
+    nodes = sliding_nodes(query)
+    if len(nodes) != 1:
+        raise UnsupportedQuery("a window that slides by rows stands alone in its FROM")
+    (node,) = nodes
+    assert isinstance(node.window, RowsSlide)
+    settled = [row for row in stream_rows(node.source, moment) if time_of(row, node) < limit]
+    pairs: list[tuple[Closing | None, Closing]] = []
+    for series, part in enumerate(partitions(settled, node.window.partition, moment.rejects)):
+        before = None
+        for number in range(1, len(part) // node.window.slide + 1):
+            last = number * node.window.slide
+            held = tuple(part[max(0, last - node.window.count) : last])
+            end = time_of(held[-1], node)
+            now = Closing(end, end, {node: Frame(held, time_of(held[0], node), end, number)}, series=series)
+            pairs.append((before, now))
+            before = now
+    return sorted(pairs, key=lambda pair: pair[1].emitted)
+
+
+def slides_by_rows(query: Query) -> bool:
+    """True when a window of the query slides by rows."""
+    return any(isinstance(node.window, RowsSlide) for node in sliding_nodes(query))
