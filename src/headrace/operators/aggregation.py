@@ -1,0 +1,126 @@
+"""Aggregate calls of a query as few shared partials, and the way back from partials to answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.algebra.aggregates import AggregateCall
+from headrace.algebra.expressions import Case, Expression, Literal
+from headrace.operators import cells as at_rest
+from headrace.operators.cells import Fed
+from headrace.operators.partials import Cells
+from headrace.schema import BOOLEAN, to_arrow
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """An aggregate's column, and the rows on which it overflowed (None: nowhere)."""
+
+    values: pa.Array
+    errors: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Cells of every partial for the groups to answer, with the dictionaries of ranked ones."""
+
+    cells: Mapping[Fed, Cells]
+    dictionaries: Mapping[Fed, pa.Array] = field(default_factory=dict)
+
+
+def effective_argument(call: AggregateCall) -> Expression | None:
+    """The argument with FILTER folded in: rows that fail the condition become NULL, and raise no errors."""
+    if call.condition is None:
+        return call.argument
+    value = call.argument or Literal(True, BOOLEAN)
+    return Case(((call.condition, value),), Literal(None, value.type), value.type)
+
+
+def partials_of(calls: Sequence[AggregateCall]) -> tuple[Fed, ...]:
+    """The partials needed, each once; the first is always the count of all rows."""
+    found: dict[Fed, None] = {at_rest.rows_fed(): None}
+    for call in calls:
+        found.update(dict.fromkeys(_feds(call)))
+    return tuple(found)
+
+
+def _feds(call: AggregateCall) -> tuple[Fed, ...]:
+    argument = effective_argument(call)
+    if argument is None:
+        return (at_rest.rows_fed(),)
+    counted = at_rest.count_fed(argument)
+    match call.function:
+        case "count":
+            return (counted,)
+        case "sum":
+            return counted, at_rest.sum_fed(argument)
+        case "avg":
+            return counted, at_rest.mean_fed(argument)
+        case "min" | "max":
+            return counted, at_rest.extreme_fed(argument, call.function == "max")
+        case _:
+            return (at_rest.moments_fed(argument),)
+
+
+def lower(call: AggregateCall, answer: Answer) -> Lowered:
+    """The aggregate's values, one per group."""
+    feds = _feds(call)
+    if call.function == "count":
+        return Lowered(pa.array(answer.cells[feds[0]][0]))
+    if len(feds) == 1:
+        return Lowered(_variance(call.function, answer.cells[feds[0]]))
+    number, value = answer.cells[feds[0]][0], answer.cells[feds[1]]
+    if call.function in ("min", "max"):
+        return Lowered(_extreme(call, feds[1], value[0], number, answer))
+    if feds[1].encoding == "double":
+        with np.errstate(all="ignore"):
+            doubles = value[0] / number if call.function == "avg" else value[0]
+        return Lowered(pa.array(doubles, mask=number == 0))
+    if call.function == "avg":
+        return _decimal_average(call, value, number)
+    whole, bad = at_rest.whole_numbers(value, call.type)
+    return Lowered(pc.if_else(pa.array(number > 0), whole, pa.scalar(None, whole.type)), bad if bad.any() else None)
+
+
+def _variance(function: str, moments: Cells) -> pa.Array:
+    number, _, square = moments
+    least = 1 if function.endswith("pop") else 2
+    with np.errstate(all="ignore"):
+        spread = square / (number if function.endswith("pop") else number - 1)
+        values = np.sqrt(spread) if function.startswith("stddev") else spread
+    return pa.array(values, mask=number < least)
+
+
+def _extreme(call: AggregateCall, fed: Fed, value: np.ndarray, number: np.ndarray, answer: Answer) -> pa.Array:
+    kind = to_arrow(call.type)
+    if fed.is_ranked:
+        return at_rest.unrank(value, answer.dictionaries[fed]).cast(kind)
+    if call.type.is_fractional:
+        return pa.array(value, mask=number == 0).cast(kind)
+    whole = pa.array(np.where(number == 0, 0, value), mask=number == 0)
+    if call.type.name == "DATE":
+        return whole.cast(pa.int32()).cast(kind)
+    return whole.cast(kind)
+
+
+def _decimal_average(call: AggregateCall, limbs: Cells, number: np.ndarray) -> Lowered:
+    """SUM / COUNT, rounded half up to the result's scale; per result row, in Python's exact integers."""
+    fed_scale = call.argument.type.scale if call.argument is not None else 0
+    shift = 10 ** (call.type.scale - fed_scale)
+    unscaled: list[int | None] = []
+    for parts in zip(number.tolist(), *(part.tolist() for part in limbs), strict=True):
+        total = sum(limb << (32 * place) for place, limb in enumerate(parts[1:])) * shift
+        unscaled.append(None if not parts[0] else _half_up(total, parts[0]))
+    whole = pa.array(unscaled, pa.decimal128(38, 0))
+    scaled = pa.Array.from_buffers(to_arrow(call.type), len(whole), whole.buffers())
+    return Lowered(scaled)
+
+
+def _half_up(numerator: int, denominator: int) -> int:
+    magnitude = (2 * abs(numerator) + denominator) // (2 * denominator)
+    return magnitude if numerator >= 0 else -magnitude

@@ -1,0 +1,58 @@
+"""A batch of rows on its way through the row-wise part of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.grouping import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Columns by internal name, each row's event time (microseconds) and position.
+
+    A stream's own columns carry their plain names, those of joined relations `alias.column`.
+    """
+
+    columns: Mapping[str, pa.Array]
+    at: Ints
+    position: Ints
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.at)
+
+    def where(self, keep: np.ndarray) -> Batch:
+        """The rows where `keep` is true; the batch itself when that is all of them."""
+        if keep.all():
+            return self
+        mask = pa.array(keep)
+        return Batch({n: c.filter(mask) for n, c in self.columns.items()}, self.at[keep], self.position[keep])
+
+    def take(self, rows: Ints) -> Batch:
+        """Rows by number, in that order, possibly repeated."""
+        picked = pa.array(rows)
+        return Batch({n: c.take(picked) for n, c in self.columns.items()}, self.at[rows], self.position[rows])
+
+    def only(self, names: frozenset[str]) -> Batch:
+        """The same rows with fewer columns."""
+        return Batch({name: column for name, column in self.columns.items() if name in names}, self.at, self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Rows on which an expression of one query failed: where they stand, and the first reason of each."""
+
+    at: Ints
+    position: Ints
+    reasons: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.at)

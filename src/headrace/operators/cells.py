@@ -1,0 +1,196 @@
+"""Partials at rest: how the numpy columns of partial aggregates lie in Arrow tables, and back.
+
+Numbers lie as they are. Values without arithmetic (strings, binaries, decimals) under MIN and MAX are compared through
+ranks: ranks are local to one `load`, the values themselves are what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal as Choice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.algebra.expressions import Expression
+from headrace.operators.grouping import as_int64, flat
+from headrace.operators.partials import Argument, Cells, Column, Count, Extreme, Moments, Partial, Sum
+from headrace.schema import Type, to_arrow
+
+Encoding = Choice["rows", "int", "limbs2", "limbs4", "double", "ranked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A partial and what it is fed: an expression's values in an encoding, or just rows."""
+
+    partial: Partial
+    expression: Expression | None
+    encoding: Encoding
+
+    @property
+    def is_ranked(self) -> bool:
+        """True when cells are ranks into a dictionary of values."""
+        return self.encoding == "ranked"
+
+    def arrow_types(self) -> list[pa.DataType]:
+        """The types of its columns at rest."""
+        if self.is_ranked and self.expression is not None:
+            return [to_arrow(self.expression.type)]
+        if isinstance(self.partial, Moments) or self.encoding == "double" and not isinstance(self.partial, Count):
+            return [pa.float64()] * self.partial.width
+        return [pa.int64()] * self.partial.width
+
+
+def rows_fed() -> Fed:
+    """The count of all rows, which every store keeps: it says whether a cell is empty."""
+    return Fed(Count(), None, "rows")
+
+
+def count_fed(expression: Expression) -> Fed:
+    """How many values are not NULL."""
+    return Fed(Count(), expression, "rows")
+
+
+def sum_fed(expression: Expression) -> Fed:
+    """The partial for SUM over a type; integers and decimals stay exact as limbs of 32 bits."""
+    kind = expression.type
+    if kind.name == "DECIMAL":
+        return Fed(Sum(4, integer=True), expression, "limbs4")
+    if kind.name == "BIGINT":
+        return Fed(Sum(2, integer=True), expression, "limbs2")
+    if kind.is_integer:
+        return Fed(Sum(1, integer=True), expression, "int")
+    return Fed(Sum(), expression, "double")
+
+
+def mean_fed(expression: Expression) -> Fed:
+    """The sum that AVG divides: exact for decimals, a double else (as Spark)."""
+    return sum_fed(expression) if expression.type.name == "DECIMAL" else Fed(Sum(), expression, "double")
+
+
+def extreme_fed(expression: Expression, largest: bool) -> Fed:
+    """The partial for MIN or MAX over a type."""
+    kind = expression.type
+    if kind.is_fractional:
+        return Fed(Extreme(largest, integer=False), expression, "double")
+    ranked = kind.name in ("STRING", "BINARY", "DECIMAL", "VOID")
+    return Fed(Extreme(largest, integer=True), expression, "ranked" if ranked else "int")
+
+
+def moments_fed(expression: Expression) -> Fed:
+    """The partial for variances."""
+    return Fed(Moments(), expression, "double")
+
+
+def argument(fed: Fed, values: pa.Array | None, dictionary: pa.Array | None = None) -> Argument:
+    """A batch's values as numpy, ready to lift. `dictionary` (sorted, distinct) gives the ranks of ranked values."""
+    if values is None:
+        return Argument(np.empty(0), None)
+    valid = ~values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+    if isinstance(fed.partial, Count):
+        return Argument(np.empty(0), valid)
+    return Argument(_numbers(fed, values, dictionary), valid)
+
+
+def _numbers(fed: Fed, values: pa.Array, dictionary: pa.Array | None) -> Column:
+    if fed.encoding == "double":
+        doubles = values if pa.types.is_float64(values.type) else _as_double(values)
+        return pc.fill_null(doubles, 0.0).to_numpy(zero_copy_only=False) if values.null_count else doubles.to_numpy()
+    if fed.encoding == "int":
+        return as_int64(values)
+    if fed.encoding == "limbs2":
+        whole = as_int64(values)
+        return np.stack([whole & 0xFFFFFFFF, whole >> 32], axis=1)
+    if fed.encoding == "limbs4":
+        return _decimal_limbs(values)
+    return ranks(values, dictionary)
+
+
+def _as_double(values: pa.Array) -> pa.Array:
+    """Integers may lose digits above 2^53 here: AVG and VARIANCE are doubles in Spark too."""
+    return values.cast(pa.float64(), safe=False)
+
+
+def _decimal_limbs(values: pa.Array) -> Column:
+    """The four 32-bit limbs of the unscaled two's complement, the highest signed; NULL as zero."""
+    if values.null_count:
+        values = pc.fill_null(values, pa.scalar(0, pa.int64()).cast(values.type))
+    wide = values.cast(pa.decimal128(38, values.type.scale))
+    words = np.frombuffer(wide.buffers()[1], np.uint32)[4 * wide.offset : 4 * (wide.offset + len(wide))].reshape(-1, 4)
+    limbs = words.astype(np.int64)
+    limbs[:, 3] = words[:, 3].view(np.int32)
+    return limbs
+
+
+def sorted_dictionary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The distinct values, not NULL, ascending (strings by bytes, as Spark compares them)."""
+    distinct = flat(pc.unique(values)).drop_null()
+    return distinct.take(pc.sort_indices(distinct))
+
+
+def ranks(values: pa.Array, dictionary: pa.Array | None) -> Column:
+    """The place of each value in a sorted dictionary; NULL as 0."""
+    assert dictionary is not None
+    places = pc.index_in(values, value_set=dictionary)
+    return pc.fill_null(places, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def store(fed: Fed, cells: Cells, dictionary: pa.Array | None) -> list[pa.Array]:
+    """Arrow columns of cells; an empty ranked cell is NULL."""
+    if not fed.is_ranked:
+        return [pa.array(part) for part in cells]
+    return [unrank(cells[0], dictionary)]
+
+
+def unrank(places: Column, dictionary: pa.Array | None) -> pa.Array:
+    """Values of ranks; ranks outside the dictionary (the identities) are NULL."""
+    assert dictionary is not None
+    outside = (places < 0) | (places >= len(dictionary))
+    return dictionary.take(pa.array(np.where(outside, 0, places), mask=outside))
+
+
+def load(fed: Fed, columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Cells, pa.Array | None]:
+    """Cells from Arrow columns, and the dictionary of a ranked partial."""
+    if not fed.is_ranked:
+        return tuple(flat(column).to_numpy(zero_copy_only=False) for column in columns), None
+    values = flat(columns[0])
+    dictionary = sorted_dictionary(values)
+    empty = values.is_null().to_numpy(zero_copy_only=False)
+    places = ranks(values, dictionary)
+    places[empty] = fed.partial.identity((1,))[0][0]
+    return (places,), dictionary
+
+
+def whole_numbers(limbs: Cells, kind: Type) -> tuple[pa.Array, np.ndarray]:
+    """Exact integers or decimals from summed limbs, and where they do not fit the type (there NULL)."""
+    parts = [part.astype(np.int64, copy=True) for part in limbs]
+    carry = np.zeros(len(parts[0]), np.int64)
+    for place, part in enumerate(parts):
+        part += carry
+        carry = part >> 32
+        if place < len(parts) - 1:
+            part &= 0xFFFFFFFF
+    if kind.name != "DECIMAL":
+        return _bigints(parts)
+    top = parts[3]
+    words = np.stack([*(part.astype(np.uint32) for part in parts[:3]), top.astype(np.int32).view(np.uint32)], axis=1)
+    raw = pa.Array.from_buffers(pa.decimal128(38, kind.scale), len(top), [None, pa.py_buffer(words.tobytes())])
+    limit = pa.scalar(10**kind.precision - 1).cast(pa.decimal128(38, 0)) if kind.precision < 38 else None
+    bad = (top >= 2**31) | (top < -(2**31))
+    if limit is not None:
+        unscaled = pa.Array.from_buffers(pa.decimal128(38, 0), len(top), raw.buffers())
+        bad |= pc.greater(pc.abs(unscaled), limit).to_numpy(zero_copy_only=False)
+    fitting = pc.if_else(pa.array(~bad), raw, pa.scalar(None, raw.type))
+    return fitting.cast(to_arrow(kind), safe=False), bad
+
+
+def _bigints(parts: list[Column]) -> tuple[pa.Array, np.ndarray]:
+    if len(parts) == 1:
+        return pa.array(parts[0]), np.zeros(len(parts[0]), bool)
+    high = parts[1]
+    bad = (high >= 2**31) | (high < -(2**31))
+    value = (np.where(bad, 0, high) << 32) | parts[0]
+    return pa.array(value, mask=bad if bad.any() else None), bad

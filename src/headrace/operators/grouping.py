@@ -1,0 +1,180 @@
+"""Which group does a row belong to? Dense group codes for any key columns, and the stable slot of each group.
+
+A group's identity is its key values, NULL being a value of its own, all NaN one value and -0.0 equal to 0.0. Codes are
+local to one call; slots (0..255) are stable for ever, since state files are found by them (decision D7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SLOTS: Final = 256
+Ints: TypeAlias = npt.NDArray[np.int64]
+_WIDEST: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """`codes[row]` in 0..count-1, and per group one value of each key column."""
+
+    codes: Ints
+    count: int
+    keys: tuple[pa.Array, ...]
+
+
+def group(columns: Sequence[pa.Array], rows: int) -> Groups:
+    """Group `rows` rows by equal values of the columns; without columns there is one group (none when no rows)."""
+    if not columns:
+        return Groups(np.zeros(rows, np.int64), 1 if rows else 0, ())
+    encoded = [_encode(normalise(flat(column))) for column in columns]
+    codes, values = encoded[0]
+    if len(encoded) == 1:
+        return Groups(codes, len(values), (values,))
+    return _combine(encoded, rows)
+
+
+def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One contiguous array of a column that may be chunked."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column
+
+
+def normalise(column: pa.Array) -> pa.Array:
+    """Make equal doubles identical: one NaN, no negative zero."""
+    if not pa.types.is_floating(column.type):
+        return column
+    values = column.to_numpy(zero_copy_only=False) + 0.0
+    values[np.isnan(values)] = np.nan
+    mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    return pa.array(values, column.type, mask=mask)
+
+
+def _encode(column: pa.Array) -> tuple[Ints, pa.Array]:
+    dense = _encode_narrow_integers(column)
+    if dense is not None:
+        return dense
+    encoded = column.dictionary_encode(null_encoding="encode")
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
+
+
+def _encode_narrow_integers(column: pa.Array) -> tuple[Ints, pa.Array] | None:
+    """Integers in a narrow range need no hash table: about 1 ns a row instead of 10."""
+    if not pa.types.is_integer(column.type) or column.null_count or len(column) < 1024:
+        return None
+    values = column.to_numpy()
+    low, high = int(values.min()), int(values.max())
+    if high - low >= len(values):
+        return None
+    local = values.astype(np.int64) - low
+    present = np.zeros(high - low + 1, bool)
+    present[local] = True
+    if present.all():
+        return local, pa.array(np.arange(low, high + 1), column.type)
+    rank = np.cumsum(present) - 1
+    return rank[local], pa.array(np.flatnonzero(present) + low, column.type)
+
+
+def _combine(encoded: list[tuple[Ints, pa.Array]], rows: int) -> Groups:
+    sizes = [len(values) for _, values in encoded]
+    span = 1
+    for size in sizes:
+        span *= max(size, 1)
+    if span >= _WIDEST:
+        return _combine_stepwise(encoded, rows)
+    codes = encoded[0][0]
+    for (local, _), size in zip(encoded[1:], sizes[1:], strict=True):
+        codes = codes * size + local
+    codes, present = compact(codes, span)
+    parts: list[Ints] = []
+    rest = present
+    for size in reversed(sizes[1:]):
+        rest, part = np.divmod(rest, size)
+        parts.append(part)
+    parts.append(rest)
+    keys = tuple(values.take(pa.array(part)) for (_, values), part in zip(encoded, reversed(parts), strict=True))
+    return Groups(codes, len(present), keys)
+
+
+def _combine_stepwise(encoded: list[tuple[Ints, pa.Array]], rows: int) -> Groups:
+    codes = encoded[0][0]
+    for local, values in encoded[1:]:
+        codes, _ = compact(codes * max(len(values), 1) + local, _WIDEST)
+    count = int(codes.max()) + 1 if rows else 0
+    first = np.full(count, rows, np.int64)
+    np.minimum.at(first, codes, np.arange(rows))
+    picks = [values.take(pa.array(local[first])) for local, values in encoded]
+    return Groups(codes, count, tuple(picks))
+
+
+def compact(codes: Ints, span: int) -> tuple[Ints, Ints]:
+    """Renumber codes densely: new codes, and for each new code the old one. `span` bounds the old codes."""
+    if span <= max(4 * len(codes), 4096):
+        present = np.zeros(span, bool)
+        present[codes] = True
+        live = np.flatnonzero(present)
+        if len(live) == span:
+            return codes, live
+        rank = np.empty(span, np.int64)
+        rank[live] = np.arange(len(live))
+        return rank[codes], live
+    encoded = pa.array(codes).dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
+
+
+def slots_of(keys: Sequence[pa.Array], count: int) -> npt.NDArray[np.int16]:
+    """The stable slot of each of `count` groups, from the values of its keys alone."""
+    mixed = np.zeros(count, np.uint64)
+    for key in keys:
+        mixed = _mix(mixed ^ _hash(normalise(flat(key))))
+    return (mixed % np.uint64(SLOTS)).astype(np.int16)
+
+
+def slot_of_name(name: str) -> int:
+    """The stable slot of something that has a name."""
+    return int(pd.util.hash_array(np.array([name], object), categorize=False)[0] % SLOTS)
+
+
+def _hash(column: pa.Array) -> npt.NDArray[np.uint64]:
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_decimal(kind):
+        texts: npt.NDArray[Any] = column.cast(pa.string()).fill_null("\0null").to_numpy(zero_copy_only=False)
+        return _mix(pd.util.hash_array(texts.astype(object), categorize=False))
+    nulls = column.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(kind):
+        bits = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False).view(np.uint64)
+    elif pa.types.is_null(kind):
+        bits = np.zeros(len(column), np.uint64)
+    else:
+        bits = as_int64(column).view(np.uint64)
+    return _mix(np.where(nulls, np.uint64(0x9E3779B97F4A7C15), bits))
+
+
+def as_int64(column: pa.Array) -> Ints:
+    """Integers, booleans, dates, timestamps and durations as int64; NULL as 0."""
+    if pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type):
+        column = column.view(pa.int64())
+    if column.null_count:
+        column = pc.fill_null(column, False if pa.types.is_boolean(column.type) else 0)
+    return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def _mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of splitmix64: every input bit moves every output bit."""
+    with np.errstate(over="ignore"):
+        value = value + np.uint64(0x9E3779B97F4A7C15)
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return value ^ (value >> np.uint64(31))

@@ -1,0 +1,120 @@
+"""What the runtime asks of an operator.
+
+An operator is an immutable value that lives in the epoch plan. Its work has two halves: a *scanner* turns a task's rows
+into deltas, rows at rest that each belong to a slot; `advance` merges deltas with the operator's earlier runs, for the
+slots of one task, when punctuation moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from headrace.operators.batch import Batch, Rejected
+from headrace.time import Instant
+
+SLOT: Final = "__slot"
+WINDOW: Final = "__window"
+AT: Final = "__at"
+CHANGE: Final = "__change"
+
+Sections: TypeAlias = Mapping[str, pa.Table]
+"""State tables by section name; every row carries its slot in the column `__slot`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """How far an operator is and how far it goes now.
+
+    `closed`: the punctuation up to which answers were given. `now`: the new punctuation. `greatest`: the greatest event
+    time seen. `final`: answer as if the stream ended here.
+    """
+
+    closed: Instant
+    now: Instant
+    greatest: Instant
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """What a scanner made of a task's rows."""
+
+    deltas: Sections
+    rejected: tuple[Rejected, ...] = ()
+    rows_in: int = 0
+    rows_kept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What `advance` gives: sections to append to the state, results, and what was measured.
+
+    `results` has the query's output columns plus `__at` (emission instant), `__window` (its window's number, or 0) and,
+    for relations, `__change`.
+    """
+
+    state: Sections = field(default_factory=dict)
+    results: pa.Table | None = None
+    rejected: tuple[Rejected, ...] = ()
+    open_windows: int = 0
+
+
+class Scanner(Protocol):
+    """The scan half of an operator, for one task."""
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch of accepted rows."""
+        ...
+
+    def finish(self) -> Scanned:
+        """The deltas of all batches."""
+        ...
+
+
+class Operator(Protocol):
+    """One operator of the plan.
+
+    Contract: `advance` is a pure function; its answer depends only on the union of all rows scanned, not on how they were
+    cut into epochs, tasks or slots (asserted by the laws); `compact(name, tables)` may replace the tables at any time.
+    """
+
+    @property
+    def id(self) -> str:
+        """Stable name of its state."""
+        ...
+
+    @property
+    def query(self) -> str:
+        """The query whose results it makes."""
+        ...
+
+    @property
+    def stream(self) -> str:
+        """The stream it reads."""
+        ...
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The stream's columns it needs."""
+        ...
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The relations its row steps look up."""
+        ...
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
+        """A fresh scanner for one task."""
+        ...
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Merge, close what punctuation allows, answer."""
+        ...
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """One table with the same meaning, without rows that no later answer needs."""
+        ...

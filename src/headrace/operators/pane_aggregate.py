@@ -1,0 +1,362 @@
+"""Windowed aggregation over panes: sliding, tumbling and landmark windows of time, any range and slide.
+
+Each row is folded once into the partials of its pane and group; windows are combined from closed panes only (Paned-WID,
+Li 2008, section 6.3, with the pane cut of `panes`). DISTINCT aggregates keep, beside, a store whose groups are also the
+distinct values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions import Column, Expression, Named, columns_of
+from headrace.operators import aggregation
+from headrace.operators import cells as at_rest
+from headrace.operators.aggregation import Answer
+from headrace.operators.batch import Batch
+from headrace.operators.cells import Fed
+from headrace.operators.finish import Finish, finish
+from headrace.operators.grouping import Ints, compact, flat, group
+from headrace.operators.operator import Scanned, Sections, Step, Turn
+from headrace.operators.pane_store import (
+    KEY,
+    Layout,
+    between,
+    block_key,
+    by_block_and_group,
+    fresh_slots,
+    merge,
+    pane_keys,
+    parents,
+)
+from headrace.operators.pane_windows import WindowCells, closing, extent, windows
+from headrace.operators.panes import Panes
+from headrace.operators.partials import Cells, concatenate
+from headrace.operators.row_steps import RowPipeline, RowStep, columns_read
+from headrace.time import BEGINNING, Duration
+
+_LOWEST, _HIGHEST = -(1 << 55), 1 << 55
+_LEAST_PANES_FOR_BLOCKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PaneAggregate:
+    """`Finish(Aggregate(Windowed(TimeSlide | Landmark)))` of one query.
+
+    `single_slot`: route all groups to one slot, for queries whose windows must meet in one place. `range` is None for
+    landmark windows. `window_alias` names the window's bounds in the columns handed to `finish`.
+    """
+
+    id: str
+    query: str
+    stream: str
+    panes: Panes
+    range: Duration | None
+    window_alias: str
+    keys: tuple[Named, ...]
+    aggregates: tuple[NamedAggregate, ...]
+    finish: Finish
+    steps: tuple[RowStep, ...] = ()
+    single_slot: int | None = None
+    emit_empty: bool = False
+    relations: tuple[str, ...] = ()
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The stores: the plain one, then one for each distinct argument."""
+        plain = [item.call for item in self.aggregates if not item.call.distinct]
+        stores = [Layout(self.keys, aggregation.partials_of(plain))]
+        for argument in self.distinct_arguments:
+            stores.append(Layout((*self.keys, Named("__value", argument)), (at_rest.rows_fed(),)))
+        return tuple(stores)
+
+    @property
+    def distinct_arguments(self) -> tuple[Expression, ...]:
+        """Arguments of DISTINCT aggregates, each once."""
+        calls = [item.call for item in self.aggregates if item.call.distinct]
+        return tuple(dict.fromkeys(argument for call in calls if (argument := aggregation.effective_argument(call))))
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The stream's columns it reads."""
+        read = columns_read(self.steps).union(*(columns_of(key.expression) for key in self.keys))
+        return read.union(*(columns_of(argument) for argument in self._arguments()))
+
+    def _arguments(self) -> list[Expression]:
+        feds = {fed.expression: None for layout in self.layouts for fed in layout.feds if fed.expression is not None}
+        return [*feds, *(argument for argument in self.distinct_arguments if argument not in feds)]
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> PaneScanner:
+        """Folds a task's rows into pane partials."""
+        return PaneScanner(self, RowPipeline.of(self.steps, relations))
+
+    @property
+    def top_level(self) -> int:
+        """The highest level of blocks worth keeping."""
+        reach = self.panes.per_window
+        return 0 if reach is None or reach < _LEAST_PANES_FOR_BLOCKS else reach.bit_length() - 1
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Seal the panes that punctuation passed, build their blocks, answer the windows that closed."""
+        return _advance(self, runs, deltas, turn)
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """Merge parts of open panes; drop blocks no later window holds; a landmark's past becomes one pane."""
+        layout = self.layouts[int(section[-1])]
+        if section.startswith("open"):
+            return merge(layout, tables)
+        if self.panes.back is None:
+            return _one_past(layout, tables)
+        if turn.closed == BEGINNING:
+            return merge(layout, tables)
+        horizon = self.panes.first(self.panes.last_closed(turn.closed) + 1)
+        assert horizon is not None
+        live = [
+            table
+            for level in range(self.top_level + 1)
+            for table in between(tables, block_key(level, horizon >> level), block_key(level, _HIGHEST))
+        ]
+        return merge(layout, live)
+
+
+def _one_past(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
+    whole = merge(layout, tables)
+    if not whole.num_rows:
+        return whole
+    last = flat(whole.column(KEY))[-1].as_py()
+    collapsed = whole.set_column(0, KEY, pa.array(np.full(whole.num_rows, last)))
+    return merge(layout, [collapsed])
+
+
+@dataclass(slots=True)
+class PaneScanner:
+    """The scan half: one table of partials a batch and store, merged at the end."""
+
+    operator: PaneAggregate
+    pipeline: RowPipeline
+    tables: list[list[pa.Table]] = field(default_factory=list)
+    rows_in: int = 0
+    rows_kept: int = 0
+
+    def add(self, batch: Batch) -> None:
+        """Fold a batch."""
+        self.rows_in += batch.rows
+        batch = self.pipeline.apply(batch)
+        if self.operator.panes.has_gaps:
+            batch = batch.where((self.operator.panes.of_instants(batch.at) & 1).astype(bool))
+        keys = [key.expression for key in self.operator.keys]
+        arguments = self.operator._arguments()
+        batch, values = self.pipeline.evaluate(batch, [*keys, *arguments])
+        self.rows_kept += batch.rows
+        if not batch.rows:
+            return
+        by_argument = dict(zip(arguments, values[len(keys) :], strict=True))
+        self.tables.append(self._fold(batch, values[: len(keys)], by_argument))
+
+    def _fold(self, batch: Batch, keys: list[pa.Array], arguments: Mapping[Expression, pa.Array]) -> list[pa.Table]:
+        operator, panes = self.operator, self.operator.panes.of_instants(batch.at)
+        folded = []
+        for place, layout in enumerate(operator.layouts):
+            own = [*keys, arguments[operator.distinct_arguments[place - 1]]] if place else keys
+            rows, groups = batch.rows, group(own, batch.rows)
+            codes, count, blocks, member = by_block_and_group(panes, groups)
+            cells: dict[Fed, Cells] = {}
+            dictionaries: dict[Fed, pa.Array] = {}
+            for fed in layout.feds:
+                values = arguments[fed.expression] if fed.expression is not None else None
+                if fed.is_ranked and values is not None:
+                    dictionaries[fed] = at_rest.sorted_dictionary(values)
+                with np.errstate(all="ignore"):
+                    argument = at_rest.argument(fed, values, dictionaries.get(fed))
+                    cells[fed] = fed.partial.lift(argument, codes, count)
+            del rows
+            picked = [key.take(pa.array(member)) for key in groups.keys]
+            slots = fresh_slots(picked[: len(keys)], count, operator.single_slot)
+            folded.append(layout.table(pane_keys(blocks), picked, slots, Answer(cells, dictionaries)))
+        return folded
+
+    def finish(self) -> Scanned:
+        """The deltas: one row per pane and group."""
+        deltas = {}
+        for place, layout in enumerate(self.operator.layouts):
+            tables = [folded[place] for folded in self.tables]
+            if tables:
+                deltas[f"open{place}"] = tables[0] if len(tables) == 1 else merge(layout, tables)
+        return Scanned(deltas, tuple(self.pipeline.rejected), self.rows_in, self.rows_kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """One store's tables after sealing: what goes to the state, and what windows are made from."""
+
+    layout: Layout
+    still_open: pa.Table | None
+    newly_sealed: list[pa.Table]
+    sealed: list[pa.Table]
+
+
+def _advance(operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    stores = [_seal(operator, place, runs, deltas, turn) for place in range(len(operator.layouts))]
+    state: dict[str, pa.Table] = {}
+    for place, store in enumerate(stores):
+        if store.still_open is not None and store.still_open.num_rows:
+            state[f"open{place}"] = store.still_open
+        if store.newly_sealed:
+            state[f"sealed{place}"] = pa.concat_tables(store.newly_sealed)
+    present = extent(stores[0].sealed)
+    if turn.now == BEGINNING or present is None:
+        return Step(state)
+    closed = _LOWEST if turn.closed == BEGINNING else operator.panes.last_closed(turn.closed)
+    now = operator.panes.last_closed(turn.now)
+    if turn.final and operator.panes.back is None:
+        now = max(closed, operator.panes.first_window(present[1]))
+    due = closing(operator.panes, closed, now, present)
+    if operator.emit_empty and not operator.keys:
+        due = range(due.start, max(due.stop, now + 1 if not turn.final else due.stop))
+    results, rejected = _answer(operator, stores, due)
+    return Step(state, results, rejected, _open_windows(operator, present, stores[0], now))
+
+
+def _open_windows(operator: PaneAggregate, present: tuple[int, int], store: _Store, now: int) -> int:
+    last = present[1]
+    if store.still_open is not None and store.still_open.num_rows:
+        last = max(last, int(flat(store.still_open.column(KEY))[-1].as_py()) - block_key(0, 0))
+    final = operator.panes.last_window(last)
+    return 1 if final is None else max(0, final - now)
+
+
+def _seal(
+    operator: PaneAggregate, place: int, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn
+) -> _Store:
+    """Split panes at the new punctuation: what is below it is merged for good, with its blocks."""
+    layout, panes = operator.layouts[place], operator.panes
+    opened = [run[f"open{place}"] for run in runs if f"open{place}" in run]
+    sealed = [run[f"sealed{place}"] for run in runs if f"sealed{place}" in run]
+    arrived = [delta[f"open{place}"] for delta in deltas if f"open{place}" in delta]
+    if turn.now == BEGINNING:
+        return _Store(layout, merge(layout, arrived) if arrived else None, [], sealed)
+    edge = _HIGHEST if turn.final else panes.of_instant(turn.now)
+    before = _LOWEST if turn.closed == BEGINNING else panes.of_instant(turn.closed)
+    border = block_key(0, edge)
+    ripe = between(opened, block_key(0, before), border) + between(arrived, block_key(0, _LOWEST), border)
+    later = between(arrived, border, block_key(0, _HIGHEST))
+    still_open = merge(layout, later) if later else None
+    if not ripe:
+        return _Store(layout, still_open, [], sealed)
+    fresh = merge(layout, ripe)
+    keys = flat(fresh.column(KEY))
+    span = (int(keys[0].as_py()) - block_key(0, 0), edge if not turn.final else int(keys[-1].as_py()) - block_key(0, 0) + 1)
+    start = max(before, span[0]) if before == _LOWEST else before
+    blocks = parents(layout, sealed, fresh, (start, span[1]), operator.top_level)
+    return _Store(layout, still_open, [fresh, *blocks], [*sealed, fresh, *blocks])
+
+
+def _answer(operator: PaneAggregate, stores: Sequence[_Store], due: range) -> tuple[pa.Table | None, tuple]:  # type: ignore[type-arg]
+    """Result rows of the windows in `due`."""
+    tables, rejected = [], []
+    plain = windows(stores[0].layout, operator.panes, stores[0].sealed, due, operator.top_level)
+    others = [list(windows(s.layout, operator.panes, s.sealed, due, operator.top_level)) for s in stores[1:]]
+    for chunk in _with_empty(operator, plain, due):
+        columns, failed = _columns(operator, stores[0].layout, chunk, others)
+        starts, ends = operator.panes.window_bounds(chunk.windows, operator.range)
+        bounds = {"window_start": starts, "window_end": ends}
+        stamp = pa.timestamp("us", tz="UTC")
+        for name, values in bounds.items():
+            columns[f"{operator.window_alias}.{name}"] = pa.array(values).cast(stamp)
+        if operator.range is None:
+            columns[f"{operator.window_alias}.window_start"] = pa.nulls(chunk.rows, stamp)
+        columns[f"{operator.window_alias}.window_id"] = pa.array(chunk.windows)
+        table, bad = finish(operator.finish, columns, chunk.windows, ends, failed)
+        tables.append(table)
+        rejected += bad
+    return (pa.concat_tables(tables) if tables else None), tuple(rejected)
+
+
+def _with_empty(operator: PaneAggregate, chunks: Sequence[WindowCells], due: range):  # type: ignore[no-untyped-def]
+    """The chunks; for EMIT EMPTY of a global aggregate, with a row for each window that had none."""
+    if not (operator.emit_empty and not operator.keys):
+        yield from chunks
+        return
+    layout = operator.layouts[0]
+    found = list(chunks)
+    have = np.concatenate([chunk.windows for chunk in found]) if found else np.empty(0, np.int64)
+    every = np.arange(due.start, due.stop)
+    missing = every[~np.isin(every, have)]
+    yield from found
+    if len(missing):
+        cells = {fed: fed.partial.identity((len(missing),)) for fed in layout.feds}
+        dictionaries = {
+            fed: pa.array([], fed.arrow_types()[0]) for fed in layout.feds if fed.is_ranked
+        }
+        yield WindowCells(missing, (), Answer(cells, dictionaries))
+
+
+def _columns(
+    operator: PaneAggregate, layout: Layout, chunk: WindowCells, others: Sequence[Sequence[WindowCells]]
+) -> tuple[dict[str, pa.Array], np.ndarray | None]:
+    """Key and aggregate columns by internal name, and where an aggregate overflowed."""
+    columns = {key.name: values for key, values in zip(operator.keys, chunk.keys, strict=True)}
+    failed = None
+    distinct = {
+        argument: _distinct_values(operator, chunk, store)
+        for argument, store in zip(operator.distinct_arguments, others, strict=True)
+    }
+    for item in operator.aggregates:
+        if item.call.distinct:
+            argument = aggregation.effective_argument(item.call)
+            assert argument is not None
+            lowered = _lower_distinct(item.call, argument, *distinct[argument], chunk.rows)
+        else:
+            lowered = aggregation.lower(item.call, chunk.answer)
+        columns[item.name] = lowered.values
+        if lowered.errors is not None:
+            failed = lowered.errors if failed is None else failed | lowered.errors
+    return columns, failed
+
+
+def _distinct_values(
+    operator: PaneAggregate, chunk: WindowCells, store: Sequence[WindowCells]
+) -> tuple[Ints, pa.Array]:
+    """Each distinct value of a window and group: the place of its (window, group) in `chunk`, and the value."""
+    parts = [part for part in store if part.rows]
+    if not parts:
+        return np.empty(0, np.int64), pa.nulls(0)
+    stacked_windows = np.concatenate([chunk.windows, *(part.windows for part in parts)])
+    keys = [
+        pa.concat_arrays([flat(own), *(flat(part.keys[place]) for part in parts)])
+        for place, own in enumerate(chunk.keys)
+    ]
+    values = pa.concat_arrays([flat(part.keys[-1]) for part in parts])
+    groups = group([pa.array(stacked_windows), *keys], len(stacked_windows))
+    place = np.full(groups.count, -1, np.int64)
+    place[groups.codes[: chunk.rows]] = np.arange(chunk.rows)
+    owner = place[groups.codes[chunk.rows :]]
+    known = owner >= 0
+    return owner[known], values.filter(pa.array(known))
+
+
+def _lower_distinct(
+    call: AggregateCall, argument: Expression, owner: Ints, values: pa.Array, rows: int
+) -> aggregation.Lowered:
+    """The aggregate over distinct values, by the same partials as over rows."""
+    plain = AggregateCall(call.function, Column("__value", argument.type), call.type)
+    cells: dict[Fed, Cells] = {}
+    dictionaries: dict[Fed, pa.Array] = {}
+    for fed in aggregation.partials_of([plain]):
+        if fed.is_ranked:
+            dictionaries[fed] = at_rest.sorted_dictionary(values)
+        given = values if fed.expression is not None else None
+        if len(owner) == 0:
+            cells[fed] = concatenate([fed.partial.identity((rows,))], fed.partial)
+            continue
+        with np.errstate(all="ignore"):
+            cells[fed] = fed.partial.lift(at_rest.argument(fed, given, dictionaries.get(fed)), owner, rows)
+    return aggregation.lower(plain, Answer(cells, dictionaries))
+
+
+__all__ = ["PaneAggregate", "PaneScanner", "compact"]

@@ -1,0 +1,197 @@
+"""From panes to windows: every window that closes in one epoch, computed together.
+
+Windows that close together overlap. What is common to all of them is combined once from dyadic blocks; what only the
+earlier ones hold is accumulated backwards, what only the later ones hold forwards; each window is then three cells a
+group, whatever range/slide is. Where groups come and go so that a dense table would be mostly empty, rows are instead
+repeated per window and reduced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregation import Answer
+from headrace.operators.cells import Fed
+from headrace.operators.grouping import Ints, compact, flat
+from headrace.operators.pane_store import (
+    KEY,
+    Gathered,
+    Layout,
+    at_keys,
+    between,
+    block_key,
+    cover,
+    gather,
+    reduce_answer,
+    select,
+)
+from headrace.operators.panes import Panes
+from headrace.operators.partials import Cells
+
+_DENSE_CELLS: Final = 2_000_000
+_LONGEST_CHUNK: Final = 512
+_SHORTEST_CHUNK: Final = 64
+_LEFT, _MIDDLE, _RIGHT = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCells:
+    """Non-empty (window, group) pairs: `windows[i]` and the group's key values, with their cells."""
+
+    windows: Ints
+    keys: tuple[pa.Array, ...]
+    answer: Answer
+
+    @property
+    def rows(self) -> int:
+        """Number of pairs."""
+        return len(self.windows)
+
+
+def closing(panes: Panes, closed: int, now: int, present: tuple[int, int] | None) -> range:
+    """The windows after `closed` up to `now` that may hold a row, given the least and greatest pane that has one."""
+    if present is None:
+        return range(0)
+    last = panes.last_window(present[1])
+    return range(max(closed + 1, panes.first_window(present[0])), (now if last is None else min(now, last)) + 1)
+
+
+def extent(tables: Sequence[pa.Table]) -> tuple[int, int] | None:
+    """The least and greatest pane among rows of level 0 (tables sorted by key)."""
+    low, high = block_key(0, 0) - block_key(0, 1 << 55), block_key(0, 1 << 55)
+    ends = []
+    for table in between(tables, low, high):
+        keys = flat(table.column(KEY))
+        ends.append((keys[0].as_py() - block_key(0, 0), keys[-1].as_py() - block_key(0, 0)))
+    return (min(end[0] for end in ends), max(end[1] for end in ends)) if ends else None
+
+
+def windows(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int) -> Iterator[WindowCells]:
+    """The cells of all windows in `due`, a chunk at a time; `sealed` holds every closed pane and its blocks."""
+    start = due.start
+    while start < due.stop:
+        chunk = range(start, min(due.stop, start + _chunk_length(panes)))
+        found = _chunk(layout, panes, sealed, chunk, top)
+        if found is not None:
+            yield found
+            start = chunk.stop
+        else:
+            start = _skip(panes, sealed, chunk.stop)
+
+
+def _chunk_length(panes: Panes) -> int:
+    """Windows handled together: as many as share a common middle, or some more when each holds few panes."""
+    return _LONGEST_CHUNK if panes.back is None else min(_LONGEST_CHUNK, max(panes.back, _SHORTEST_CHUNK))
+
+
+def _skip(panes: Panes, sealed: Sequence[pa.Table], window: int) -> int:
+    """The next window at or after `window` that may hold a row, over a gap of any length."""
+    first = panes.first(window)
+    if first is None:
+        return window
+    after = between(sealed, block_key(0, first), block_key(0, 1 << 55))
+    if not after:
+        return 1 << 60
+    least = min(int(flat(table.column(KEY))[0].as_py()) for table in after) - block_key(0, 0)
+    return max(window, panes.first_window(least))
+
+
+def _chunk(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int) -> WindowCells | None:
+    first, last = panes.first(due[0]), panes.first(due[-1])
+    stop_first, stop_last = panes.stop(due[0]), panes.stop(due[-1])
+    if first is None or last is None:
+        middle = between(sealed, block_key(0, -(1 << 55)), block_key(0, stop_first))
+        left_range, right_range = (0, 0), (stop_first, stop_last)
+    elif last < stop_first:
+        middle = at_keys(sealed, [block_key(*block) for block in cover(last, stop_first, top)])
+        left_range, right_range = (first, last), (stop_first, stop_last)
+    else:
+        middle, left_range, right_range = [], (first, stop_last), (0, 0)
+    left = between(sealed, block_key(0, left_range[0]), block_key(0, left_range[1]))
+    right = between(sealed, block_key(0, right_range[0]), block_key(0, right_range[1]))
+    if not (left or middle or right):
+        return None
+    sizes = [sum(table.num_rows for table in part) for part in (left, middle, right)]
+    rows = gather(layout, [*left, *middle, *right])
+    part = np.repeat([_LEFT, _MIDDLE, _RIGHT], sizes)
+    disjoint = first is not None and right_range == (0, 0)
+    cells = (right_range[1] - right_range[0] + left_range[1] - left_range[0] + len(due)) * rows.groups.count
+    if disjoint or cells > max(8 * rows.rows, _DENSE_CELLS):
+        return _sparse(layout, panes, rows, part == _MIDDLE, due)
+    return _dense(layout, panes, rows, part, due, left_range, right_range)
+
+
+def _dense(
+    layout: Layout,
+    panes: Panes,
+    rows: Gathered,
+    part: np.ndarray,
+    due: range,
+    left_range: tuple[int, int],
+    right_range: tuple[int, int],
+) -> WindowCells:
+    count, wanted = rows.groups.count, np.arange(due.start, due.stop)
+    pane = rows.blocks - block_key(0, 0)
+    firsts = np.array([panes.first(window) or 0 for window in due]) if panes.back is not None else np.zeros(len(due), int)
+    stops = np.array([panes.stop(window) for window in due])
+    cells: dict[Fed, Cells] = {}
+    with np.errstate(all="ignore"):
+        for fed in layout.feds:
+            grid = _Grid(fed, rows, count)
+            backward = grid.table(part == _LEFT, left_range[1] - 1 - pane, left_range[1] - left_range[0])
+            forward = grid.table(part == _RIGHT, pane - right_range[0], right_range[1] - right_range[0])
+            centre = grid.table(part == _MIDDLE, np.zeros(rows.rows, np.int64), 0)
+            parts = fed.partial.combine(_at(backward, left_range[1] - firsts), _at(centre, np.zeros(len(due), int)))
+            parts = fed.partial.combine(parts, _at(forward, stops - right_range[0]))
+            cells[fed] = tuple(part.reshape(-1) for part in parts)
+    alive = np.flatnonzero(cells[layout.feds[0]][0] > 0)
+    window, member = np.divmod(alive, count)
+    keys = tuple(key.take(pa.array(member)) for key in rows.groups.keys)
+    return WindowCells(wanted[window], keys, select(Answer(cells, rows.answer.dictionaries), alive))
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """One partial's rows as dense tables: steps down, groups across, accumulated downwards."""
+
+    fed: Fed
+    rows: Gathered
+    groups: int
+
+    def table(self, chosen: np.ndarray, step: Ints, steps: int) -> Cells:
+        """Row s holds everything at steps below s (row 0 the identity). With no steps: row 0 holds all chosen rows."""
+        offset = 0 if steps == 0 else 1
+        height = steps + 1
+        codes = (step[chosen] + offset) * self.groups + self.rows.groups.codes[chosen]
+        chosen_cells = tuple(part[chosen] for part in self.rows.answer.cells[self.fed])
+        flat_cells = self.fed.partial.reduce(chosen_cells, codes, height * self.groups)
+        grid = tuple(part.reshape(height, self.groups) for part in flat_cells)
+        return self.fed.partial.accumulate(grid) if steps else grid
+
+
+def _at(cells: Cells, places: Ints) -> Cells:
+    return tuple(part[places] for part in cells)
+
+
+def _sparse(layout: Layout, panes: Panes, rows: Gathered, in_middle: np.ndarray, due: range) -> WindowCells:
+    """Repeat each pane row for every due window that holds it, then reduce."""
+    pane = rows.blocks - block_key(0, 0)
+    low = np.maximum(pane // panes.per_slide + 1, due.start)
+    if panes.back is None:
+        high = np.full(len(pane), due.stop, np.int64)
+    else:
+        high = np.minimum((pane - (1 if panes.cut else 0)) // panes.per_slide + panes.back + 1, due.stop)
+    low[in_middle], high[in_middle] = due.start, due.stop
+    copies = np.maximum(high - low, 0)
+    source = np.repeat(np.arange(rows.rows), copies)
+    window = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
+    codes, live = compact((window - due.start) * rows.groups.count + rows.groups.codes[source], len(due) * rows.groups.count)
+    answer = reduce_answer(layout, select(rows.answer, source), codes, len(live))
+    found, member = np.divmod(live, rows.groups.count)
+    keys = tuple(key.take(pa.array(member)) for key in rows.groups.keys)
+    return WindowCells(found + due.start, keys, answer)

@@ -1,0 +1,257 @@
+"""The algebra of partial aggregates: lift rows into cells, combine cells, lower them to an answer.
+
+A *partial* is a fixed set of numpy columns, one element per cell, with an identity and an associative, commutative
+combination, so that panes can be merged in any grouping (the bounded aggregates of Li 2008, section 6.3). An aggregate of
+SQL is a small function of shared partials: AVG is SUM over COUNT, and all of one argument share one count.
+No partial has an inverse: subtracting doubles gives wrong answers, and NaN would never leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.operators.grouping import Ints
+
+Column: TypeAlias = npt.NDArray[Any]
+Cells: TypeAlias = tuple[Column, ...]
+"""The columns of one partial; all of one shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """The argument of an aggregate on a batch: raw values, and which rows count (not NULL, condition true)."""
+
+    values: Column
+    valid: npt.NDArray[np.bool_] | None
+
+
+class Partial(Protocol):
+    """One kind of partial.
+
+    Contract: `combine` is associative and commutative with `identity` neutral; `reduce` equals folding `combine` over
+    the cells of a code. Asserted by the property tests for every class in `PARTIALS`.
+    """
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        ...
+
+    def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
+        """Aggregate rows into `count` cells; `cells[row]` says which."""
+        ...
+
+    def identity(self, shape: tuple[int, ...]) -> Cells:
+        """Cells to which nothing was added."""
+        ...
+
+    def combine(self, left: Cells, right: Cells) -> Cells:
+        """Cell by cell."""
+        ...
+
+    def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
+        """Combine all cells of equal code."""
+        ...
+
+    def accumulate(self, cells: Cells) -> Cells:
+        """Prefix combinations along axis 0."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many rows count."""
+
+    width: int = 1
+
+    def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
+        """Rows per cell."""
+        chosen = cells if argument.valid is None else cells[argument.valid]
+        return (np.bincount(chosen, minlength=count).astype(np.int64, copy=False),)
+
+    def identity(self, shape: tuple[int, ...]) -> Cells:
+        """Zero."""
+        return (np.zeros(shape, np.int64),)
+
+    def combine(self, left: Cells, right: Cells) -> Cells:
+        """Sum."""
+        return (left[0] + right[0],)
+
+    def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
+        """Sum per code."""
+        return _add_at(cells, codes, count)
+
+    def accumulate(self, cells: Cells) -> Cells:
+        """Running sums."""
+        return (np.add.accumulate(cells[0], axis=0),)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Sums of columns that were made safe to add: doubles, or integers as limbs of 32 bits (`limbs`)."""
+
+    width: int = 1
+    integer: bool = False
+
+    def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
+        """Sums per cell; integer arguments arrive as (rows, width) limbs."""
+        values, chosen = argument.values, cells
+        if argument.valid is not None:
+            values, chosen = values[argument.valid], cells[argument.valid]
+        if not self.integer:
+            return (np.bincount(chosen, weights=values, minlength=count),)
+        parts = [values] if self.width == 1 else [values[:, limb] for limb in range(self.width)]
+        return tuple(_scatter(np.add, part, chosen, np.zeros(count, np.int64)) for part in parts)
+
+    def identity(self, shape: tuple[int, ...]) -> Cells:
+        """Zero."""
+        return tuple(np.zeros(shape, np.int64 if self.integer else np.float64) for _ in range(self.width))
+
+    def combine(self, left: Cells, right: Cells) -> Cells:
+        """Sum."""
+        return tuple(a + b for a, b in zip(left, right, strict=True))
+
+    def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
+        """Sum per code."""
+        return _add_at(cells, codes, count)
+
+    def accumulate(self, cells: Cells) -> Cells:
+        """Running sums."""
+        return tuple(np.add.accumulate(part, axis=0) for part in cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """MIN or MAX of integers or doubles. Spark's order: NaN is above every number.
+
+    An empty cell holds the identity; a count of the same argument says whether it is empty.
+    """
+
+    largest: bool
+    integer: bool
+    width: int = 1
+
+    @property
+    def _ufunc(self) -> np.ufunc:
+        if self.largest or self.integer:
+            return np.maximum if self.largest else np.minimum
+        return np.fmin  # NaN is the largest: it is the minimum only when all are NaN
+
+    @property
+    def _neutral(self) -> float | int:
+        if self.integer:
+            return int(np.iinfo(np.int64).min if self.largest else np.iinfo(np.int64).max)
+        return -np.inf if self.largest else np.nan
+
+    def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
+        """The extreme of each cell."""
+        values, chosen = argument.values, cells
+        if argument.valid is not None:
+            values, chosen = values[argument.valid], cells[argument.valid]
+        return (_scatter(self._ufunc, values, chosen, self.identity((count,))[0]),)
+
+    def identity(self, shape: tuple[int, ...]) -> Cells:
+        """Beyond every value."""
+        return (np.full(shape, self._neutral, np.int64 if self.integer else np.float64),)
+
+    def combine(self, left: Cells, right: Cells) -> Cells:
+        """The more extreme."""
+        return (self._ufunc(left[0], right[0]),)
+
+    def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
+        """The extreme per code."""
+        return (_scatter(self._ufunc, cells[0], codes, self.identity((count,))[0]),)
+
+    def accumulate(self, cells: Cells) -> Cells:
+        """Running extremes."""
+        return (self._ufunc.accumulate(cells[0], axis=0),)
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Count, mean and sum of squared deviations (Chan, Golub, LeVeque 1979: pairwise, without cancellation)."""
+
+    width: int = 3
+
+    def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
+        """Two passes over the rows of the batch."""
+        values, chosen = argument.values, cells
+        if argument.valid is not None:
+            values, chosen = values[argument.valid], cells[argument.valid]
+        number = np.bincount(chosen, minlength=count).astype(np.float64)
+        with np.errstate(all="ignore"):
+            mean = np.bincount(chosen, weights=values, minlength=count) / np.maximum(number, 1)
+            square = np.bincount(chosen, weights=(values - mean[chosen]) ** 2, minlength=count)
+        return number, mean, square
+
+    def identity(self, shape: tuple[int, ...]) -> Cells:
+        """No rows."""
+        return np.zeros(shape), np.zeros(shape), np.zeros(shape)
+
+    def combine(self, left: Cells, right: Cells) -> Cells:
+        """Chan's update; an empty side leaves the other as it is, also when that is NaN or infinite."""
+        (n_a, mean_a, square_a), (n_b, mean_b, square_b) = left, right
+        number = n_a + n_b
+        with np.errstate(all="ignore"):
+            share = np.divide(n_b, number, out=np.zeros_like(number), where=number > 0)
+            distance = mean_b - mean_a
+            mean = mean_a + distance * share
+            square = square_a + square_b + distance * distance * n_a * share
+        none_a, none_b = n_a == 0, n_b == 0
+        mean = np.where(none_a, mean_b, np.where(none_b, mean_a, mean))
+        return number, mean, np.where(none_a, square_b, np.where(none_b, square_a, square))
+
+    def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
+        """Means of means, then deviations about them."""
+        number, mean, square = cells
+        with np.errstate(all="ignore"):
+            total = np.bincount(codes, weights=number, minlength=count)
+            centre = np.bincount(codes, weights=np.where(number > 0, mean * number, 0.0), minlength=count)
+            centre = np.divide(centre, total, out=np.zeros(count), where=total > 0)
+            spread = np.where(number > 0, square + number * (mean - centre[codes]) ** 2, 0.0)
+            return total, centre, np.bincount(codes, weights=spread, minlength=count)
+
+    def accumulate(self, cells: Cells) -> Cells:
+        """Row by row along axis 0; each step is one vectorised combination."""
+        out = tuple(part.copy() for part in cells)
+        for row in range(1, len(cells[0])):
+            step = self.combine(tuple(part[row - 1] for part in out), tuple(part[row] for part in cells))
+            for part, value in zip(out, step, strict=True):
+                part[row] = value
+        return out
+
+
+def _scatter(ufunc: np.ufunc, values: Column, cells: Ints, out: Column) -> Column:
+    ufunc.at(out, cells, values)
+    return out
+
+
+def _add_at(cells: Cells, codes: Ints, count: int) -> Cells:
+    return tuple(_scatter(np.add, part, codes, np.zeros(count, part.dtype)) for part in cells)
+
+
+PARTIALS: tuple[Partial, ...] = (
+    Count(),
+    Sum(),
+    Sum(integer=True),
+    Sum(2, integer=True),
+    Sum(4, integer=True),
+    Extreme(largest=True, integer=True),
+    Extreme(largest=False, integer=True),
+    Extreme(largest=True, integer=False),
+    Extreme(largest=False, integer=False),
+    Moments(),
+)
+"""Every kind, for the property tests."""
+
+
+def concatenate(parts: Sequence[Cells], partial: Partial) -> Cells:
+    """Cells of several tables one after the other."""
+    if not parts:
+        return partial.identity((0,))
+    return tuple(np.concatenate([part[column] for part in parts]) for column in range(partial.width))

@@ -1,0 +1,168 @@
+"""The row-wise part of a query, before any window state: filters and look-ups in stored relations.
+
+Rows on which an expression fails leave the query, and are reported as rejected; no other query notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions import Expression, columns_of
+from headrace.operators.batch import Batch, Rejected
+from headrace.operators.grouping import Ints
+from headrace.operators.lookup import Index, build, probe
+from headrace.operators.scalar import Evaluation
+from headrace.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep the rows for which the predicate is true."""
+
+    predicate: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Join with a stored relation.
+
+    `left_keys[i] = right_keys[i]` find candidates (right keys read the relation's plain columns); `residual` decides over
+    the pairs; `keep_unmatched` makes it a LEFT join. The relation's columns arrive as `alias.column`.
+    """
+
+    relation: str
+    alias: str
+    schema: Schema
+    left_keys: tuple[Expression, ...]
+    right_keys: tuple[Expression, ...]
+    residual: Expression | None
+    keep_unmatched: bool
+
+
+RowStep: TypeAlias = Keep | LookUp
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A relation indexed for one look-up."""
+
+    table: pa.Table
+    index: Index
+
+
+@dataclass(slots=True)
+class RowPipeline:
+    """Applies row steps to batches; collects rejected rows. One per task and operator."""
+
+    steps: tuple[RowStep, ...]
+    prepared: Mapping[int, Prepared]
+    rejected: list[Rejected]
+
+    @staticmethod
+    def of(steps: tuple[RowStep, ...], relations: Mapping[str, pa.Table]) -> RowPipeline:
+        """Index the relations that the steps look up."""
+        prepared = {
+            place: _prepare(step, relations[step.relation])
+            for place, step in enumerate(steps)
+            if isinstance(step, LookUp)
+        }
+        return RowPipeline(steps, prepared, [])
+
+    def apply(self, batch: Batch) -> Batch:
+        """The rows that remain, with the columns that were joined."""
+        for place, step in enumerate(self.steps):
+            if batch.rows == 0:
+                break
+            if isinstance(step, Keep):
+                batch = self._keep(batch, step.predicate)
+            else:
+                batch = self._look_up(batch, step, self.prepared[place])
+        return batch
+
+    def evaluate(self, batch: Batch, expressions: Sequence[Expression]) -> tuple[Batch, list[pa.Array]]:
+        """Values of expressions; rows on which one fails are rejected and absent from both."""
+        evaluation = Evaluation(batch.columns, batch.rows)
+        values = [evaluation.values(expression) for expression in expressions]
+        failed = evaluation.errors
+        if failed is None:
+            return batch, values
+        self._reject(batch, failed.mask, failed.reasons)
+        keep = pa.array(~failed.mask)
+        return batch.where(~failed.mask), [value.filter(keep) for value in values]
+
+    def _keep(self, batch: Batch, predicate: Expression) -> Batch:
+        evaluation = Evaluation(batch.columns, batch.rows)
+        keep = evaluation.mask(predicate)
+        if evaluation.errors is not None:
+            self._reject(batch, evaluation.errors.mask, evaluation.errors.reasons)
+            keep = keep & ~evaluation.errors.mask
+        return batch.where(keep)
+
+    def _reject(self, batch: Batch, mask: np.ndarray, reasons: Mapping[int, str]) -> None:
+        rows = np.flatnonzero(mask)
+        self.rejected.append(
+            Rejected(batch.at[rows], batch.position[rows], tuple(reasons[row] for row in rows.tolist()))
+        )
+
+    def _look_up(self, batch: Batch, step: LookUp, prepared: Prepared) -> Batch:
+        batch, keys = self.evaluate(batch, step.left_keys)
+        left, right = probe(prepared.index, keys, batch.rows)
+        joined = _paired(batch, step, prepared.table, left, right)
+        if step.residual is not None:
+            evaluation = Evaluation(joined.columns, joined.rows)
+            match = evaluation.mask(step.residual)
+            if evaluation.errors is not None:
+                self._reject(joined, evaluation.errors.mask, evaluation.errors.reasons)
+                match &= ~evaluation.errors.mask
+            joined, left = joined.where(match), left[match]
+        if not step.keep_unmatched:
+            return joined
+        return _with_unmatched(batch, joined, left, step)
+
+
+def columns_read(steps: Sequence[RowStep]) -> frozenset[str]:
+    """Every column the steps read, of the stream or of relations joined earlier."""
+    read: frozenset[str] = frozenset()
+    for step in steps:
+        if isinstance(step, Keep):
+            read |= columns_of(step.predicate)
+        else:
+            read |= frozenset().union(*(columns_of(key) for key in step.left_keys))
+            read |= columns_of(step.residual) if step.residual is not None else frozenset()
+    return read
+
+
+def _prepare(step: LookUp, table: pa.Table) -> Prepared:
+    columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+    evaluation = Evaluation(columns, table.num_rows)
+    return Prepared(table, build([evaluation.values(key) for key in step.right_keys], table.num_rows))
+
+
+def _paired(batch: Batch, step: LookUp, table: pa.Table, left: Ints, right: Ints) -> Batch:
+    rows = batch.take(left)
+    picked = pa.array(right)
+    extra = {f"{step.alias}.{name}": table.column(name).combine_chunks().take(picked) for name in table.column_names}
+    return Batch({**rows.columns, **extra}, rows.at, rows.position)
+
+
+def _with_unmatched(batch: Batch, joined: Batch, matched: Ints, step: LookUp) -> Batch:
+    alone = np.ones(batch.rows, bool)
+    alone[matched] = False
+    if not alone.any():
+        return joined
+    lonely = np.flatnonzero(alone)
+    rows = batch.take(lonely)
+    nulls = {f"{step.alias}.{field.name}": pa.nulls(len(lonely), field.type) for field in step.schema.arrow()}
+    columns = {**rows.columns, **nulls}
+    order = np.argsort(np.concatenate([matched, lonely]), kind="stable")
+    picked = pa.array(order)
+    return Batch(
+        {name: pa.concat_arrays([joined.columns[name], columns[name]]).take(picked) for name in joined.columns},
+        np.concatenate([joined.at, rows.at])[order],
+        np.concatenate([joined.position, rows.position])[order],
+    )

@@ -1,0 +1,159 @@
+"""From a bound query to the operator that answers it.
+
+Names change here: a stream's column `alias.column` becomes `column`, so that equal expressions of different queries are
+equal values; columns of joined relations keep `alias.column`.
+"""
+
+from __future__ import annotations
+
+
+from headrace.algebra.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions import Call, Column, Expression, Named, columns_of, conjuncts, transform
+from headrace.algebra.query import Join, Query, RelationScan, SortKey
+from headrace.algebra.windows import Landmark, TimeSlide
+from headrace.errors import UnsupportedQuery
+from headrace.operators.finish import Finish
+from headrace.operators.grouping import slot_of_name
+from headrace.operators.operator import Operator
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.panes import Panes
+from headrace.operators.row_steps import Keep, LookUp, RowStep
+from headrace.planner.shape import Shape, shape_of
+from headrace.schema import BOOLEAN
+
+
+
+def lower(name: str, query: Query, operator_id: str) -> Operator:
+    """The operator for a query registered under `name`; `operator_id` names its state.
+
+    Raises `UnsupportedQuery` with the reason for what no operator answers yet.
+    """
+    shape = shape_of(query)
+    if isinstance(shape.window, TimeSlide | Landmark) and shape.aggregate is not None and shape.emit is None:
+        return _pane_aggregate(name, query, shape, operator_id)
+    raise UnsupportedQuery(f"no operator answers this kind of query yet: {type(shape.window).__name__}")
+
+
+def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> PaneAggregate:
+    assert shape.aggregate is not None and isinstance(shape.window, TimeSlide | Landmark)
+    rename = _Rename(shape)
+    keys = tuple(Named(key.name, rename(key.expression)) for key in shape.aggregate.keys)
+    aggregates = tuple(NamedAggregate(item.name, rename.call(item.call)) for item in shape.aggregate.aggregates)
+    finish = finish_of(shape)
+    single = finish.needs_whole_window or not keys
+    return PaneAggregate(
+        id=operator_id,
+        query=name,
+        stream=shape.scan.name,
+        panes=Panes.of(shape.window),
+        range=shape.window.range if isinstance(shape.window, TimeSlide) else None,
+        window_alias=shape.window_alias,
+        keys=keys,
+        aggregates=aggregates,
+        finish=finish,
+        steps=row_steps(shape),
+        single_slot=slot_of_name(operator_id) if single else None,
+        emit_empty=query.emit_empty,
+        relations=tuple(step.relation for step in row_steps(shape) if isinstance(step, LookUp)),
+    )
+
+
+def finish_of(shape: Shape) -> Finish:
+    """What stands above the aggregation, with the expressions that order the output: ORDER BY, then group keys."""
+    order = shape.top.order if shape.top is not None else ()
+    keys = shape.aggregate.keys if shape.aggregate is not None else ()
+    plain = {column.expression for column in shape.project.columns}
+    by_group = tuple(SortKey(Column(key.name, key.expression.type)) for key in keys)
+    return Finish(
+        columns=shape.project.columns,
+        having=shape.having,
+        order=order,
+        limit=shape.top.limit if shape.top is not None else None,
+        distinct=shape.distinct,
+        sort=() if shape.distinct and not plain else (*order, *by_group),
+    )
+
+
+def row_steps(shape: Shape) -> tuple[RowStep, ...]:
+    """Filters and look-ups before any state, cheapest first: stream-only conditions before the joins.
+
+    A condition on stream columns commutes with the joins (for LEFT too, since stream rows are the kept side).
+    """
+    rename = _Rename(shape)
+    early = [*shape.before, *(factor for factor in shape.where if rename.is_stream_only(factor))]
+    late = [factor for factor in shape.where if not rename.is_stream_only(factor)]
+    steps: list[RowStep] = [Keep(together([rename(factor) for factor in early]))] if early else []
+    steps += [_look_up(join, rename) for join in shape.joins]
+    if late:
+        steps.append(Keep(together([rename(factor) for factor in late])))
+    return tuple(steps)
+
+
+def together(factors: list[Expression]) -> Expression:
+    """The conjunction of factors."""
+    return factors[0] if len(factors) == 1 else Call("and", tuple(factors), BOOLEAN)
+
+
+class _Rename:
+    """Rewrites columns of the stream to their plain names."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._prefix = f"{shape.scan.alias}."
+
+    def __call__(self, expression: Expression) -> Expression:
+        return transform(expression, self._column)
+
+    def _column(self, node: Expression) -> Expression | None:
+        if isinstance(node, Column) and node.name.startswith(self._prefix):
+            return Column(node.name.removeprefix(self._prefix), node.type)
+        return None
+
+    def is_stream_only(self, expression: Expression) -> bool:
+        return all(name.startswith(self._prefix) for name in columns_of(expression))
+
+    def call(self, call: AggregateCall) -> AggregateCall:
+        argument = self(call.argument) if call.argument is not None else None
+        condition = self(call.condition) if call.condition is not None else None
+        return AggregateCall(call.function, argument, call.type, call.distinct, condition)
+
+
+def _look_up(join: Join, rename: _Rename) -> LookUp:
+    relation = join.right
+    assert isinstance(relation, RelationScan)
+    inside = f"{relation.alias}."
+    left_keys, right_keys, residual = [], [], []
+    for factor in conjuncts(join.condition) if join.condition is not None else ():
+        pair = _equi_pair(factor, inside)
+        if pair is None:
+            residual.append(rename(factor))
+        else:
+            left_keys.append(rename(pair[0]))
+            right_keys.append(_strip(pair[1], inside))
+    return LookUp(
+        relation=relation.name,
+        alias=relation.alias,
+        schema=relation.table,
+        left_keys=tuple(left_keys),
+        right_keys=tuple(right_keys),
+        residual=together(residual) if residual else None,
+        keep_unmatched=join.kind == "left",
+    )
+
+
+def _equi_pair(factor: Expression, inside: str) -> tuple[Expression, Expression] | None:
+    """(outer side, relation side) of an equality that a hash index can answer."""
+    if not (isinstance(factor, Call) and factor.function == "="):
+        return None
+    one, other = factor.arguments
+    for left, right in ((one, other), (other, one)):
+        if columns_of(right) and all(name.startswith(inside) for name in columns_of(right)):
+            if not any(name.startswith(inside) for name in columns_of(left)):
+                return left, right
+    return None
+
+
+def _strip(expression: Expression, prefix: str) -> Expression:
+    return transform(
+        expression,
+        lambda node: Column(node.name.removeprefix(prefix), node.type) if isinstance(node, Column) else None,
+    )
