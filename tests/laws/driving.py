@@ -1,0 +1,95 @@
+"""From recorded histories to operators and back: the bridge between the reference's rows and Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.query import Query
+from headrace.operators.batch import Batch
+from headrace.operators.local import drive
+from headrace.operators.operator import AT, CHANGE, Operator
+from headrace.planner.lower import lower
+from headrace.reference.history import History, RecordedStream, StreamRow
+from headrace.schema import Schema, Type, to_arrow
+
+
+def array(values: Sequence[Any], kind: Type) -> pa.Array:
+    """Arrow of the reference's values: TIMESTAMPs and INTERVALs are ints there."""
+    if kind.name in ("TIMESTAMP", "TIMESTAMP_NTZ", "INTERVAL"):
+        return pa.array(values, pa.int64()).view(to_arrow(kind))
+    return pa.array(values, to_arrow(kind))
+
+
+def table(rows: Sequence[Mapping[str, Any]], schema: Schema) -> pa.Table:
+    """A relation."""
+    return pa.table(
+        [array([row[field.name] for row in rows], field.type) for field in schema], names=list(schema.names)
+    )
+
+
+def batch(rows: Sequence[StreamRow], schema: Schema) -> Batch:
+    """One split."""
+    return Batch(
+        {field.name: array([row.values[field.name] for row in rows], field.type) for field in schema},
+        np.array([row.at for row in rows], np.int64),
+        np.array([row.position for row in rows], np.int64),
+    )
+
+
+def epochs(stream: RecordedStream) -> list[list[StreamRow]]:
+    """The accepted rows of each epoch."""
+    found: list[list[StreamRow]] = [[] for _ in stream.punctuations]
+    for row in stream.rows:
+        if row.fate == "accepted":
+            found[row.epoch - 1].append(row)
+    return found
+
+
+def plain(results: pa.Table | None, query: Query, changes: bool = False) -> list[Any]:
+    """Result rows as the reference gives them: (instant, row), or (instant, sign, row)."""
+    if results is None:
+        return []
+    columns = {}
+    for field in query.schema:
+        column = results.column(field.name).combine_chunks()
+        assert column.type == to_arrow(field.type), (field, column.type)
+        if field.type.name in ("TIMESTAMP", "TIMESTAMP_NTZ", "INTERVAL"):
+            column = column.view(pa.int64())
+        columns[field.name] = column.to_pylist()
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    instants = results.column(AT).to_pylist()
+    if changes:
+        return list(zip(instants, results.column(CHANGE).to_pylist(), rows, strict=True))
+    return list(zip(instants, rows, strict=True))
+
+
+def run(
+    query: Query,
+    history: History,
+    schemas: Mapping[str, Schema],
+    *,
+    splits: Sequence[Sequence[Sequence[StreamRow]]] | None = None,
+    tasks: int | Sequence[int] = 1,
+    final: bool = True,
+    compact_after: Sequence[int] = (),
+    operator: Operator | None = None,
+) -> pa.Table | None:
+    """The operator's results over the recorded stream it reads; `splits` cut each epoch (one split each when None)."""
+    operator = operator or lower("q", query, "q")
+    stream = history.streams[operator.stream]
+    cut = splits if splits is not None else [[epoch] for epoch in epochs(stream)]
+    batches = [[batch(part, schemas[operator.stream]).only(operator.columns) for part in parts] for parts in cut]
+    relations = {name: table(rows, schemas[name]) for name, rows in history.relations.items()}
+    return drive(
+        operator,
+        batches,
+        stream.punctuations,
+        tasks,
+        final=final,
+        relations=relations,
+        compact_after=compact_after,
+    ).results

@@ -1,0 +1,417 @@
+"""Random streams and random queries for the laws: which histories and which queries must every operator get right?
+
+Values are few and mean: ties, gaps, disorder, NULLs, NaN, infinities, -0.0, negative times, empty epochs. Queries are built
+as algebra values over one schema, so that no parser stands between a law and what it tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import strategies as st
+
+from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_type
+from headrace.algebra.expressions import Call, Cast, Column, Expression, Literal, Named
+from headrace.algebra.query import (
+    Aggregate,
+    Distinct,
+    Emit,
+    Filter,
+    Join,
+    Node,
+    Project,
+    Query,
+    RelationScan,
+    SortKey,
+    StreamScan,
+    Top,
+    Windowed,
+)
+from headrace.algebra.windows import (
+    Landmark,
+    Rows,
+    RowsSlide,
+    TimeRange,
+    TimeSlide,
+    Unbounded,
+    Window,
+    slides,
+)
+from headrace.reference.history import History, RecordedStream, record
+from headrace.schema import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, Field, Schema, Type
+from headrace.time import SECOND
+
+SCHEMA = Schema(
+    (Field("k", STRING), Field("g", INT), Field("x", BIGINT), Field("y", DOUBLE), Field("at", TIMESTAMP))
+)
+"""The stream `s` of every generated query: two keys, two measures, an event time; all but the time nullable."""
+
+NAMES = Schema((Field("id", INT), Field("name", STRING)))
+"""The relation `names`, joined on `s.g = names.id`; ids repeat and are NULL at times."""
+
+TICK = SECOND
+"""Generated times, ranges and slides are whole ticks, give or take a microsecond."""
+
+
+# ------------------------------------------------------------------------------------------------------------ histories
+
+
+def times(low: int = -6, high: int = 30) -> st.SearchStrategy[int]:
+    """Event times around zero: many ties, some a microsecond off a tick."""
+    return st.builds(
+        lambda tick, off: tick * TICK + off, st.integers(low, high), st.sampled_from((0, 0, 0, 1, -1))
+    )
+
+
+def values() -> st.SearchStrategy[dict[str, Any]]:
+    """The columns of a row but its time."""
+    return st.fixed_dictionaries(
+        {
+            "k": st.sampled_from(("a", "b", "c", "", None)),
+            "g": st.sampled_from((0, 1, 2, -1, None)),
+            "x": st.one_of(st.none(), st.integers(-20, 20), st.sampled_from((2**40 + 1, -(2**40) - 1))),
+            "y": st.one_of(
+                st.none(),
+                st.sampled_from((0.0, -0.0, 0.5, -1.25, 3.0, 0.1, 1e6, math.nan, math.inf, -math.inf)),
+            ),
+        }
+    )
+
+
+def rows(max_size: int = 24) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Rows of `s` in any order of time."""
+    row = st.builds(lambda columns, at: {**columns, "at": at}, values(), times())
+    return st.lists(row, max_size=max_size)
+
+
+@st.composite
+def epochs(
+    draw: st.DrawFn, rows_strategy: st.SearchStrategy[list[dict[str, Any]]] | None = None
+) -> list[list[dict[str, Any]]]:
+    """Rows cut into epochs, some of them empty."""
+    drawn = draw(rows_strategy or rows())
+    cuts = sorted(draw(st.lists(st.integers(0, len(drawn)), max_size=4)))
+    return [drawn[start:end] for start, end in zip([0, *cuts], [*cuts, len(drawn)], strict=True)]
+
+
+@st.composite
+def recorded(draw: st.DrawFn, *, with_late: bool = True) -> RecordedStream:
+    """A recorded stream. Without `with_late` its slack spans all disorder, so that any cut gives the same fates."""
+    cut = draw(epochs())
+    every = [row["at"] for epoch in cut for row in epoch]
+    spread = max(every, default=0) - min(every, default=0)
+    slack = draw(st.integers(0, 8)) * TICK if with_late else spread
+    return record(cut, "at", slack)
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, with_late: bool = True) -> History:
+    """The stream `s` and the relation `names`."""
+    pairs = st.fixed_dictionaries(
+        {"id": st.sampled_from((0, 1, 2, 7, None)), "name": st.sampled_from(("one", "two", None))}
+    )
+    return History(
+        {"s": draw(recorded(with_late=with_late))}, {"names": tuple(draw(st.lists(pairs, max_size=4)))}
+    )
+
+
+@st.composite
+def splits(draw: st.DrawFn, epoch: Sequence[Any]) -> list[Sequence[Any]]:
+    """One epoch's rows as the splits that its tasks read, some of them empty."""
+    cuts = sorted(draw(st.lists(st.integers(0, len(epoch)), max_size=3)))
+    return [epoch[start:end] for start, end in zip([0, *cuts], [*cuts, len(epoch)], strict=True)]
+
+
+# -------------------------------------------------------------------------------------------------------------- queries
+
+SCAN = StreamScan("s", "s", SCHEMA, "at")
+
+
+def column(name: str) -> Column:
+    """A column of `s`."""
+    return Column(f"s.{name}", SCHEMA.field(name).type)
+
+
+def literal(value: Any, kind: Type) -> Literal:
+    """A constant."""
+    return Literal(value, kind)
+
+
+def call(function: str, *arguments: Expression, kind: Type = BOOLEAN) -> Call:
+    """A function of the table; a comparison unless `kind` says otherwise."""
+    return Call(function, arguments, kind)
+
+
+def time_slides() -> st.SearchStrategy[TimeSlide]:
+    """Dividing and non-dividing slides, slide above range, an origin, odd microseconds."""
+    return st.builds(
+        TimeSlide,
+        st.sampled_from((1, 2, 3, 5, 9, 10)).map(lambda n: n * TICK),
+        st.sampled_from((1, 2, 3, 4, 6, 10, 13)).map(lambda n: n * TICK),
+        st.sampled_from((0, 0, TICK, -7 * TICK, TICK // 3)),
+    )
+
+
+def sliding_windows() -> st.SearchStrategy[Window]:
+    """Windows that are streamed once each."""
+    landmark = st.builds(
+        Landmark, st.sampled_from((1, 4, 7)).map(lambda n: n * TICK), st.sampled_from((0, TICK // 2))
+    )
+    return st.one_of(time_slides(), time_slides(), landmark, rows_slides())
+
+
+def partitions() -> st.SearchStrategy[tuple[Expression, ...]]:
+    """No partition, by `k`, or by two columns."""
+    return st.sampled_from(((), (column("k"),), (column("k"), column("g"))))
+
+
+def rows_slides() -> st.SearchStrategy[RowsSlide]:
+    """`[ROWS n SLIDE m]`, with n below, at and above m."""
+    return st.builds(RowsSlide, st.integers(1, 5), st.integers(1, 5), partitions())
+
+
+def instant_windows() -> st.SearchStrategy[Window]:
+    """Windows that hold something at every instant."""
+    return st.one_of(
+        st.builds(TimeRange, st.sampled_from((0, 1, TICK, 3 * TICK, 10 * TICK))),
+        st.just(Unbounded()),
+        st.builds(Rows, st.integers(1, 5), partitions()),
+    )
+
+
+def predicates() -> st.SearchStrategy[Expression]:
+    """Conditions on the stream's own columns, three-valued where columns are NULL."""
+    number = st.builds(
+        lambda name, op, value: call(
+            op,
+            column("x" if name else "y"),
+            literal(value if name else float(value), BIGINT if name else DOUBLE),
+        ),
+        st.booleans(),
+        st.sampled_from(("=", "<>", "<", "<=", ">", ">=")),
+        st.integers(-3, 6),
+    )
+    text = st.sampled_from(
+        (
+            call("=", column("k"), literal("a", STRING)),
+            call("in", column("k"), literal("b", STRING), literal("c", STRING)),
+            call("isnull", column("g")),
+            call("not", call("=", column("g"), literal(1, INT))),
+        )
+    )
+    simple = st.one_of(number, number, text)
+    both = st.builds(
+        lambda op, parts: Call(op, tuple(parts), BOOLEAN),
+        st.sampled_from(("and", "or")),
+        st.lists(simple, min_size=2, max_size=3),
+    )
+    return st.one_of(simple, simple, both)
+
+
+def measures(function: str) -> st.SearchStrategy[Expression | None]:
+    """Arguments that fit an aggregate function; `x * 3` and a cast are there to have something to compute."""
+    tripled = call("*", column("x"), literal(3, BIGINT), kind=BIGINT)
+    numbers: tuple[Expression, ...] = (
+        column("x"),
+        column("y"),
+        column("g"),
+        tripled,
+        Cast(column("g"), DOUBLE),
+    )
+    if function == "count":
+        return st.sampled_from((None, column("k"), column("y"), column("x")))
+    return st.sampled_from((*numbers, column("k"), column("at")) if function in ("min", "max") else numbers)
+
+
+@st.composite
+def aggregate_calls(draw: st.DrawFn) -> AggregateCall:
+    """An aggregate of an argument, sometimes DISTINCT, sometimes with FILTER (WHERE ...)."""
+    function = draw(
+        st.sampled_from(
+            ("count", "count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop")
+        )
+    )
+    argument = draw(measures(function))
+    distinct = function in ("count", "sum") and argument is not None and draw(st.booleans())
+    condition = draw(st.one_of(st.none(), st.none(), predicates()))
+    kind = result_type(function, None if argument is None else argument.type)
+    return AggregateCall(function, argument, kind, distinct, condition)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Which parts a generated query may have."""
+
+    joins: bool = True
+    top: bool = True
+    distinct: bool = True
+    having: bool = True
+    emits: bool = True
+
+
+ANYTHING = Shape()
+
+
+@st.composite
+def _inputs(draw: st.DrawFn, window: Window, shape: Shape) -> Node:
+    source: Node = SCAN
+    if draw(st.integers(0, 4)) == 0:
+        source = Filter(source, draw(predicates()))
+    node: Node = Windowed(source, "s", window)
+    if draw(st.booleans()):
+        node = Filter(node, draw(predicates()))
+    if shape.joins and draw(st.integers(0, 5)) == 0:
+        names = RelationScan("names", "names", NAMES)
+        same = call("=", column("g"), Column("names.id", INT))
+        node = Join(node, names, draw(st.sampled_from(("inner", "left"))), same)
+    return node
+
+
+@st.composite
+def _grouped(draw: st.DrawFn, source: Node, window: Window, shape: Shape) -> Node:
+    keys = tuple(
+        Named(name, column(name)) for name in draw(st.sampled_from(((), ("k",), ("g",), ("y",), ("k", "g"))))
+    )
+    calls = draw(st.lists(aggregate_calls(), min_size=0 if keys else 1, max_size=3))
+    aggregates = tuple(NamedAggregate(f"a{number}", item) for number, item in enumerate(calls))
+    node: Node = Aggregate(source, keys, aggregates)
+    counts = [item for item in aggregates if item.call.function == "count"]
+    if shape.having and counts and draw(st.booleans()):
+        node = Filter(
+            node, call(">", Column(counts[0].name, BIGINT), literal(draw(st.integers(0, 2)), BIGINT))
+        )
+    bounds = [f"s.window_{end}" for end in ("start", "end")] if slides(window) and draw(st.booleans()) else []
+    names = [key.name for key in keys] + [item.name for item in aggregates] + bounds
+    return _projected(node, names)
+
+
+def _projected(node: Node, names: Iterable[str]) -> Project:
+    """The named columns, under their last names."""
+    fields = {field.name: field for field in node.schema}
+    return Project(
+        node, tuple(Named(name.rpartition(".")[2], Column(name, fields[name].type)) for name in names)
+    )
+
+
+@st.composite
+def queries(
+    draw: st.DrawFn, windows: st.SearchStrategy[Window] | None = None, shape: Shape = ANYTHING
+) -> Query:
+    """A query over one window of `s`, with the emission its window implies."""
+    window = draw(windows or st.one_of(sliding_windows(), instant_windows()))
+    source = draw(_inputs(window, shape))
+    if draw(st.integers(0, 2)):
+        node = draw(_grouped(source, window, shape))
+    else:
+        chosen = draw(
+            st.lists(st.sampled_from(("k", "g", "x", "y", "at")), min_size=1, max_size=3, unique=True)
+        )
+        node = _projected(source, [f"s.{name}" for name in chosen])
+    if shape.distinct and draw(st.integers(0, 4)) == 0:
+        node = Distinct(node)
+    if shape.top and draw(st.integers(0, 4)) == 0:
+        node = draw(_topped(node))
+    return _as_query(draw, node, window, shape)
+
+
+@st.composite
+def _topped(draw: st.DrawFn, node: Node) -> Top:
+    field = draw(st.sampled_from(list(node.schema)))
+    descending = draw(st.booleans())
+    key = SortKey(Column(field.name, field.type), descending, nulls_first=draw(st.booleans()))
+    return Top(node, (key,), draw(st.one_of(st.none(), st.integers(0, 3))))
+
+
+def _as_query(draw: st.DrawFn, node: Node, window: Window, shape: Shape) -> Query:
+    sliding = slides(window)
+    kinds = ["istream", "dstream"] + (["rstream"] if sliding or window == TimeRange(0) else [])
+    kind = draw(st.sampled_from([None, None, *kinds])) if shape.emits else None
+    if kind is not None:
+        node = Emit(node, kind)
+    empty = sliding and draw(st.booleans())
+    return Query(node, "windows" if sliding else "relation" if kind is None else "stream", emit_empty=empty)
+
+
+def window_queries(shape: Shape = ANYTHING) -> st.SearchStrategy[Query]:
+    """Queries whose windows slide."""
+    return queries(sliding_windows(), shape)
+
+
+def relation_queries() -> st.SearchStrategy[Query]:
+    """Queries with an answer at every instant."""
+    return queries(instant_windows(), Shape(emits=False))
+
+
+def bare_streams() -> st.SearchStrategy[Query]:
+    """Filters and projections of a bare stream: its rows, streamed at commit."""
+
+    def build(predicate: Expression | None, names: list[str]) -> Query:
+        window: Node = Windowed(SCAN, "s", Unbounded())
+        node = window if predicate is None else Filter(window, predicate)
+        return Query(_projected(node, [f"s.{name}" for name in names]), "stream")
+
+    names = st.lists(st.sampled_from(("k", "g", "x", "y", "at")), min_size=1, max_size=5, unique=True)
+    return st.builds(build, st.one_of(st.none(), predicates()), names)
+
+
+# ------------------------------------------------------------------------------------------------------------ comparing
+
+
+class Close:
+    """A double that equals every double within 1e-9 of it, relatively."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Close) and math.isclose(self.value, other.value, rel_tol=1e-9, abs_tol=1e-9)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value if math.isinf(value) else Close(value)
+    return value
+
+
+def _rank(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return (0,)
+    if isinstance(value, float):
+        return (2,) if math.isnan(value) else (1, float(f"{value:.6g}"))
+    if isinstance(value, list | tuple):
+        return (1, tuple(_rank(part) for part in value))
+    return (1, float(value) if isinstance(value, Decimal) else value)
+
+
+def _place(row: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+    """Doubles decide last, so that a rounding error cannot tear rows apart that differ elsewhere."""
+    exact = [_rank(value) for value in row if not isinstance(value, float)]
+    return exact, [_rank(value) for value in row if isinstance(value, float)]
+
+
+def canonical(answer: Iterable[Any]) -> list[Any]:
+    """A bag that can be compared: rows (or tuples that end in a row) in one order, NaN = NaN, doubles within 1e-9.
+
+    Everything but doubles must be exactly equal.
+    """
+
+    def flat(item: Any) -> tuple[Any, ...]:
+        parts = item if isinstance(item, tuple) else (item,)
+        return tuple(
+            value for part in parts for value in (part.values() if isinstance(part, Mapping) else (part,))
+        )
+
+    ordered = sorted((flat(item) for item in answer), key=_place)
+    return [tuple(_comparable(value) for value in row) for row in ordered]

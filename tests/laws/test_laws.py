@@ -1,0 +1,57 @@
+"""Laws 1-4 of the design for every operator: oracle, split, restart, disorder, against the slow reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.algebra.query import Aggregate, Query, walk
+from headrace.algebra.windows import Landmark, Window
+from headrace.reference.evaluate import changes, stream_answer, windows_answer
+from headrace.reference.history import History
+from tests.laws import strategies as some
+from tests.laws.driving import epochs, plain, run
+
+SCHEMAS = {"s": some.SCHEMA, "names": some.NAMES}
+
+
+def expected(query: Query, history: History, final: bool) -> list[Any]:
+    punctuation = history.punctuation(query)
+    if query.emission == "windows":
+        return windows_answer(query, history, punctuation, final=final)
+    if query.emission == "stream":
+        return stream_answer(query, history, punctuation, final=final)
+    now = history.now(query)
+    return changes(query, history, punctuation if not final or now is None else now + 1)
+
+
+def check(data: st.DataObject, query: Query, history: History) -> None:
+    """Draw cuts, tasks, compactions and an order within epochs; the answer must be the reference's."""
+    final = data.draw(st.booleans(), "final")
+    cut = [data.draw(some.splits(data.draw(st.permutations(e), "order")), "splits") for e in epochs(history.streams["s"])]
+    tasks = data.draw(st.lists(st.integers(1, 4), min_size=len(cut), max_size=len(cut)), "tasks")
+    compact_after = data.draw(st.lists(st.integers(0, max(len(cut) - 1, 0)), max_size=3), "compactions")
+    found = run(query, history, SCHEMAS, splits=cut, tasks=tasks, final=final, compact_after=compact_after)
+    got = plain(found, query, changes=query.emission == "relation")
+    assert some.canonical(got) == some.canonical(expected(query, history, final))
+
+
+def aggregates(query: Query) -> bool:
+    return any(isinstance(node, Aggregate) for node in walk(query.root))
+
+
+def landmarks() -> st.SearchStrategy[Window]:
+    return st.builds(Landmark, st.sampled_from((1, 4, 7)).map(lambda n: n * some.TICK), st.sampled_from((0, some.TICK // 2)))
+
+
+@given(
+    st.data(),
+    some.queries(st.one_of(some.time_slides(), some.time_slides(), landmarks()), some.Shape(emits=False)).filter(aggregates),
+    some.histories(),
+)
+def test_panes_answer_as_the_reference_for_any_cut_into_epochs_splits_and_tasks(
+    data: st.DataObject, query: Query, history: History
+) -> None:
+    check(data, query, history)
