@@ -27,5 +27,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session all tests share: starting one takes seconds, and a process can have only one."""
     from headrace.runtime.session import session
 
-    with session(2, app="headrace-tests", scratch=tmp_path_factory.mktemp("spark")) as shared:
+    with session(2, app="headrace-tests", scratch=tmp_path_factory.mktemp("spark"), brief=True) as shared:
         yield shared

@@ -136,3 +136,23 @@ def test_ctrl_c_in_the_middle_of_a_job_ends_every_process_of_the_session(tmp_pat
     assert (child.returncode, out, err) == (0, "interrupted\n", "")
     _, alive = psutil.wait_procs(family, timeout=30)
     assert alive == []
+
+
+@pytest.mark.spark
+def test_a_java_that_gives_up_is_reported_with_its_own_words(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from headrace.runtime.session import *\n"
+        "try: open_session(1, scratch=Path(sys.argv[1]), heap='3x')\n"
+        "except SessionFailed as failure: print(failure)\n"
+    )
+    source = str(Path(__file__).parents[2] / "src")
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Expected Java to start Spark, but it ended. The last it said:\n")
+    assert "3x" in done.stdout
