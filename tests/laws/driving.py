@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from headrace.algebra.query import Query
 from headrace.operators.batch import Batch
 from headrace.operators.local import drive
 from headrace.operators.operator import AT, CHANGE, Operator
 from headrace.planner.lower import lower
+from headrace.planner.shape import shape_of
 from headrace.reference.history import History, RecordedStream, StreamRow
 from headrace.schema import Schema, Type, to_arrow
+from headrace.time import BEGINNING
 
 
 def array(values: Sequence[Any], kind: Type) -> pa.Array:
@@ -60,6 +63,8 @@ def plain(results: pa.Table | None, query: Query, changes: bool = False) -> list
         if field.type.name in ("TIMESTAMP", "TIMESTAMP_NTZ", "INTERVAL"):
             column = column.view(pa.int64())
         columns[field.name] = column.to_pylist()
+        if field.name == "window_start":  # that of a landmark window, which has none, is NULL
+            columns[field.name] = [BEGINNING if at is None else at for at in columns[field.name]]
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     instants = results.column(AT).to_pylist()
     if changes:
@@ -82,7 +87,9 @@ def run(
     operator = operator or lower("q", query, "q")
     stream = history.streams[operator.stream]
     cut = splits if splits is not None else [[epoch] for epoch in epochs(stream)]
-    batches = [[batch(part, schemas[operator.stream]).only(operator.columns) for part in parts] for parts in cut]
+    batches = [
+        [batch(part, schemas[operator.stream]).only(operator.columns) for part in parts] for parts in cut
+    ]
     relations = {name: table(rows, schemas[name]) for name, rows in history.relations.items()}
     return drive(
         operator,
@@ -93,3 +100,41 @@ def run(
         relations=relations,
         compact_after=compact_after,
     ).results
+
+
+def described(query: Query) -> str:
+    """The query in a line, for people."""
+    shape = shape_of(query)
+    parts = [f"{shape.window}", "SELECT " + ", ".join(f"{c.name}={scalar(c.expression)}" for c in shape.project.columns)]
+    parts += ["below " + scalar(part) for part in shape.before] + ["where " + scalar(part) for part in shape.where]
+    parts += [f"{join.kind} join" for join in shape.joins]
+    if shape.aggregate is not None:
+        parts.append("by " + ", ".join(scalar(key.expression) for key in shape.aggregate.keys))
+        for item in shape.aggregate.aggregates:
+            call, distinct = item.call, "distinct " if item.call.distinct else ""
+            condition = f" filter {scalar(call.condition)}" if call.condition is not None else ""
+            parts.append(f"{item.name}={call.function}({distinct}{scalar(call.argument)}){condition}")
+    parts += ["having " + scalar(part) for part in shape.having]
+    if shape.top is not None:
+        keys = [f"{scalar(k.expression)} {k.descending} {k.nulls_first}" for k in shape.top.order]
+        parts.append(f"top {shape.top.limit} by {keys}")
+    parts += ["distinct"] if shape.distinct else []
+    parts += [shape.emit.kind] if shape.emit else []
+    return "\n  ".join([*parts, f"{query.emission} empty={query.emit_empty}"])
+
+
+def scalar(expression: Expression | None) -> str:
+    """An expression in brief."""
+    match expression:
+        case None:
+            return "*"
+        case Column(name=name):
+            return name
+        case Literal(value=value):
+            return repr(value)
+        case Call(function=function, arguments=arguments):
+            return f"{function}({', '.join(scalar(part) for part in arguments)})"
+        case Cast(argument=argument, type=kind):
+            return f"cast({scalar(argument)} as {kind})"
+        case Case():
+            return "case"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, note
 from hypothesis import strategies as st
 
-from headrace.algebra.query import Aggregate, Query, walk
-from headrace.algebra.windows import Landmark, Window
+from headrace.algebra.query import Aggregate, Filter, Query, find_window, walk
+from headrace.algebra.windows import Landmark, TimeSlide, Window
 from headrace.reference.evaluate import changes, stream_answer, windows_answer
 from headrace.reference.history import History
 from tests.laws import strategies as some
-from tests.laws.driving import epochs, plain, run
+from tests.laws.driving import described, epochs, plain, run
 
 SCHEMAS = {"s": some.SCHEMA, "names": some.NAMES}
 
@@ -30,11 +30,15 @@ def expected(query: Query, history: History, final: bool) -> list[Any]:
 def check(data: st.DataObject, query: Query, history: History) -> None:
     """Draw cuts, tasks, compactions and an order within epochs; the answer must be the reference's."""
     final = data.draw(st.booleans(), "final")
-    cut = [data.draw(some.splits(data.draw(st.permutations(e), "order")), "splits") for e in epochs(history.streams["s"])]
+    cut = [
+        data.draw(some.splits(data.draw(st.permutations(e), "order")), "splits")
+        for e in epochs(history.streams["s"])
+    ]
     tasks = data.draw(st.lists(st.integers(1, 4), min_size=len(cut), max_size=len(cut)), "tasks")
     compact_after = data.draw(st.lists(st.integers(0, max(len(cut) - 1, 0)), max_size=3), "compactions")
     found = run(query, history, SCHEMAS, splits=cut, tasks=tasks, final=final, compact_after=compact_after)
     got = plain(found, query, changes=query.emission == "relation")
+    note(described(query))
     assert some.canonical(got) == some.canonical(expected(query, history, final))
 
 
@@ -43,14 +47,33 @@ def aggregates(query: Query) -> bool:
 
 
 def landmarks() -> st.SearchStrategy[Window]:
-    return st.builds(Landmark, st.sampled_from((1, 4, 7)).map(lambda n: n * some.TICK), st.sampled_from((0, some.TICK // 2)))
+    return st.builds(
+        Landmark,
+        st.sampled_from((1, 4, 7)).map(lambda n: n * some.TICK),
+        st.sampled_from((0, some.TICK // 2)),
+    )
 
 
-@given(
-    st.data(),
-    some.queries(st.one_of(some.time_slides(), some.time_slides(), landmarks()), some.Shape(emits=False)).filter(aggregates),
-    some.histories(),
-)
+def can_be_said(query: Query) -> bool:
+    """Conditions below a window come from `GROUP BY window()`, which has no landmarks.
+
+    EMIT EMPTY over windows with gaps between them differs by design: an empty window is told when punctuation passes
+    it, the reference waits for a later one that holds a row.
+    """
+    windowed = find_window(query.root)
+    assert windowed is not None
+    window = windowed.window
+    if isinstance(window, TimeSlide) and window.slide > window.range and query.emit_empty:
+        return False
+    return not (isinstance(window, Landmark) and isinstance(windowed.source, Filter))
+
+
+def pane_queries() -> st.SearchStrategy[Query]:
+    windows = st.one_of(some.time_slides(), some.time_slides(), landmarks())
+    return some.queries(windows, some.Shape(emits=False)).filter(aggregates).filter(can_be_said)
+
+
+@given(st.data(), pane_queries(), some.histories())
 def test_panes_answer_as_the_reference_for_any_cut_into_epochs_splits_and_tasks(
     data: st.DataObject, query: Query, history: History
 ) -> None:

@@ -22,7 +22,7 @@ from headrace.operators.batch import Batch
 from headrace.operators.cells import Fed
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouping import Ints, compact, flat, group
-from headrace.operators.operator import Scanned, Sections, Step, Turn
+from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn
 from headrace.operators.pane_store import (
     KEY,
     Layout,
@@ -42,6 +42,7 @@ from headrace.time import BEGINNING, Duration
 
 _LOWEST, _HIGHEST = -(1 << 55), 1 << 55
 _LEAST_PANES_FOR_BLOCKS = 8
+SEEN = "seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,13 @@ class PaneAggregate:
     single_slot: int | None = None
     emit_empty: bool = False
     relations: tuple[str, ...] = ()
+    below: int = 0
+    """How many of the steps stand below the window: rows they drop are in no window, others only in no answer."""
+
+    @property
+    def answers_empty(self) -> bool:
+        """True when a window that no row reaches has an answer all the same."""
+        return self.emit_empty and not self.keys
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -93,7 +101,8 @@ class PaneAggregate:
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> PaneScanner:
         """Folds a task's rows into pane partials."""
-        return PaneScanner(self, RowPipeline.of(self.steps, relations))
+        below = RowPipeline.of(self.steps[: self.below], relations)
+        return PaneScanner(self, below, RowPipeline.of(self.steps[self.below :], relations))
 
     @property
     def top_level(self) -> int:
@@ -107,9 +116,12 @@ class PaneAggregate:
 
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
         """Merge parts of open panes; drop blocks no later window holds; a landmark's past becomes one pane."""
+        if section == SEEN:
+            return _seen([*tables])
         layout = self.layouts[int(section[-1])]
         if section.startswith("open"):
-            return merge(layout, tables)
+            edge = _LOWEST if turn.closed == BEGINNING else self.panes.of_instant(turn.closed)
+            return merge(layout, between(tables, block_key(0, edge), block_key(0, _HIGHEST)))
         if self.panes.back is None:
             return _one_past(layout, tables)
         if turn.closed == BEGINNING:
@@ -138,17 +150,23 @@ class PaneScanner:
     """The scan half: one table of partials a batch and store, merged at the end."""
 
     operator: PaneAggregate
+    below: RowPipeline
     pipeline: RowPipeline
     tables: list[list[pa.Table]] = field(default_factory=list)
+    seen: list[pa.Table] = field(default_factory=list)
     rows_in: int = 0
     rows_kept: int = 0
 
     def add(self, batch: Batch) -> None:
         """Fold a batch."""
         self.rows_in += batch.rows
-        batch = self.pipeline.apply(batch)
+        batch = self.below.apply(batch)
         if self.operator.panes.has_gaps:
             batch = batch.where((self.operator.panes.of_instants(batch.at) & 1).astype(bool))
+        if self.operator.answers_empty and batch.rows:
+            panes = self.operator.panes.of_instants(batch.at)
+            self.seen.append(_extent_table(int(panes.min()), int(panes.max()), self.operator.single_slot or 0))
+        batch = self.pipeline.apply(batch)
         keys = [key.expression for key in self.operator.keys]
         arguments = self.operator._arguments()
         batch, values = self.pipeline.evaluate(batch, [*keys, *arguments])
@@ -187,7 +205,23 @@ class PaneScanner:
             tables = [folded[place] for folded in self.tables]
             if tables:
                 deltas[f"open{place}"] = tables[0] if len(tables) == 1 else merge(layout, tables)
-        return Scanned(deltas, tuple(self.pipeline.rejected), self.rows_in, self.rows_kept)
+        if self.seen:
+            deltas[SEEN] = _seen(self.seen)
+        rejected = (*self.below.rejected, *self.pipeline.rejected)
+        return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
+
+
+def _extent_table(low: int, high: int, slot: int) -> pa.Table:
+    """The least and greatest pane of a window's rows, at rest."""
+    keys = pa.array([block_key(0, low), block_key(0, high)])
+    return pa.table([keys, pa.array([slot, slot], pa.int16())], names=[KEY, SLOT])
+
+
+def _seen(tables: Sequence[pa.Table]) -> pa.Table:
+    """One extent of many."""
+    whole = pa.concat_tables(tables)
+    keys = flat(whole.column(KEY)).to_numpy() - block_key(0, 0)
+    return _extent_table(int(keys.min()), int(keys.max()), whole.column(SLOT)[0].as_py())
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,16 +242,21 @@ def _advance(operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence
             state[f"open{place}"] = store.still_open
         if store.newly_sealed:
             state[f"sealed{place}"] = pa.concat_tables(store.newly_sealed)
+    arrived = [delta[SEEN] for delta in deltas if SEEN in delta]
+    if arrived:
+        state[SEEN] = _seen(arrived)
     present = extent(stores[0].sealed)
+    if operator.answers_empty:
+        present = extent([*arrived, *(run[SEEN] for run in runs if SEEN in run)])
     if turn.now == BEGINNING or present is None:
         return Step(state)
     closed = _LOWEST if turn.closed == BEGINNING else operator.panes.last_closed(turn.closed)
     now = operator.panes.last_closed(turn.now)
     if turn.final and operator.panes.back is None:
-        now = max(closed, operator.panes.first_window(present[1]))
+        now = max(closed, operator.panes.first_window(operator.panes.of_instant(turn.greatest)))
     due = closing(operator.panes, closed, now, present)
-    if operator.emit_empty and not operator.keys:
-        due = range(due.start, max(due.stop, now + 1 if not turn.final else due.stop))
+    if operator.answers_empty and not turn.final:
+        due = range(due.start, max(due.stop, now + 1))
     results, rejected = _answer(operator, stores, due)
     return Step(state, results, rejected, _open_windows(operator, present, stores[0], now))
 

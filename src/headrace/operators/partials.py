@@ -104,7 +104,7 @@ class Sum:
         if argument.valid is not None:
             values, chosen = values[argument.valid], cells[argument.valid]
         if not self.integer:
-            return (np.bincount(chosen, weights=values, minlength=count),)
+            return (_sums(chosen, values, count),)
         parts = [values] if self.width == 1 else [values[:, limb] for limb in range(self.width)]
         return tuple(_scatter(np.add, part, chosen, np.zeros(count, np.int64)) for part in parts)
 
@@ -185,8 +185,8 @@ class Moments:
             values, chosen = values[argument.valid], cells[argument.valid]
         number = np.bincount(chosen, minlength=count).astype(np.float64)
         with np.errstate(all="ignore"):
-            mean = np.bincount(chosen, weights=values, minlength=count) / np.maximum(number, 1)
-            square = np.bincount(chosen, weights=(values - mean[chosen]) ** 2, minlength=count)
+            mean = _sums(chosen, values, count) / np.maximum(number, 1)
+            square = _sums(chosen, (values - mean[chosen]) ** 2, count)
         return number, mean, square
 
     def identity(self, shape: tuple[int, ...]) -> Cells:
@@ -210,11 +210,11 @@ class Moments:
         """Means of means, then deviations about them."""
         number, mean, square = cells
         with np.errstate(all="ignore"):
-            total = np.bincount(codes, weights=number, minlength=count)
-            centre = np.bincount(codes, weights=np.where(number > 0, mean * number, 0.0), minlength=count)
+            total = _sums(codes, number, count)
+            centre = _sums(codes, np.where(number > 0, mean * number, 0.0), count)
             centre = np.divide(centre, total, out=np.zeros(count), where=total > 0)
             spread = np.where(number > 0, square + number * (mean - centre[codes]) ** 2, 0.0)
-            return total, centre, np.bincount(codes, weights=spread, minlength=count)
+            return total, centre, _sums(codes, spread, count)
 
     def accumulate(self, cells: Cells) -> Cells:
         """Row by row along axis 0; each step is one vectorised combination."""
@@ -229,6 +229,11 @@ class Moments:
 def _scatter(ufunc: np.ufunc, values: Column, cells: Ints, out: Column) -> Column:
     ufunc.at(out, cells, values)
     return out
+
+
+def _sums(codes: Ints, values: Column, count: int) -> Column:
+    """Sums of doubles per code; of nothing, zeros that are doubles too (`bincount` would give integers)."""
+    return np.bincount(codes, weights=values, minlength=count).astype(np.float64, copy=False)
 
 
 def _add_at(cells: Cells, codes: Ints, count: int) -> Cells:

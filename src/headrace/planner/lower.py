@@ -51,7 +51,8 @@ def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> 
         keys=keys,
         aggregates=aggregates,
         finish=finish,
-        steps=row_steps(shape),
+        steps=row_steps(shape, apart=query.emit_empty),
+        below=1 if shape.before and query.emit_empty else 0,
         single_slot=slot_of_name(operator_id) if single else None,
         emit_empty=query.emit_empty,
         relations=tuple(step.relation for step in row_steps(shape) if isinstance(step, LookUp)),
@@ -74,15 +75,17 @@ def finish_of(shape: Shape) -> Finish:
     )
 
 
-def row_steps(shape: Shape) -> tuple[RowStep, ...]:
+def row_steps(shape: Shape, *, apart: bool = False) -> tuple[RowStep, ...]:
     """Filters and look-ups before any state, cheapest first: stream-only conditions before the joins.
 
-    A condition on stream columns commutes with the joins (for LEFT too, since stream rows are the kept side).
+    A condition on stream columns commutes with the joins (for LEFT too, since stream rows are the kept side). With
+    `apart` the conditions below the window, where there are any, are the first step alone.
     """
     rename = _Rename(shape)
-    early = [*shape.before, *(factor for factor in shape.where if rename.is_stream_only(factor))]
+    where = [factor for factor in shape.where if rename.is_stream_only(factor)]
     late = [factor for factor in shape.where if not rename.is_stream_only(factor)]
-    steps: list[RowStep] = [Keep(together([rename(factor) for factor in early]))] if early else []
+    groups = [[*shape.before], where] if apart else [[*shape.before, *where]]
+    steps: list[RowStep] = [Keep(together([rename(factor) for factor in early])) for early in groups if early]
     steps += [_look_up(join, rename) for join in shape.joins]
     if late:
         steps.append(Keep(together([rename(factor) for factor in late])))

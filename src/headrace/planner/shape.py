@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace.algebra.expressions import Expression, conjuncts
+from headrace.algebra.expressions import Column, Expression, conjuncts, transform
 from headrace.algebra.query import (
     Aggregate,
     Bounds,
@@ -21,6 +21,7 @@ from headrace.algebra.query import (
     Query,
     QueryScan,
     RelationScan,
+    SortKey,
     StreamScan,
     Top,
     Windowed,
@@ -59,6 +60,9 @@ def shape_of(query: Query) -> Shape:
         node = found.take(node)
     if found.window is None or found.project is None:
         raise UnsupportedQuery("a query needs a window over a stream and a select list")
+    top = found.top
+    if top is not None and found.top_reads_output:
+        top = replace(top, order=_over_inputs(top.order, found.project))
     return Shape(
         scan=node,
         window=found.window.window,
@@ -70,7 +74,7 @@ def shape_of(query: Query) -> Shape:
         bounds=found.bounds,
         aggregate=found.aggregate,
         having=tuple(found.having),
-        top=found.top,
+        top=top,
         distinct=found.distinct,
         emit=found.emit,
     )
@@ -87,6 +91,7 @@ class _Parts:
         self.top: Top | None = None
         self.emit: Emit | None = None
         self.distinct = False
+        self.top_reads_output = False
         self.before: list[Expression] = []
         self.where: list[Expression] = []
         self.having: list[Expression] = []
@@ -100,7 +105,7 @@ class _Parts:
             case Distinct():
                 self.distinct = True
             case Top():
-                self.top = node
+                self.top, self.top_reads_output = node, self.project is None
             case Project() if self.project is None:
                 self.project = node
             case Filter():
@@ -122,6 +127,16 @@ class _Parts:
             case _:
                 raise UnsupportedQuery("derived tables are not available yet", remedy="Register the inner query under a name.")
         return node.source
+
+
+def _over_inputs(order: tuple[SortKey, ...], project: Project) -> tuple[SortKey, ...]:
+    """Sort keys over the select list's results, said over what the select list reads."""
+    named = {column.name: column.expression for column in project.columns}
+
+    def of_input(node: Expression) -> Expression | None:
+        return named.get(node.name) if isinstance(node, Column) else None
+
+    return tuple(replace(key, expression=transform(key.expression, of_input)) for key in order)
 
 
 def without_top(shape: Shape) -> Shape:

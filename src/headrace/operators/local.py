@@ -1,0 +1,156 @@
+"""An operator driven in this process, without Spark: what the runtime does with it, epoch by epoch, and nothing else.
+
+`hr.test` and the laws use it. Rows come as epochs of splits; each split has its own scanner, each task its own slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.batch import Batch, Rejected
+from headrace.operators.finish import HIDDEN, Finish, sort_rank
+from headrace.operators.grouping import SLOTS, flat
+from headrace.operators.operator import AT, CHANGE, SLOT, WINDOW, Operator, Sections, Turn
+from headrace.time import BEGINNING, FOREVER, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an operator gave over all epochs: result rows (None: never any), rejects, and how much state is left."""
+
+    results: pa.Table | None
+    rejected: tuple[Rejected, ...]
+    state_rows: int
+
+
+def answer(
+    operator: Operator,
+    epochs: Sequence[Sequence[Batch]],
+    punctuations: Sequence[Instant],
+    tasks: int | Sequence[int] = 1,
+    *,
+    final: bool = True,
+    relations: Mapping[str, pa.Table] | None = None,
+    compact_after: Collection[int] = (),
+) -> pa.Table | None:
+    """All result rows; None when no epoch gave a table. See `drive`."""
+    driven = drive(
+        operator, epochs, punctuations, tasks, final=final, relations=relations, compact_after=compact_after
+    )
+    return driven.results
+
+
+def drive(
+    operator: Operator,
+    epochs: Sequence[Sequence[Batch]],
+    punctuations: Sequence[Instant],
+    tasks: int | Sequence[int] = 1,
+    *,
+    final: bool = True,
+    relations: Mapping[str, pa.Table] | None = None,
+    compact_after: Collection[int] = (),
+) -> Told:
+    """Run the operator over epochs (each a sequence of splits), with the punctuation after each.
+
+    `tasks`: state tasks, one number or one per epoch. `compact_after`: epochs, counted from 0, after which all runs of a
+    task are compacted into one. `final` closes what is open, as if the stream ended there.
+    """
+    state = _State(operator, relations or {})
+    for number, (splits, punctuation) in enumerate(zip(epochs, punctuations, strict=True)):
+        state.epoch(splits, punctuation, tasks if isinstance(tasks, int) else tasks[number])
+        if number in compact_after:
+            state.compact()
+    left = sum(table.num_rows for run in state.runs for table in run.values())
+    if final:
+        state.step([], Turn(state.closed, FOREVER, state.greatest, final=True), state.tasks)
+    found = pa.concat_tables(state.results) if state.results else None
+    return Told(found, tuple(state.rejected), left)
+
+
+class _State:
+    """Runs and answers so far."""
+
+    def __init__(self, operator: Operator, relations: Mapping[str, pa.Table]) -> None:
+        self.operator, self.relations = operator, relations
+        self.runs: list[Sections] = []
+        self.results: list[pa.Table] = []
+        self.rejected: list[Rejected] = []
+        self.closed: Instant = BEGINNING
+        self.greatest: Instant = BEGINNING
+        self.tasks = 1
+
+    def epoch(self, splits: Sequence[Batch], punctuation: Instant, tasks: int) -> None:
+        deltas = []
+        for batch in splits:
+            scanner = self.operator.scanner(self.relations)
+            scanner.add(batch)
+            scanned = scanner.finish()
+            deltas.append(scanned.deltas)
+            self.rejected += scanned.rejected
+            if batch.rows:
+                self.greatest = max(self.greatest, int(batch.at.max()))
+        self.step(deltas, Turn(self.closed, punctuation, self.greatest), tasks)
+        self.closed, self.tasks = punctuation, tasks
+
+    def step(self, deltas: Sequence[Sections], turn: Turn, tasks: int) -> None:
+        made: list[Sections] = []
+        for owned in _owners(tasks):
+            step = self.operator.advance(_of(self.runs, owned), _of(deltas, owned), turn)
+            if step.results is not None and step.results.num_rows:
+                self.results.append(step.results)
+            self.rejected += step.rejected
+            made += [step.state] if step.state else []
+        self.runs += made
+
+    def compact(self) -> None:
+        turn = Turn(self.closed, self.closed, self.greatest)
+        merged: list[Sections] = []
+        for owned in _owners(self.tasks):
+            mine = _of(self.runs, owned)
+            names = sorted({name for run in mine for name in run})
+            tables = {name: [run[name] for run in mine if name in run] for name in names}
+            merged.append({name: self.operator.compact(name, tables[name], turn) for name in names})
+        self.runs = [run for run in merged if run]
+
+
+def _owners(tasks: int) -> list[range]:
+    bounds = [SLOTS * task // tasks for task in range(tasks + 1)]
+    return [range(low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
+
+
+def _of(runs: Sequence[Sections], owned: range) -> list[Sections]:
+    """The rows of a task's slots, order kept; runs without any are absent."""
+    if len(owned) == SLOTS:
+        return list(runs)
+    found = []
+    for run in runs:
+        mine = {name: table.filter(pa.array(_within(table, owned))) for name, table in run.items()}
+        kept = {name: table for name, table in mine.items() if table.num_rows}
+        found += [kept] if kept else []
+    return found
+
+
+def _within(table: pa.Table, owned: range) -> np.ndarray:
+    slots = flat(table.column(SLOT)).to_numpy(zero_copy_only=False)
+    found: np.ndarray = (slots >= owned.start) & (slots < owned.stop)
+    return found
+
+
+def in_output_order(results: pa.Table, finish: Finish) -> pa.Table:
+    """Result rows by emission instant, -1 before +1, then ORDER BY and group keys (hidden columns), then all columns."""
+    outputs = [name for name in results.column_names if not name.startswith("__")]
+    keys = [flat(results.column(AT)).to_numpy(zero_copy_only=False)]
+    if CHANGE in results.column_names:
+        keys.append(flat(results.column(CHANGE)).to_numpy(zero_copy_only=False))
+    hidden = [name for name in results.column_names if name.startswith(HIDDEN)]
+    for name, key in zip(hidden, finish.sort, strict=True):
+        keys.append(sort_rank(flat(results.column(name)), key.descending, key.nulls_first))
+    keys += [sort_rank(flat(results.column(name)), False, True) for name in outputs]
+    return results.take(pa.array(np.lexsort([*reversed(keys)])))
+
+
+__all__ = ["AT", "CHANGE", "WINDOW", "Told", "answer", "drive", "in_output_order"]
