@@ -12,7 +12,13 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.runtime.session import SessionAlreadyOpen, _socket_settings, open_session, usable_cores
+from headrace.runtime.session import (
+    SessionAlreadyOpen,
+    _socket_settings,
+    open_session,
+    usable_cores,
+    was_interrupted,
+)
 
 INTERRUPTED = textwrap.dedent(
     """
@@ -112,6 +118,19 @@ def test_workers_are_reached_by_tcp_when_no_socket_path_is_short_enough(
     assert _socket_settings(tmp_path) == {"spark.python.unix.domain.socket.enabled": "false"}
 
 
+def test_an_interrupt_is_recognised_behind_the_error_it_caused() -> None:
+    def unwinding() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ConnectionError("Answer from Java side is empty")
+
+    with pytest.raises(ConnectionError) as caught:
+        unwinding()
+    assert was_interrupted(caught.value)
+    assert not was_interrupted(ConnectionError("the cable was pulled"))
+
+
 def test_at_least_one_core_is_usable() -> None:
     assert 1 <= usable_cores() <= (os.cpu_count() or 1)
 
@@ -139,20 +158,58 @@ def test_ctrl_c_in_the_middle_of_a_job_ends_every_process_of_the_session(tmp_pat
 
 
 @pytest.mark.spark
-def test_a_java_that_gives_up_is_reported_with_its_own_words(tmp_path: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from headrace.runtime.session import *\n"
-        "try: open_session(1, scratch=Path(sys.argv[1]), heap='3x')\n"
-        "except SessionFailed as failure: print(failure)\n"
+@pytest.mark.parametrize(
+    ("wrong", "opening", "quoted"),
+    [
+        ("heap='3x'", "Expected Java to start Spark, but it ended. The last it said:\n", "3x"),
+        ("extra={'spark.driver.maxResultSize': 'junk'}", "Expected Spark to accept these settings", "junk"),
+    ],
+)
+def test_a_start_that_fails_quotes_why_and_leaves_nothing_running(
+    tmp_path: Path, wrong: str, opening: str, quoted: str
+) -> None:
+    program = textwrap.dedent(
+        f"""
+        import psutil, sys
+        from pathlib import Path
+        from headrace.runtime.session import SessionFailed, open_session, session
+        try:
+            open_session(1, scratch=Path(sys.argv[1]), {wrong})
+        except SessionFailed as failure:
+            print(failure)
+        assert psutil.Process().children(recursive=True) == []
+        """
     )
-    source = str(Path(__file__).parents[2] / "src")
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": source},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Expected Java to start Spark, but it ended. The last it said:\n")
-    assert "3x" in done.stdout
+    assert done.stdout.startswith(opening)
+    assert quoted in done.stdout
+
+
+@pytest.mark.spark
+def test_a_session_can_follow_another_with_a_heap_and_folders_of_its_own(tmp_path: Path) -> None:
+    program = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        from headrace.runtime.session import session
+        for number in (1, 2):
+            with session(1, scratch=Path(sys.argv[1], str(number)), heap=f"{number}g", brief=True) as spark:
+                heap = spark.sparkContext._jvm.Runtime.getRuntime().maxMemory() / 2**30
+                print(spark.range(5).count(), round(heap), Path(spark.conf.get("spark.local.dir")).parent.name)
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "5 1 1\n5 2 2\n", "")

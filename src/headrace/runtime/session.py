@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -34,6 +34,7 @@ _LAST_LINES = 10
 _LONGEST_SOCKET_FOLDER = 60  # a socket's whole path may have 103 bytes (macOS) or 107; its name takes 43
 
 _SOCKET_PREFIX = "headrace-"
+_AFTERWARDS = ExitStack()  # what is to be undone when the one session a process can have has ended
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -63,7 +64,7 @@ class SessionAlreadyOpen(HeadraceError):
 
 
 class SessionFailed(HeadraceError):
-    """Java started and gave up, or never answered; the message ends with what it said last."""
+    """Java or Spark gave up while starting; the message ends with what it said last."""
 
 
 def open_session(
@@ -94,11 +95,7 @@ def open_session(
     with _launch_environment(make_java_home(find_java(), scratch / "java")), _signal_handlers_kept():
         _end_jvm()  # of a session that was stopped before: its heap and its folders are not ours
         _start_jvm(settings, scratch / "spark.out")
-        try:
-            spark = SparkSession.builder.config(conf=settings).getOrCreate()
-        except BaseException:
-            _end_jvm()
-            raise
+        spark = _begun(settings)
     _keep_py4j_silent()
     return spark
 
@@ -115,17 +112,20 @@ def close_session(spark: SparkSession) -> None:
 
     The JVM must end with the session: its files are below a `scratch` that the caller is about to remove.
     """
-    context = spark.sparkContext
-    sockets = Path(context.getConf().get("spark.python.unix.domain.socket.dir", ""))
     with _interrupts_held():
-        with suppress(Exception):  # a JVM that is already gone cannot be asked; what follows ends the rest
-            context.cancelAllJobs()
-        with suppress(Exception):
-            spark.stop()
+        # A thread has its own connection to the JVM; an interrupt may have left this thread's in mid-sentence.
+        stopping = threading.Thread(target=_stop, args=(spark,), daemon=True)
+        stopping.start()
+        stopping.join(_END_SECONDS)
         _end_jvm()
-        if sockets.name.startswith(_SOCKET_PREFIX):
-            shutil.rmtree(sockets, ignore_errors=True)
+        _AFTERWARDS.close()
     _let_py4j_speak()
+
+
+def _stop(spark: SparkSession) -> None:
+    with suppress(Exception):  # a JVM that is already gone cannot be asked; `_end_jvm` ends what is left
+        spark.sparkContext.cancelAllJobs()
+        spark.stop()
 
 
 @contextmanager
@@ -142,8 +142,21 @@ def session(
     spark = open_session(cores, app=app, scratch=scratch, heap=heap, brief=brief, extra=extra)
     try:
         yield spark
+    except Exception as failure:
+        if was_interrupted(failure):
+            raise KeyboardInterrupt from failure
+        raise
     finally:
         close_session(spark)
+
+
+def was_interrupted(failure: BaseException | None) -> bool:
+    """True when Ctrl-C is behind `failure`: while unwinding, Spark calls the JVM over the connection just cut."""
+    while failure is not None:
+        if isinstance(failure, KeyboardInterrupt):
+            return True
+        failure = failure.__cause__ or failure.__context__
+    return False
 
 
 def _keep_py4j_silent() -> None:
@@ -210,7 +223,9 @@ def _socket_folder(scratch: Path) -> Path | None:
         return below
     for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes a folder only we can enter
         if _short_enough(Path(parent) / f"{_SOCKET_PREFIX}12345678") and os.access(parent, os.W_OK):
-            return Path(tempfile.mkdtemp(prefix=_SOCKET_PREFIX, dir=parent))
+            made = Path(tempfile.mkdtemp(prefix=_SOCKET_PREFIX, dir=parent))
+            _AFTERWARDS.callback(shutil.rmtree, made, ignore_errors=True)
+            return made
     return None
 
 
@@ -286,14 +301,27 @@ def _start_jvm(settings: SparkConf, output: Path) -> None:
     SparkContext._ensure_initialized(gateway=gateway, conf=settings)
 
 
+def _begun(settings: SparkConf) -> SparkSession:
+    try:
+        return SparkSession.builder.config(conf=settings).getOrCreate()
+    except Exception as failure:  # noqa: BLE001 - whatever it is, it is told
+        said = str(failure)  # while the JVM that words it is there
+        _end_jvm()
+        raise SessionFailed(f"Expected Spark to accept these settings, but it says: {said}") from None
+    except BaseException:
+        _end_jvm()
+        raise
+
+
 def _end_jvm() -> None:
     gateway = SparkContext._gateway
     if gateway is None:
         return
     process = gateway.proc
-    with suppress(Exception):  # as above: it may be gone
+    with suppress(Exception):  # it may be gone
         gateway.shutdown()
-    SparkContext._gateway = SparkContext._jvm = None
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
     if process is None:  # started by somebody else, for instance spark-submit
         return
     process.stdin.close()  # the JVM ends when this pipe breaks
