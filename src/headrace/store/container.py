@@ -1,0 +1,259 @@
+"""How do many named Arrow tables travel and rest in one piece of bytes?
+
+A container holds sections, each an Arrow table, and a small JSON header. State runs, result runs and the blobs that
+tasks exchange are all containers. Reading is lazy and copies nothing: a table is a view of the mapped file.
+
+Layout: a 64-byte preamble; the record batches of all sections and one copy of each distinct schema, as Arrow IPC
+messages, each aligned to 64 bytes; an index in JSON; a trailer with the index's length and checksum, a version and a
+magic word. The index comes last, so that a writer never goes back.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.errors import CorruptStore, StoreError
+
+VERSION: Final = 1
+MAGIC: Final = b"HEADRACE"
+_ALIGNMENT: Final = 64
+_PREAMBLE: Final = MAGIC + VERSION.to_bytes(4, "little") + bytes(_ALIGNMENT - len(MAGIC) - 4)
+_TRAILER: Final = struct.Struct("<QII8s")
+"""Length of the index, its CRC-32, version, magic."""
+_MERGED_BELOW: Final = 4 << 20
+"""Bytes below which the chunks of a section are made one: opening many small batches costs more than copying them."""
+
+_BATCHES: Final = 0
+_STREAM: Final = 1
+"""A section's body: record batches against a shared schema, or (dictionaries need it) a whole IPC stream."""
+
+
+def parts(
+    tables: Mapping[str, pa.Table],
+    header: Mapping[str, Any] | None = None,
+    *,
+    stats: Mapping[str, Mapping[str, Any]] | None = None,
+    checksums: bool = True,
+) -> list[Any]:
+    """The bytes of a container as a list of buffers, ready for a gathering write.
+
+    `stats` gives small JSON facts of a section, readable without its rows. Without `checksums` of the sections (for
+    blobs that live for one exchange) only the index is protected.
+    """
+    writer = _Writer(checksums)
+    for name, table in tables.items():
+        writer.add(name, table, (stats or {}).get(name))
+    return writer.finish(header or {})
+
+
+def pack(
+    tables: Mapping[str, pa.Table],
+    header: Mapping[str, Any] | None = None,
+    *,
+    stats: Mapping[str, Mapping[str, Any]] | None = None,
+    checksums: bool = True,
+) -> bytes:
+    """A container as one piece of bytes; `parts` saves a copy when it goes straight to a file."""
+    return b"".join(parts(tables, header, stats=stats, checksums=checksums))
+
+
+class _Writer:
+    def __init__(self, checksums: bool) -> None:
+        self._parts: list[Any] = [_PREAMBLE]
+        self._at = len(_PREAMBLE)
+        self._checksums = checksums
+        self._schemas: dict[bytes, int] = {}
+        self._sections: dict[str, list[Any]] = {}
+
+    def add(self, name: str, table: pa.Table, stats: Mapping[str, Any] | None) -> None:
+        schema = table.schema
+        if _has_dictionary(schema):
+            kind, bodies = _STREAM, [_stream(table)]
+        else:
+            if table.num_columns and table.column(0).num_chunks > 1 and table.nbytes < _MERGED_BELOW:
+                table = table.combine_chunks()
+            kind, bodies = _BATCHES, [batch.serialize() for batch in table.to_batches()]
+        known = schema.serialize().to_pybytes()
+        number = self._schemas.setdefault(known, len(self._schemas))
+        crc, places = 0, []
+        for body in bodies:
+            if self._checksums:
+                crc = zlib.crc32(body, crc)
+            places.append([self._put(body), body.size])
+        checksum = crc if self._checksums else None
+        self._sections[name] = [kind, number, table.num_rows, checksum, places, stats]
+
+    def finish(self, header: Mapping[str, Any]) -> list[Any]:
+        schemas = [[self._put(schema), len(schema), zlib.crc32(schema)] for schema in self._schemas]
+        index = {"header": header, "schemas": schemas, "sections": self._sections}
+        try:
+            encoded = json.dumps(index, separators=(",", ":"), ensure_ascii=False).encode()
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"header and stats of a container must be JSON values: {error}") from error
+        self._parts.append(encoded)
+        self._parts.append(_TRAILER.pack(len(encoded), zlib.crc32(encoded), VERSION, MAGIC))
+        return self._parts
+
+    def _put(self, body: Any) -> int:
+        """Append bytes and the padding after them; where they begin."""
+        offset, size = self._at, len(body)
+        self._parts.append(body)
+        padding = -size % _ALIGNMENT
+        if padding:
+            self._parts.append(bytes(padding))
+        self._at += size + padding
+        return offset
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What the index says of a section."""
+
+    rows: int
+    bytes: int
+    stats: Mapping[str, Any]
+
+
+class Container:
+    """The reader. Tables are views of the buffer given to `open`, and keep it alive."""
+
+    __slots__ = ("_buffer", "_index", "_name", "header")
+
+    def __init__(self, buffer: pa.Buffer, index: dict[str, Any], name: str) -> None:
+        self._buffer, self._index, self._name = buffer, index, name
+        self.header: Mapping[str, Any] = index["header"]
+
+    @staticmethod
+    def open(buffer: pa.Buffer | bytes, name: str = "received bytes") -> Container:
+        """Read the index. `name` is what errors call the container; `CorruptStore` when it is not a whole one."""
+        held = buffer if isinstance(buffer, pa.Buffer) else pa.py_buffer(buffer)
+        return Container(held, _index_of(held, name), name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index["sections"]
+
+    def sections(self) -> dict[str, Section]:
+        """All sections in the order they were written."""
+        return {
+            name: Section(rows, sum(size for _, size in places), stats or {})
+            for name, (_, _, rows, _, places, stats) in self._index["sections"].items()
+        }
+
+    def schema(self, name: str) -> pa.Schema:
+        """The schema of a section."""
+        offset, size, _ = self._index["schemas"][self._entry(name)[1]]
+        try:
+            return _schema(self._piece(offset, size).to_pybytes())
+        except (pa.ArrowInvalid, OSError) as error:
+            raise self._corrupt(f"the schema of section '{name}' cannot be read: {error}") from error
+
+    def table(self, name: str) -> pa.Table:
+        """A section's rows, without copying them."""
+        kind, _, rows, _, places, _ = self._entry(name)
+        schema = self.schema(name)
+        try:
+            if kind == _STREAM:
+                with pa.ipc.open_stream(self._piece(*places[0])) as stream:
+                    table = stream.read_all()
+            else:
+                batches = [pa.ipc.read_record_batch(self._piece(*place), schema) for place in places]
+                table = pa.Table.from_batches(batches, schema)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise self._corrupt(f"section '{name}' cannot be read: {error}") from error
+        if table.num_rows != rows:
+            raise self._corrupt(f"section '{name}' holds {table.num_rows} rows where the index says {rows}")
+        return table
+
+    def tables(self) -> dict[str, pa.Table]:
+        """All sections."""
+        return {name: self.table(name) for name in self._index["sections"]}
+
+    def verify(self) -> None:
+        """Read everything and compare checksums; `CorruptStore` names the first section that differs."""
+        for offset, size, expected in self._index["schemas"]:
+            if zlib.crc32(self._piece(offset, size)) != expected:
+                raise self._corrupt(f"the schema at byte {offset} has another checksum than the index says")
+        for name, (_, _, _, expected, places, _) in self._index["sections"].items():
+            crc = 0
+            for place in places:
+                crc = zlib.crc32(self._piece(*place), crc)
+            if expected is not None and crc != expected:
+                raise self._corrupt(f"section '{name}' has checksum {crc:08x}, expected {expected:08x}")
+            self.table(name).validate()
+
+    def _entry(self, name: str) -> list[Any]:
+        try:
+            entry: list[Any] = self._index["sections"][name]
+        except KeyError:
+            known = ", ".join(self._index["sections"]) or "none"
+            raise StoreError(f"there is no section '{name}' in {self._name}; there is: {known}") from None
+        return entry
+
+    def _piece(self, offset: int, size: int) -> pa.Buffer:
+        if offset < 0 or size < 0 or offset + size > self._buffer.size:
+            raise self._corrupt(f"bytes {offset} to {offset + size} lie outside of its {self._buffer.size}")
+        return self._buffer.slice(offset, size)
+
+    def _corrupt(self, what: str) -> CorruptStore:
+        return CorruptStore(f"the container '{self._name}' is damaged: {what}")
+
+
+def _index_of(buffer: pa.Buffer, name: str) -> dict[str, Any]:
+    smallest = len(_PREAMBLE) + _TRAILER.size
+    if buffer.size < smallest:
+        raise CorruptStore(f"'{name}' is no container: {buffer.size} bytes, expected at least {smallest}")
+    view = memoryview(buffer)
+    size, expected, version, magic = _TRAILER.unpack_from(view, len(view) - _TRAILER.size)
+    if magic != MAGIC or bytes(view[: len(MAGIC)]) != MAGIC:
+        raise CorruptStore(
+            f"'{name}' is no container, or was cut short: it does not begin and end with {MAGIC!r}"
+        )
+    if version != VERSION:
+        raise StoreError(
+            f"the container '{name}' has format version {version}, this program reads {VERSION}: "
+            "use the version of headrace that wrote it"
+        )
+    start = len(view) - _TRAILER.size - size
+    if start < len(_PREAMBLE):
+        raise CorruptStore(f"the container '{name}' is damaged: its index would be {size} bytes long")
+    encoded = view[start : start + size]
+    if zlib.crc32(encoded) != expected:
+        raise CorruptStore(
+            f"the container '{name}' is damaged: its index has another checksum than its trailer says"
+        )
+    index: dict[str, Any] = json.loads(bytes(encoded))
+    return index
+
+
+@lru_cache(maxsize=1024)
+def _schema(encoded: bytes) -> pa.Schema:
+    """Tasks meet the same few schemas again and again."""
+    return pa.ipc.read_schema(pa.py_buffer(encoded))
+
+
+@lru_cache(maxsize=1024)
+def _has_dictionary(schema: pa.Schema) -> bool:
+    return any(_is_dictionary(field.type) for field in schema)
+
+
+def _is_dictionary(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return True
+    return any(_is_dictionary(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _stream(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(
+        sink, table.schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=True)
+    ) as writer:
+        writer.write_table(table)
+    return sink.getvalue()

@@ -1,0 +1,77 @@
+"""Which system calls does the store make that change a disk? Exactly the methods of `Disk`.
+
+Everything durable goes through this one small object, so that a test can stand in for it, stop the process before or
+after any call, tear a write, or forget what was never synced, and then look at what a restart finds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+_AT_ONCE: Final = 512
+"""Buffers handed to one gather-write; systems refuse more than 1024."""
+
+
+class Disk:
+    """The calls themselves. Paths are absolute; errors are the operating system's (`OSError`)."""
+
+    def create(self, path: str) -> int:
+        """A descriptor of a new file that only this call can have made."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+    def write(self, descriptor: int, parts: Iterable[bytes | memoryview]) -> int:
+        """Write all parts one after the other; the number of bytes written."""
+        views = [view for part in parts if (view := memoryview(part)).nbytes]
+        total = sum(view.nbytes for view in views)
+        at = 0
+        while at < len(views):
+            written = os.writev(descriptor, views[at : at + _AT_ONCE])
+            while at < len(views) and written >= views[at].nbytes:
+                written -= views[at].nbytes
+                at += 1
+            if written:  # the call stopped in the middle of a part
+                views[at] = views[at].cast("B")[written:]
+        return total
+
+    def fsync(self, descriptor: int) -> None:
+        """Return once the file's bytes would survive a power cut."""
+        os.fsync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        """Give the descriptor back."""
+        os.close(descriptor)
+
+    def fsync_file(self, path: str) -> None:
+        """As `fsync`, for a file somebody else wrote and closed."""
+        self._fsync_path(path, os.O_RDONLY)
+
+    def fsync_folder(self, path: str) -> None:
+        """Return once the folder's names would survive a power cut."""
+        self._fsync_path(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name; fails when the name is taken, however many try at once."""
+        os.link(source, target)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename, replacing what is there: only for hints."""
+        Path(source).replace(target)
+
+    def unlink(self, path: str) -> None:
+        """Take a name away; readers that have the file mapped keep it."""
+        Path(path).unlink()
+
+    def mkdir(self, path: str) -> None:
+        """Make one folder."""
+        Path(path).mkdir()
+
+    @staticmethod
+    def _fsync_path(path: str, flags: int) -> None:
+        descriptor = os.open(path, flags | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

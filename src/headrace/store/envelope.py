@@ -1,0 +1,50 @@
+"""How is a small JSON document written so that damage is noticed?
+
+Two lines of text: a head with kind, version, length and checksum, then the body. A person can read it, and a file that
+was cut, torn or edited says so. Manifests, list segments, log chunks and pins are such files.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+from headrace.errors import CorruptStore, StoreError
+
+
+def seal(kind: str, version: int, body: Any) -> bytes:
+    """The file's bytes. `body` must consist of JSON values; numbers must be finite."""
+    try:
+        encoded = json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"a {kind} can hold JSON values only: {error}") from error
+    head = {"headrace": kind, "version": version, "bytes": len(encoded), "crc32": zlib.crc32(encoded)}
+    return json.dumps(head, separators=(",", ":")).encode() + b"\n" + encoded + b"\n"
+
+
+def unseal(kind: str, version: int, data: bytes, name: str) -> Any:
+    """The body; `CorruptStore` names the file `name` when it is not what `seal` made."""
+    first, newline, rest = data.partition(b"\n")
+    try:
+        head = json.loads(first)
+        found, written, size, crc = (head[key] for key in ("headrace", "version", "bytes", "crc32"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptStore(
+            f"the file '{name}' is damaged: expected the head of a {kind}, found {first[:60]!r}"
+        ) from error
+    if found != kind:
+        raise CorruptStore(f"the file '{name}' holds a {found} where a {kind} is expected")
+    if written != version:
+        raise StoreError(
+            f"the {kind} '{name}' has format version {written}, this program reads {version}: "
+            "use the version of headrace that wrote it"
+        )
+    body = rest[:-1]
+    if not newline or len(body) != size or rest[-1:] != b"\n":
+        raise CorruptStore(f"the {kind} '{name}' is damaged: {len(body)} bytes of body, expected {size}")
+    if zlib.crc32(body) != crc:
+        raise CorruptStore(
+            f"the {kind} '{name}' is damaged: checksum {zlib.crc32(body):08x}, expected {crc:08x}"
+        )
+    return json.loads(body)

@@ -1,0 +1,302 @@
+"""How are a home's files written, published, read and listed?
+
+Files are immutable. `write_once` makes a file under a name that is unique per attempt, `put_if_absent` publishes: of all
+who try the same name exactly one succeeds. Out of scope: what is in the files.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from headrace.errors import AlreadyPublished, StoreError
+from headrace.store.disk import Disk
+
+UNFINISHED: Final = ".unfinished-"
+"""Files that begin like this were never given their name; their writer may have died."""
+
+_NAME: Final = re.compile(r"[^/\0\\]+(?:/[^/\0\\]+)*")
+_SYNCED_SINGLY: Final = 3
+_SYNC_THREADS: Final = 8
+
+
+class MissingFile(StoreError):
+    """A file that was asked for by name is not in the home."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StoredFile:
+    """A file of a listing: `bytes` long, last changed at `modified` (microseconds since 1970)."""
+
+    name: str
+    bytes: int
+    modified: int
+
+
+class Store(Protocol):
+    """What a shared file system, HDFS or an object store must offer. Names are relative, parts divided by `/`.
+
+    Contract, asserted by tests: a name is visible only with all its bytes; a name, once visible, keeps its bytes until
+    deleted; of several `put_if_absent` of one name exactly one returns True; True means durable.
+    """
+
+    @property
+    def root(self) -> str:
+        """Where the home is."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a file; `MissingFile` when there is none."""
+        ...
+
+    def map(self, name: str) -> pa.Buffer:
+        """The bytes of a file without reading them; valid also after the file is deleted."""
+        ...
+
+    def write_once(self, name: str, parts: Iterable[Any], *, durable: bool = True) -> int:
+        """Make a file of the parts, in bytes written. `AlreadyPublished` when the name is taken.
+
+        Without `durable` the file is whole but may be lost by a power cut until `sync` has named it.
+        """
+        ...
+
+    def put_if_absent(self, name: str, data: Any) -> bool:
+        """Publish durably unless the name is taken; whether it was this call that did."""
+        ...
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Make files durable that were written without it."""
+        ...
+
+    def hint(self, name: str, data: bytes) -> None:
+        """Replace a small file that nobody relies on: it may be old, torn or missing."""
+        ...
+
+    def list(self, prefix: str = "", *, unfinished: bool = False) -> list[StoredFile]:
+        """Files whose name begins with the prefix, by name; with `unfinished` those that never got their name."""
+        ...
+
+    def delete(self, name: str) -> bool:
+        """Take a file away; False when there was none."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        ...
+
+
+class LocalStore:
+    """A home in a folder of a local (or POSIX-faithful shared) file system. Small, picklable, safe to use from threads."""
+
+    def __init__(self, root: str | os.PathLike[str], disk: Disk | None = None) -> None:
+        self._root = str(Path(root).absolute())
+        self._disk = disk or Disk()
+
+    @property
+    def root(self) -> str:
+        """The home folder, absolute."""
+        return self._root
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self._root!r})"
+
+    def path(self, name: str) -> str:
+        """Where a name lies; refuses names that would leave the home."""
+        whole = _NAME.fullmatch(name)
+        if not whole or any(part in {".", ".."} or part.startswith(UNFINISHED) for part in name.split("/")):
+            raise StoreError(
+                f"'{name}' cannot be the name of a file in the home {self._root}: expected parts divided by '/', "
+                f"none of them empty, '.', '..' or beginning with '{UNFINISHED}'"
+            )
+        return f"{self._root}/{name}"
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a file."""
+        path = self.path(name)
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            raise self._told(error, name, "read") from error
+
+    def map(self, name: str) -> pa.Buffer:
+        """The bytes of a file as mapped memory; the mapping lives as long as the buffer and what is cut from it."""
+        path = self.path(name)
+        try:
+            with pa.memory_map(path) as file:
+                return file.read_buffer()
+        except OSError as error:
+            raise self._told(error, name, "map") from error
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return Path(self.path(name)).is_file()
+
+    def write_once(self, name: str, parts: Iterable[Any], *, durable: bool = True) -> int:
+        """Make a file; whole or not at all, whatever happens in between."""
+        path = self.path(name)
+        try:
+            unfinished, size = self._write_unfinished(path, parts, durable)
+            try:
+                self._disk.link(unfinished, path)
+            finally:
+                self._discard(unfinished)
+            if durable:
+                self._disk.fsync_folder(_folder_of(path))
+        except FileExistsError as error:
+            raise AlreadyPublished(
+                f"the file '{name}' of the home {self._root} is already there: names must be unique for each attempt"
+            ) from error
+        except OSError as error:
+            raise self._told(error, name, "write") from error
+        return size
+
+    def put_if_absent(self, name: str, data: Any) -> bool:
+        """Publish. After a `StoreError` it is unknown whether the name was published: look before trying again."""
+        path = self.path(name)
+        try:
+            unfinished, _ = self._write_unfinished(path, [data], durable=True)
+            try:
+                self._disk.link(unfinished, path)
+                won = True
+            except FileExistsError:
+                won = False
+            finally:
+                self._discard(unfinished)
+            # The loser syncs too: it will act on the winner's file, which must then be as durable as its own.
+            self._disk.fsync_folder(_folder_of(path))
+        except OSError as error:
+            raise self._told(error, name, "publish") from error
+        return won
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Sync each file, then each of their folders once."""
+        paths = [self.path(name) for name in names]
+        try:
+            if len(paths) <= _SYNCED_SINGLY:
+                for path in paths:
+                    self._disk.fsync_file(path)
+            else:  # file systems with a journal commit many waiting syncs together
+                with ThreadPoolExecutor(min(_SYNC_THREADS, len(paths))) as pool:
+                    list(pool.map(self._disk.fsync_file, paths))
+            for folder in sorted({_folder_of(path) for path in paths}):
+                self._disk.fsync_folder(folder)
+        except OSError as error:
+            raise self._told(error, str(error.filename or "files"), "sync") from error
+
+    def hint(self, name: str, data: bytes) -> None:
+        """Replace a hint, without waiting for the disk."""
+        path = self.path(name)
+        try:
+            unfinished, _ = self._write_unfinished(path, [data], durable=False)
+            try:
+                self._disk.rename(unfinished, path)
+            except OSError:
+                self._discard(unfinished)
+                raise
+        except OSError as error:
+            raise self._told(error, name, "write") from error
+
+    def list(self, prefix: str = "", *, unfinished: bool = False) -> list[StoredFile]:
+        """Files whose name begins with the prefix, sorted by name."""
+        folder = prefix.rpartition("/")[0]
+        top = self.path(folder) if folder else self._root
+        try:
+            found = [
+                file
+                for file in _walk(top, f"{folder}/" if folder else "")
+                if file.name.startswith(prefix)
+                and (file.name.rpartition("/")[2].startswith(UNFINISHED)) == unfinished
+            ]
+        except OSError as error:
+            raise self._told(error, prefix, "list") from error
+        return sorted(found)
+
+    def delete(self, name: str) -> bool:
+        """Take a file away. Deletion need not be durable: what comes back is collected again."""
+        folder, _, last = name.rpartition("/")
+        if last.startswith(UNFINISHED):
+            path = f"{self.path(folder) if folder else self._root}/{last}"
+        else:
+            path = self.path(name)
+        try:
+            self._disk.unlink(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._told(error, name, "delete") from error
+        return True
+
+    def _write_unfinished(self, path: str, parts: Iterable[Any], durable: bool) -> tuple[str, int]:
+        """A whole file without its name yet, and its size; nothing is left when that fails."""
+        folder = _folder_of(path)
+        unfinished = f"{folder}/{UNFINISHED}{uuid.uuid4().hex}"
+        try:
+            descriptor = self._disk.create(unfinished)
+        except FileNotFoundError:
+            self._make_folder(folder)
+            descriptor = self._disk.create(unfinished)
+        try:
+            size = self._disk.write(descriptor, parts)
+            if durable:
+                self._disk.fsync(descriptor)
+        except OSError:
+            self._discard(unfinished)
+            raise
+        finally:
+            self._disk.close(descriptor)
+        return unfinished, size
+
+    def _make_folder(self, folder: str) -> None:
+        """Make a folder and those above it, each durable in its parent before anything is put in it."""
+        if Path(folder).is_dir():
+            return
+        parent = _folder_of(folder)
+        self._make_folder(parent)
+        with suppress(FileExistsError):  # another writer was quicker; it may not have synced yet
+            self._disk.mkdir(folder)
+        self._disk.fsync_folder(parent)
+
+    def _discard(self, unfinished: str) -> None:
+        # A leftover is harmless and collected later; failing here would report a published file as unpublished.
+        with suppress(OSError):
+            self._disk.unlink(unfinished)
+
+    def _told(self, error: OSError, name: str, verb: str) -> StoreError:
+        if isinstance(error, FileNotFoundError):
+            return MissingFile(f"there is no file '{name}' in the home {self._root}")
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            return StoreError(
+                f"cannot {verb} '{name}': the disk of the home {self._root} is full; nothing of it was published. "
+                "Free some space, or move the home to a larger disk, and start again"
+            )
+        return StoreError(f"cannot {verb} '{name}' in the home {self._root}: {error.strerror or error}")
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _walk(top: str, prefix: str) -> Iterator[StoredFile]:
+    """Every regular file below a folder; one that vanishes while we look was deleted, and is not listed."""
+    try:
+        entries = list(os.scandir(top))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        name = prefix + entry.name
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path, f"{name}/")
+            continue
+        with suppress(FileNotFoundError):
+            stat = entry.stat(follow_symlinks=False)
+            yield StoredFile(name, stat.st_size, stat.st_mtime_ns // 1000)

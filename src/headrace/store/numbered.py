@@ -1,0 +1,104 @@
+"""How do files numbered 0, 1, 2, … have exactly one writer each, and how is the last one found quickly?
+
+Law: the files of a folder are always one unbroken range. Numbers are published one after the other, and dropped from
+the lowest upwards. So a file's absence above one that is present means that it was never published, and the last is
+found by galloping, in a number of look-ups logarithmic in how many are new.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.errors import AlreadyPublished, StoreError
+from headrace.store.filesystem import Store
+
+KEPT: Final = 2
+"""The fewest files that `drop_below` leaves: a late writer must find that the one before its own is gone."""
+
+
+class NumberedFiles:
+    """Immutable files `folder/000000000000.json` and on."""
+
+    def __init__(self, store: Store, folder: str) -> None:
+        self._store, self._folder = store, folder
+
+    def name(self, number: int) -> str:
+        """The file's name in the home."""
+        return f"{self._folder}/{number:012d}.json"
+
+    def exists(self, number: int) -> bool:
+        """Whether that number is published and not dropped."""
+        return self._store.exists(self.name(number))
+
+    def range(self) -> range:
+        """All numbers there are, by listing the folder."""
+        prefix = f"{self._folder}/"
+        stems = [file.name[len(prefix) : -len(".json")] for file in self._store.list(prefix)]
+        numbers = [int(stem) for stem in stems if stem.isascii() and stem.isdigit()]
+        return range(min(numbers), max(numbers) + 1) if numbers else range(0)
+
+    def last(self, hint: int = 0) -> int | None:
+        """The greatest published number; None when there is none.
+
+        Any `hint` gives the right answer; a recent one gives it quickly.
+        """
+        while True:
+            low = hint if hint >= 0 and self.exists(hint) else None
+            if low is None:
+                found = self.range()
+                return found[-1] if found else None
+            low = self._gallop(low)
+            # If it is still there then nothing above it can have been dropped while we looked.
+            if self.exists(low):
+                return low
+
+    def _gallop(self, low: int) -> int:
+        step = 1
+        while self.exists(low + step):
+            low, step = low + step, step * 2
+        high = low + step
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.exists(middle):
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def publish(self, number: int, data: bytes) -> None:
+        """Publish the next number, durably. `AlreadyPublished` when another writer has been there."""
+        name = self.name(number)
+        if not self._continues(number):
+            raise self._superseded(number)
+        if not self._store.put_if_absent(name, data):
+            raise self._superseded(number)
+        if not self._continues(number, published=True):
+            # This writer slept so long that its number, free again, had been published and dropped by another.
+            if not self.exists(number + 1):
+                self._store.delete(name)
+            raise self._superseded(number)
+
+    def _continues(self, number: int, *, published: bool = False) -> bool:
+        """Whether the one before is there; for number 0 whether none was ever there but itself and 1."""
+        if number:
+            return self.exists(number - 1)
+        found = self.range()
+        return not found or (published and (found == range(1) or self.exists(1)))
+
+    def drop_below(self, number: int) -> tuple[str, ...]:
+        """Delete the files below a number, lowest first; the names that went."""
+        found = self.range()
+        names = [self.name(each) for each in range(found.start, min(number, found.stop - KEPT))]
+        return tuple(name for name in names if self._store.delete(name))
+
+    def _superseded(self, number: int) -> StoreError:
+        found = self.range()
+        if number > found.stop:
+            return StoreError(
+                f"cannot publish '{self.name(number)}': the next of {self._folder}/ is {found.stop}; "
+                "a number must not be left out"
+            )
+        return AlreadyPublished(
+            f"the number of '{self.name(number)}' has been published by another writer of the home {self._store.root}; "
+            f"the last of {self._folder}/ is {found.stop - 1}. This writer must stop; start it again to take over"
+        )
