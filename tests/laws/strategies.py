@@ -84,7 +84,9 @@ def values() -> st.SearchStrategy[dict[str, Any]]:
 
 def rows(max_size: int = 24) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Rows of `s` in any order of time."""
-    row = st.builds(lambda columns, at: {**columns, "at": at}, values(), times())
+    row = st.builds(
+        lambda columns, at: {name: columns.get(name, at) for name in SCHEMA.names}, values(), times()
+    )
     return st.lists(row, max_size=max_size)
 
 
@@ -93,7 +95,7 @@ def epochs(
     draw: st.DrawFn, rows_strategy: st.SearchStrategy[list[dict[str, Any]]] | None = None
 ) -> list[list[dict[str, Any]]]:
     """Rows cut into epochs, some of them empty."""
-    drawn = draw(rows_strategy or rows())
+    drawn = draw(rows() if rows_strategy is None else rows_strategy)
     cuts = sorted(draw(st.lists(st.integers(0, len(drawn)), max_size=4)))
     return [drawn[start:end] for start, end in zip([0, *cuts], [*cuts, len(drawn)], strict=True)]
 
@@ -302,7 +304,7 @@ def queries(
     draw: st.DrawFn, windows: st.SearchStrategy[Window] | None = None, shape: Shape = ANYTHING
 ) -> Query:
     """A query over one window of `s`, with the emission its window implies."""
-    window = draw(windows or st.one_of(sliding_windows(), instant_windows()))
+    window = draw(st.one_of(sliding_windows(), instant_windows()) if windows is None else windows)
     source = draw(_inputs(window, shape))
     if draw(st.integers(0, 2)):
         node = draw(_grouped(source, window, shape))
@@ -397,20 +399,22 @@ def _rank(value: Any) -> tuple[Any, ...]:
 
 def _place(row: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
     """Doubles decide last, so that a rounding error cannot tear rows apart that differ elsewhere."""
-    exact = [_rank(value) for value in row if not isinstance(value, float)]
+    exact = [(9,) if isinstance(value, float) else _rank(value) for value in row]
     return exact, [_rank(value) for value in row if isinstance(value, float)]
 
 
 def canonical(answer: Iterable[Any]) -> list[Any]:
     """A bag that can be compared: rows (or tuples that end in a row) in one order, NaN = NaN, doubles within 1e-9.
 
-    Everything but doubles must be exactly equal.
+    Everything but doubles must be exactly equal. Columns are compared by name, whatever their order.
     """
 
     def flat(item: Any) -> tuple[Any, ...]:
         parts = item if isinstance(item, tuple) else (item,)
         return tuple(
-            value for part in parts for value in (part.values() if isinstance(part, Mapping) else (part,))
+            value
+            for part in parts
+            for value in ((part[name] for name in sorted(part)) if isinstance(part, Mapping) else (part,))
         )
 
     ordered = sorted((flat(item) for item in answer), key=_place)

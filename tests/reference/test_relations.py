@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 import pytest
+
+from headrace.algebra.aggregates import NamedAggregate
+from headrace.algebra.expressions import Column, Named
+from headrace.algebra.query import Aggregate, Ago, Bounds, Emit, Filter, Join, QueryScan, StreamScan, Windowed
+from headrace.algebra.windows import Rows, TimeRange, TimeSlide, Unbounded
+from headrace.errors import UnsupportedQuery
+from headrace.reference.evaluate import changes, invoke, relation_at, stream_answer
+from headrace.reference.history import History, record
+from headrace.schema import BIGINT, DOUBLE, TIMESTAMP, Field, Schema
+from headrace.time import BEGINNING, FOREVER
 from tests.reference.building import (
     SECOND,
     TABLE,
@@ -22,16 +32,6 @@ from tests.reference.building import (
     windowed,
     with_names,
 )
-
-from headrace.algebra.aggregates import NamedAggregate
-from headrace.algebra.expressions import Column, Named
-from headrace.algebra.query import Aggregate, Ago, Bounds, Emit, Filter, Join, QueryScan, StreamScan, Windowed
-from headrace.algebra.windows import Rows, TimeRange, TimeSlide, Unbounded
-from headrace.errors import UnsupportedQuery
-from headrace.reference.evaluate import changes, invoke, relation_at, stream_answer
-from headrace.reference.history import History, record
-from headrace.schema import BIGINT, DOUBLE, TIMESTAMP, Field, Schema
-from headrace.time import BEGINNING, FOREVER
 
 
 def values_at(asked, past, seconds):

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 import pytest
+
+from headrace.algebra.expressions import Call
+from headrace.algebra.query import Distinct, Emit, Filter, Join, Query, StreamScan, Windowed
+from headrace.algebra.windows import Landmark, RowsSlide, TimeRange, TimeSlide
+from headrace.errors import UnsupportedQuery
+from headrace.reference.evaluate import invoke, stream_answer, windows_answer
+from headrace.reference.history import History, record
+from headrace.reference.relational import Rejects
+from headrace.schema import BIGINT, Field, Schema
+from headrace.time import BEGINNING, FOREVER, MINUTE
 from tests.reference.building import (
     SECOND,
     TABLE,
@@ -22,16 +32,6 @@ from tests.reference.building import (
     windowed,
     with_names,
 )
-
-from headrace.algebra.expressions import Call
-from headrace.algebra.query import Distinct, Emit, Filter, Join, Query, StreamScan, Windowed
-from headrace.algebra.windows import Landmark, RowsSlide, TimeRange, TimeSlide
-from headrace.errors import UnsupportedQuery
-from headrace.reference.evaluate import invoke, stream_answer, windows_answer
-from headrace.reference.history import History, record
-from headrace.reference.relational import Rejects
-from headrace.schema import BIGINT, Field, Schema
-from headrace.time import BEGINNING, FOREVER, MINUTE
 
 TEN_BY_ONE = TimeSlide(10 * MINUTE, MINUTE)
 

@@ -1,0 +1,88 @@
+"""Aggregates of lists of values, exactly."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.algebra.aggregates import AGGREGATES, AggregateCall, result_type
+from headrace.algebra.expressions import Column
+from headrace.reference.aggregate import aggregate
+from headrace.reference.conversion import RowError
+from headrace.schema import BIGINT, DOUBLE, STRING, decimal
+
+NAN, INF = float("nan"), math.inf
+
+
+def result(function, values, kind=DOUBLE, *, distinct=False):
+    call = AggregateCall(function, Column("v", kind), result_type(function, kind), distinct)
+    return aggregate(call, values)
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "kind", "expected"),
+    [
+        ("count", [1, None, 2], BIGINT, 2),
+        ("sum", [1, None, 2], BIGINT, 3),
+        ("sum", [None], BIGINT, None),
+        ("sum", [1e16, 1.0, -1e16], DOUBLE, 1.0),
+        ("sum", [INF, 1.0], DOUBLE, INF),
+        ("sum", [1e308, 1e308], DOUBLE, INF),
+        ("sum", [1e308, 1e308, -1e308], DOUBLE, 1e308),
+        ("sum", [Decimal("0.10"), Decimal("0.20")], decimal(4, 2), Decimal("0.30")),
+        ("avg", [1, 2], BIGINT, 1.5),
+        ("avg", [], BIGINT, None),
+        ("avg", [Decimal(1), Decimal(1), Decimal(0)], decimal(4, 0), Decimal("0.6667")),
+        ("min", [NAN, 1.0, None], DOUBLE, 1.0),
+        ("max", ["a", "é", "z"], STRING, "é"),
+        ("max", [None], STRING, None),
+        ("var_pop", [3.0], DOUBLE, 0.0),
+        ("var_samp", [3.0], DOUBLE, None),
+        ("var_samp", [1, 2, 3, 4], BIGINT, 5 / 3),
+        ("stddev_pop", [2.0, 4.0], DOUBLE, 1.0),
+        ("stddev_samp", [], DOUBLE, None),
+        ("var_pop", [1e8 + 1, 1e8 + 3], DOUBLE, 1.0),
+    ],
+)
+def test_an_aggregate_worked_by_hand(function, values, kind, expected):
+    found = result(function, values, kind)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize(
+    ("function", "values"),
+    [
+        ("sum", [INF, -INF]),
+        ("sum", [NAN, 1.0]),
+        ("avg", [NAN]),
+        ("max", [NAN, INF]),
+        ("min", [NAN]),
+        ("var_pop", [INF, 1.0]),
+    ],
+)
+def test_what_is_not_a_number_stays_so(function, values):
+    assert math.isnan(result(function, values))
+
+
+def test_distinct_takes_nan_once_and_zero_with_either_sign_once():
+    assert result("count", [NAN, NAN, 0.0, -0.0, None], distinct=True) == 2
+    assert result("sum", [2, 2, 3], BIGINT, distinct=True) == 5
+
+
+def test_a_sum_that_its_type_cannot_hold_is_an_error_of_the_group():
+    with pytest.raises(RowError, match="does not fit BIGINT"):
+        result("sum", [2**63 - 1, 1], BIGINT)
+    with pytest.raises(RowError, match=r"does not fit DECIMAL\(38,0\)"):
+        result("sum", [Decimal(10) ** 38 - 1, Decimal(1)], decimal(38, 0))
+    assert result("sum", [2**63 - 1, 1, -1], BIGINT) == 2**63 - 1
+
+
+@given(st.sampled_from(AGGREGATES), st.lists(st.floats() | st.none()), st.randoms(use_true_random=False))
+def test_no_aggregate_depends_on_order(function, values, random):
+    shuffled = random.sample(values, len(values))
+    first, second = result(function, values), result(function, shuffled)
+    assert first == second or (math.isnan(first) and math.isnan(second))

@@ -1,0 +1,187 @@
+"""docs/semantics.md says what is so: every example on the page is run against the reference."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.algebra import query as nodes
+from headrace.algebra.expressions import Call, Cast, Column
+from headrace.algebra.query import Ago, Bounds, Distinct, Emit, Filter, Query, SortKey, Top
+from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeRange, TimeSlide, Unbounded
+from headrace.reference.evaluate import changes, invoke, relation_at, stream_answer, windows_answer
+from headrace.reference.history import History, record
+from headrace.reference.relational import Rejects
+from headrace.schema import BIGINT, DOUBLE
+from headrace.time import FOREVER, SECOND
+from tests.reference.building import (
+    agg,
+    col,
+    compare,
+    count_of,
+    grouped,
+    number,
+    query,
+    row,
+    select,
+    windowed,
+    with_names,
+)
+
+PAGE = Path(__file__).parents[2] / "docs" / "semantics.md"
+EXAMPLES = re.findall(r"```example\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+TEN = TimeSlide(10 * SECOND, 10 * SECOND)
+BIG = grouped(
+    Filter(windowed(TEN), compare(">", col("v"), number(5))), [], n=agg("count"), top=agg("max", col("v"))
+)
+SIXTH = Call("/", (Cast(number(6), DOUBLE), Cast(col("v"), DOUBLE)), DOUBLE)
+PARTS = (col("k"),)
+LATE = replace(windowed(Unbounded()), source=replace(windowed(Unbounded()).source, channel="late"))
+DISTINCT = Distinct(select(windowed(TEN), "s.v", "s.k"))
+RECENT = Bounds(windowed(Unbounded()), Ago(2 * SECOND), Ago(SECOND))
+
+
+def over(window, *names: str):
+    return select(windowed(window), *(f"s.{name}" for name in names))
+
+
+QUERIES = {
+    "SELECT k FROM s": query(over(Unbounded(), "k"), "stream"),
+    "SELECT k FROM s LATE": query(select(LATE, "s.k"), "stream"),
+    "SELECT k FROM s WHERE 6 / v = 3": query(
+        select(Filter(windowed(Unbounded()), compare("=", SIXTH, Cast(number(3), DOUBLE))), "s.k"), "stream"
+    ),
+    "SELECT COUNT(*) AS n FROM s [RANGE 9 SECONDS SLIDE 6 SECONDS]": count_of(
+        TimeSlide(9 * SECOND, 6 * SECOND)
+    ),
+    "SELECT k FROM s [RANGE 2 SECONDS SLIDE 5 SECONDS]": query(over(TimeSlide(2 * SECOND, 5 * SECOND), "k")),
+    "SELECT COUNT(*) AS n FROM s [LANDMARK SLIDE 10 SECONDS]": count_of(Landmark(10 * SECOND)),
+    "SELECT SUM(v) AS total FROM s [PARTITION BY k ROWS 3 SLIDE 2]": query(
+        select(grouped(windowed(RowsSlide(3, 2, PARTS)), [], total=agg("sum", col("v"))), "total")
+    ),
+    "SELECT k, v FROM s [RANGE 10 SECONDS]": query(over(TimeRange(10 * SECOND), "k", "v")),
+    "SELECT k, v FROM s [ROWS 1]": query(over(Rows(1), "k", "v")),
+    "SELECT k, v FROM s [PARTITION BY k ROWS 1]": query(over(Rows(1, PARTS), "k", "v")),
+    "SELECT k FROM s BEGIN NOW - INTERVAL 2 SECONDS END NOW - INTERVAL 1 SECOND": query(
+        select(RECENT, "s.k")
+    ),
+    "SELECT v, name FROM s LEFT JOIN names ON s.k = names.id": query(
+        select(with_names(windowed(Unbounded()), "left"), "s.v", "names.name"), "stream"
+    ),
+    "SELECT COUNT(*) AS n, MAX(v) AS top FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] WHERE v > 5": query(
+        select(BIG, "n", "top")
+    ),
+    "SELECT COUNT(*) AS n, MAX(v) AS top FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] WHERE v > 5 EMIT EMPTY": query(
+        select(BIG, "n", "top"), emit_empty=True
+    ),
+    "SELECT COUNT(*) AS n FROM s [RANGE 2 SECONDS]": count_of(TimeRange(2 * SECOND)),
+    "SELECT DISTINCT v, k FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] ORDER BY v DESC LIMIT 3": query(
+        Top(DISTINCT, (SortKey(Column("v", BIGINT), descending=True, nulls_first=False),), 3)
+    ),
+    "SELECT ISTREAM(k, v) FROM s [RANGE 4 SECONDS]": query(
+        Emit(over(TimeRange(4 * SECOND), "k", "v"), "istream")
+    ),
+    "SELECT DSTREAM(k) FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS]": query(
+        Emit(over(TimeSlide(10 * SECOND, 5 * SECOND), "k"), "dstream")
+    ),
+    "SELECT COUNT(*) AS n FROM s [RANGE 4 SECONDS]": count_of(TimeRange(4 * SECOND)),
+    "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]": count_of(TEN),
+    "SELECT COUNT(*) AS n FROM s [RANGE 40 SECONDS SLIDE 10 SECONDS]": count_of(
+        TimeSlide(40 * SECOND, 10 * SECOND)
+    ),
+}
+"""What the texts on the page say, as algebra: the page is tested without a parser."""
+
+
+def seconds(instant: int) -> str:
+    return f"{instant / SECOND:.6f}".rstrip("0").rstrip(".")
+
+
+def cells(values) -> str:
+    return " ".join("-" if value is None else str(value) for value in values)
+
+
+def parsed(value: str) -> str | None:
+    return None if value == "-" else value
+
+
+def read_history(lines: list[str]) -> History:
+    epochs, names, slack, into = [[]], [], 0, "stream"
+    for line in lines:
+        words = line.split()
+        if words[0] in ("stream", "relation"):
+            into, slack = words[0], int(words[2]) if words[1:2] == ["slack"] else slack
+        elif line == "---":
+            epochs.append([])
+        elif into == "stream":
+            epochs[-1].append(row(parsed(words[0]), int(words[1]), float(words[2])))
+        else:
+            names.append({"id": parsed(words[0]), "name": words[1]})
+    return History({"s": record(epochs, "at", slack * SECOND)}, {"names": names})
+
+
+def asked(what: str, query: Query, history: History) -> list[str]:
+    """The answer in the page's own notation."""
+    words, rejects = what.split(), Rejects()
+    limit = round(float(words[-1]) * SECOND) if words[-1][0].isdigit() else FOREVER
+    match words[0]:
+        case "final":
+            answer = windows_answer(query, history, limit, final=True)
+        case "windows":
+            answer = windows_answer(query, history, limit)
+        case "stream":
+            answer = stream_answer(query, history, limit)
+        case "changes":
+            found = changes(query, history, limit)
+            return [f"{seconds(at)}: {sign:+d} {cells(values.values())}" for at, sign, values in found]
+        case "relation":
+            return [cells(values.values()) for values in relation_at(query, history, limit)]
+        case "invoke":
+            return [cells(values.values()) for values in invoke(query, history, history.punctuation(query))]
+        case "rejects":
+            stream_answer(query, history, limit, rejects=rejects)
+            return [f"{values['s.k']} {reason}" for values, reason in rejects.rows.values()]
+        case other:
+            raise AssertionError(f"the page asks for '{other}', which this test does not know")
+    return [f"{seconds(at)}: {cells(values.values())}" for at, values in answer]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_an_example_on_the_page_is_what_the_reference_answers(example):
+    head, *questions = re.split(r"^query ", example, flags=re.MULTILINE)
+    history = read_history(head.strip().splitlines())
+    assert questions
+    for question in questions:
+        text, *expectations = re.split(r"^expect ", question, flags=re.MULTILINE)
+        assert expectations
+        for expectation in expectations:
+            what, *expected = expectation.strip().splitlines()
+            assert asked(what, QUERIES[text.strip()], history) == expected, f"{text.strip()} / {what}"
+
+
+def test_every_query_in_the_table_stands_on_the_page():
+    text = "\n".join(EXAMPLES)
+    assert [query for query in QUERIES if f"query {query}\n" not in text] == []
+
+
+def test_every_node_has_its_words_on_the_page():
+    """A node of the algebra without a word about its meaning has no meaning."""
+    page = PAGE.read_text()
+    words = {
+        "StreamScan": "stream",
+        "RelationScan": "relation",
+        "Windowed": "Windows",
+        "Ago": "NOW",
+        "SortKey": "ORDER BY",
+    }
+    kinds = [
+        name
+        for name, kind in vars(nodes).items()
+        if isinstance(kind, type) and kind.__module__ == nodes.__name__
+    ]
+    assert len(kinds) >= 14
+    assert [kind for kind in kinds if words.get(kind, kind) not in page] == []
