@@ -285,14 +285,19 @@ def _seal(
     ripe = between(opened, block_key(0, before), border) + between(arrived, block_key(0, _LOWEST), border)
     later = between(arrived, border, block_key(0, _HIGHEST))
     still_open = merge(layout, later) if later else None
-    if not ripe:
-        return _Store(layout, still_open, [], sealed)
     fresh = merge(layout, ripe)
-    keys = flat(fresh.column(KEY))
-    span = (int(keys[0].as_py()) - block_key(0, 0), edge if not turn.final else int(keys[-1].as_py()) - block_key(0, 0) + 1)
-    start = max(before, span[0]) if before == _LOWEST else before
-    blocks = parents(layout, sealed, fresh, (start, span[1]), operator.top_level)
-    return _Store(layout, still_open, [fresh, *blocks], [*sealed, fresh, *blocks])
+    held = extent([*sealed, fresh])
+    if held is None:
+        return _Store(layout, still_open, [], sealed)
+    start, stop = max(before, held[0]), min(edge, _past(held[1], operator.top_level))
+    blocks = parents(layout, sealed, fresh, (start, stop), operator.top_level)
+    made = [table for table in (fresh, *blocks) if table.num_rows]
+    return _Store(layout, still_open, made, [*sealed, *made])
+
+
+def _past(pane: int, top: int) -> int:
+    """The end of the widest block that holds the pane: blocks beyond it are empty."""
+    return ((pane >> top) + 1) << top
 
 
 def _answer(operator: PaneAggregate, stores: Sequence[_Store], due: range) -> tuple[pa.Table | None, tuple]:  # type: ignore[type-arg]
