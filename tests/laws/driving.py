@@ -105,8 +105,13 @@ def run(
 def described(query: Query) -> str:
     """The query in a line, for people."""
     shape = shape_of(query)
-    parts = [f"{shape.window}", "SELECT " + ", ".join(f"{c.name}={scalar(c.expression)}" for c in shape.project.columns)]
-    parts += ["below " + scalar(part) for part in shape.before] + ["where " + scalar(part) for part in shape.where]
+    parts = [
+        f"{shape.window}",
+        "SELECT " + ", ".join(f"{c.name}={scalar(c.expression)}" for c in shape.project.columns),
+    ]
+    parts += ["below " + scalar(part) for part in shape.before] + [
+        "where " + scalar(part) for part in shape.where
+    ]
     parts += [f"{join.kind} join" for join in shape.joins]
     if shape.aggregate is not None:
         parts.append("by " + ", ".join(scalar(key.expression) for key in shape.aggregate.keys))

@@ -70,8 +70,11 @@ def text_of(value: Any, source: Type) -> str:
     match source.name:
         case "BOOLEAN":
             return "true" if value else "false"
-        case "DOUBLE" | "FLOAT":
+        case "DOUBLE":
             return _java_double(value)
+        case "FLOAT":
+            shorter = (float(f"{value:.{digits}g}") for digits in range(1, 10))
+            return _java_double(next((near for near in shorter if _single(near) == value), value))
         case "DECIMAL":
             return format(value, "f")
         case "TIMESTAMP" | "TIMESTAMP_NTZ":

@@ -160,7 +160,8 @@ def answer(node: Node, moment: Moment) -> list[Row]:
         case Distinct(source=source):
             names = node.schema.names
             rows = in_output_order(answer(source, moment), names)
-            return list({row_identity(row, names): row for row in reversed(rows)}.values())
+            firsts = {row_identity(row, names): row for row in reversed(rows)}.values()
+            return [{name: _unsigned(value) for name, value in row.items()} for row in firsts]
         case Top():
             return _top(node, moment)
         case _:
@@ -256,7 +257,7 @@ def _aggregate(node: Aggregate, moment: Moment) -> list[Row]:
 
 
 def _unsigned(value: Any) -> Any:
-    """A key as it is shown: -0.0 is 0.0."""
+    """A value that stands for its group, as it is shown: -0.0 is 0.0."""
     return value + 0.0 if isinstance(value, float) else value
 
 

@@ -195,13 +195,19 @@ def _comparison(test: Callable[[int, int], bool]) -> Callable[[Type, Any, Any], 
 
 def _rounded(kind: Type, value: Any, digits: int, mode: str) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
-        if kind.is_fractional:
-            return value
-        raise RowError(f"{value} does not fit {kind}")
+        return value if kind.is_fractional else 0 if math.isnan(value) else _saturated(value, kind)
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     with localcontext(prec=400):
         rounded = exact.quantize(Decimal(1).scaleb(-digits), mode)
+    if isinstance(value, float) and kind.is_integer:
+        return _saturated(rounded, kind)
     return _number(kind, rounded if kind.name == "DECIMAL" or kind.is_fractional else int(rounded))
+
+
+def _saturated(value: Any, kind: Type) -> int:
+    """FLOOR and CEIL of a double as the JVM converts one: NaN is 0, what is too large the largest BIGINT."""
+    assert kind.name == "BIGINT"
+    return int(max(-(2**63), min(2**63 - 1, value)))
 
 
 def _whole(mode: str) -> Callable[[Type, Any], Any]:

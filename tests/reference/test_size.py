@@ -1,0 +1,49 @@
+"""The reference stays small enough to be read in one sitting: what is short can be obviously right."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+import headrace.reference
+
+ROOM = Path(headrace.reference.__file__).parent
+SCALAR = {"scalar.py", "conversion.py"}
+SILENT = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
+
+
+def lines_of_code(path: Path) -> int:
+    """Lines that are neither blank nor comment, docstring or import."""
+    text = path.read_text()
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    lines = {
+        line
+        for token in tokens
+        if token.type not in SILENT
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    for node in ast.walk(ast.parse(text)):
+        is_text = (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        )
+        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+            lines -= set(range(node.lineno, node.end_lineno + 1))
+    return len(lines)
+
+
+def test_the_meaning_of_queries_stays_within_six_hundred_lines_and_scalars_within_three_hundred_and_fifty():
+    counts = {path.name: lines_of_code(path) for path in ROOM.glob("*.py")}
+    assert len(counts) >= 8
+    assert sum(count for name, count in counts.items() if name not in SCALAR) <= 600, counts
+    assert sum(counts[name] for name in SCALAR) <= 350, counts
