@@ -1,0 +1,118 @@
+"""The catalog: what exists, as the fold of the query log.
+
+A query is named by the user and, for its state and results, by its *generation*: the ordinal of the log entry that gave
+it its present text. ALTER makes a new generation, RENAME and PAUSE keep it; a generation is never used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.catalog.journal import query_from_json, relation_from_json, stream_from_json
+from headrace.errors import CorruptStore, UserError, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class StandingQuery:
+    """A registered query and the generation that names its state."""
+
+    definition: QueryDefinition
+    generation: int
+
+    @property
+    def operator_id(self) -> str:
+        """The name of its operator's state and results."""
+        return f"q{self.generation}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRelation:
+    """A relation and the file of the version in force."""
+
+    definition: RelationDefinition
+    file: str
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Everything by name, compared without case; `position` is the number of log entries applied."""
+
+    streams: Mapping[str, StreamDefinition] = field(default_factory=dict)
+    relations: Mapping[str, StoredRelation] = field(default_factory=dict)
+    queries: Mapping[str, StandingQuery] = field(default_factory=dict)
+    position: int = 0
+
+    def stream(self, name: str) -> StreamDefinition | None:
+        """The stream of that name, or None."""
+        return self.streams.get(name.lower())
+
+    def relation(self, name: str) -> StoredRelation | None:
+        """The relation of that name, or None."""
+        return self.relations.get(name.lower())
+
+    def query(self, name: str) -> StandingQuery | None:
+        """The query of that name, or None."""
+        return self.queries.get(name.lower())
+
+    def require_query(self, name: str) -> StandingQuery:
+        """The query of that name.
+
+        Raises `UserError` that names near ones.
+        """
+        found = self.query(name)
+        if found is None:
+            names = [query.definition.name for query in self.queries.values()]
+            raise UserError(f"there is no query '{name}'", remedy=did_you_mean(name, names))
+        return found
+
+    def kind_of(self, name: str) -> str | None:
+        """'stream', 'relation' or 'query': names are unique over all three."""
+        if self.stream(name):
+            return "stream"
+        if self.relation(name):
+            return "relation"
+        return "query" if self.query(name) else None
+
+    def apply(self, entry: Mapping[str, Any]) -> Catalog:
+        """The catalog after one log entry.
+
+        Raises `CorruptStore` for an entry of no known kind.
+        """
+        ordinal, kind = self.position, entry["do"]
+        after = replace(self, position=ordinal + 1)
+        match kind:
+            case "create_stream":
+                stream = stream_from_json(entry["stream"])
+                return replace(after, streams={**self.streams, stream.name.lower(): stream})
+            case "put_relation":
+                relation = relation_from_json(entry["relation"])
+                known = self.relation(relation.name)
+                stored = StoredRelation(relation, entry["file"], known.version + 1 if known else 0)
+                return replace(after, relations={**self.relations, relation.name.lower(): stored})
+            case "put_query":
+                query = query_from_json(entry["query"])
+                standing = StandingQuery(query, ordinal)
+                return replace(after, queries={**self.queries, query.name.lower(): standing})
+            case "pause" | "resume" | "rename":
+                return replace(after, queries=self._changed(entry))
+            case "drop":
+                return replace(after, **self._without(entry["kind"], entry["name"].lower()))
+        raise CorruptStore(f"entry {ordinal} of the query log is of the unknown kind '{kind}'")
+
+    def _changed(self, entry: Mapping[str, Any]) -> dict[str, StandingQuery]:
+        queries = dict(self.queries)
+        old = queries.pop(entry["name"].lower())
+        if entry["do"] == "rename":
+            definition = replace(old.definition, name=entry["to"])
+        else:
+            definition = replace(old.definition, paused=entry["do"] == "pause")
+        queries[definition.name.lower()] = replace(old, definition=definition)
+        return queries
+
+    def _without(self, kind: str, name: str) -> dict[str, Any]:
+        room = {"stream": "streams", "relation": "relations", "query": "queries"}[kind]
+        return {room: {key: value for key, value in getattr(self, room).items() if key != name}}

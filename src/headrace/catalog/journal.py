@@ -1,0 +1,75 @@
+"""Entries of the query log as JSON, and back. The log is the truth: the catalog is the fold of its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.schema import Field, Schema, Type
+
+
+def type_to_json(kind: Type) -> Any:
+    """A scalar type as its name, a parameterised one as a list."""
+    return [kind.name, kind.precision, kind.scale] if kind.name == "DECIMAL" else kind.name
+
+
+def type_from_json(value: Any) -> Type:
+    """The inverse."""
+    return Type(value[0], value[1], value[2]) if isinstance(value, list) else Type(value)
+
+
+def schema_to_json(schema: Schema) -> list[list[Any]]:
+    """Columns as [name, type]."""
+    return [[field.name, type_to_json(field.type)] for field in schema]
+
+
+def schema_from_json(value: list[list[Any]]) -> Schema:
+    """The inverse."""
+    return Schema(tuple(Field(name, type_from_json(kind)) for name, kind in value))
+
+
+def stream_to_json(stream: StreamDefinition) -> dict[str, Any]:
+    """A stream definition."""
+    return {
+        "name": stream.name,
+        "schema": schema_to_json(stream.schema),
+        "using": stream.using,
+        "options": dict(stream.options),
+        "time": stream.time,
+        "slack": stream.slack,
+        "punctuated_by": stream.punctuated_by,
+        "idle_timeout": stream.idle_timeout,
+        "max_ahead": stream.max_ahead,
+        "archive": stream.archive,
+    }
+
+
+def stream_from_json(value: Mapping[str, Any]) -> StreamDefinition:
+    """The inverse."""
+    return StreamDefinition(**{**value, "schema": schema_from_json(value["schema"])})
+
+
+def relation_to_json(relation: RelationDefinition) -> dict[str, Any]:
+    """A relation definition."""
+    return {
+        "name": relation.name,
+        "schema": schema_to_json(relation.schema),
+        "using": relation.using,
+        "options": dict(relation.options),
+    }
+
+
+def relation_from_json(value: Mapping[str, Any]) -> RelationDefinition:
+    """The inverse."""
+    return RelationDefinition(**{**value, "schema": schema_from_json(value["schema"])})
+
+
+def query_to_json(query: QueryDefinition) -> dict[str, Any]:
+    """A query definition."""
+    return {"name": query.name, "text": query.text, "from_now": query.from_now, "paused": query.paused}
+
+
+def query_from_json(value: Mapping[str, Any]) -> QueryDefinition:
+    """The inverse."""
+    return QueryDefinition(**value)

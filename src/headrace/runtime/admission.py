@@ -1,0 +1,56 @@
+"""How much of the waiting input one epoch takes: per stream, by files, rows and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.runtime.messages import Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An ingest record that waits: its ordinal, stream, size, and the record itself."""
+
+    ordinal: int
+    stream: str
+    rows: int | None
+    bytes: int
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Limits of one epoch for each stream. `maxFilesPerTrigger` of the stream comes on top."""
+
+    rows: int = 4_000_000
+    bytes: int = 256 << 20
+
+    def take(self, waiting: Sequence[Pending], stream: StreamDefinition) -> list[Pending]:
+        """The first records of one stream that fit; at least one when any waits."""
+        files = int(stream.options.get("maxFilesPerTrigger", "0")) or None
+        taken: list[Pending] = []
+        rows = size = 0
+        opened: set[str] = set()
+        for record in waiting:
+            uri = str(record.record.get("uri", record.ordinal))
+            over = rows + (record.rows or 0) > self.rows or size + record.bytes > self.bytes
+            if taken and (over or (files is not None and uri not in opened and len(opened) >= files)):
+                break
+            taken.append(record)
+            opened.add(uri)
+            rows, size = rows + (record.rows or 0), size + record.bytes
+        return taken
+
+
+def packed(pieces: Sequence[tuple[Piece, int]], tasks: int) -> list[tuple[Piece, ...]]:
+    """Pieces in at most `tasks` groups of about equal weight, each in order (a hundred tiny tasks cost a second)."""
+    total = sum(weight for _, weight in pieces) or 1
+    groups: list[list[Piece]] = [[] for _ in range(tasks)]
+    passed = 0
+    for piece, weight in pieces:
+        groups[min(tasks - 1, passed * tasks // total)].append(piece)
+        passed += weight
+    return [tuple(group) for group in groups if group]

@@ -1,0 +1,112 @@
+"""What INVOKE returns: a standing query's current answer, from results that are there, and for relations from state.
+
+Sliding windows: the latest closed window. Streams: their rows. Relations: R(NOW), the changes committed so far and those
+that only wait for punctuation, which the operator gives from its state without a Spark job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.query import Query, find_window
+from headrace.algebra.windows import Landmark, TimeSlide
+from headrace.operators.grouping import SLOTS, flat, group
+from headrace.operators.operator import AT, CHANGE, Operator
+from headrace.runtime import results
+from headrace.runtime.home import Home
+from headrace.runtime.messages import RunRef, StateMessage, StreamProgress
+from headrace.runtime.standing import Standing
+from headrace.runtime.state import peek
+from headrace.store.manifest import Manifest
+from headrace.time import BEGINNING, FOREVER, Instant
+
+
+def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
+    """The current answer in the query's own order, with system columns."""
+    if operator.id not in manifest.operators:
+        return results.empty(query)
+    if query.emission == "relation":
+        return _relation_now(home, manifest, operator, query)
+    if query.emission == "stream":
+        return _joined([part.table for part in results.epochs_of(home, manifest, operator.id)], query)
+    window = find_window(query.root)
+    assert window is not None
+    closed = Standing(**manifest.operators[operator.id]).closed
+    if isinstance(window.window, TimeSlide | Landmark):
+        return _latest_window(home, manifest, operator, query, window.window, closed)
+    return _last_emission(home, manifest, operator, query)
+
+
+def _latest_window(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, window: TimeSlide | Landmark, closed: Instant
+) -> pa.Table:
+    """The greatest window that ends at or before the punctuation, also when nothing of it is left after HAVING.
+
+    After a stream was ended for good (punctuation without end) it is the last window that answered.
+    """
+    if closed == BEGINNING:
+        return results.empty(query)
+    if closed == FOREVER:
+        return _last_emission(home, manifest, operator, query)
+    end = window.bounds((closed - window.anchor) // window.slide)[1]
+    return _joined(list(results.in_range(home, manifest, operator.id, end, end + 1)), query)
+
+
+def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
+    greatest = BEGINNING
+    for _, entry in home.list_of(manifest, "results").iterate(home.store.read):
+        if operator.id in entry["queries"]:
+            greatest = max(greatest, entry["queries"][operator.id][2])
+    if greatest == BEGINNING:
+        return results.empty(query)
+    return _joined(list(results.in_range(home, manifest, operator.id, greatest)), query)
+
+
+def _joined(tables: Sequence[pa.Table], query: Query) -> pa.Table:
+    return pa.concat_tables(tables) if tables else results.empty(query)
+
+
+def _relation_now(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
+    tables = [part.table for part in results.epochs_of(home, manifest, operator.id)]
+    tables += uncommitted(home, manifest, operator)
+    if not tables:
+        return results.empty(query)
+    return consolidated(pa.concat_tables(tables), query)
+
+
+def uncommitted(home: Home, manifest: Manifest, operator: Operator) -> list[pa.Table]:
+    """Changes up to NOW, the greatest committed event time, that punctuation has not passed yet."""
+    known = manifest.streams.get(operator.stream)
+    if known is None or manifest.plan is None or known["greatest"] == BEGINNING:
+        return []
+    closed = Standing(**manifest.operators[operator.id]).closed
+    message = StateMessage(
+        root=str(home.store.root),
+        plan=manifest.plan,
+        epoch=manifest.epoch + 1,
+        task=0,
+        low=0,
+        high=SLOTS,
+        runs=tuple(RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes) for run in manifest.state),
+        streams={operator.stream: StreamProgress(known["punctuation"], known["greatest"])},
+        closed={operator.id: closed},
+        now={operator.id: max(closed, known["greatest"] + 1)},
+    )
+    return list(peek(message).values())
+
+
+def consolidated(changes: pa.Table, query: Query) -> pa.Table:
+    """The bag that a changelog adds up to, with the changelog's system columns of each row's last change."""
+    outputs = query.schema.names
+    groups = group([flat(changes.column(name)) for name in outputs], changes.num_rows)
+    total = np.zeros(groups.count, np.int64)
+    np.add.at(total, groups.codes, flat(changes.column(CHANGE)).to_numpy())
+    last = np.zeros(groups.count, np.int64)
+    np.maximum.at(last, groups.codes, np.arange(changes.num_rows))
+    rows = np.repeat(last, np.maximum(total, 0))
+    bag = changes.take(pa.array(rows))
+    place = bag.column_names.index(AT)
+    return bag.set_column(place, AT, pa.array(np.zeros(len(rows), np.int64)))

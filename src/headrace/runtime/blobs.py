@@ -1,0 +1,58 @@
+"""What a scan task sends a state task: its receipt, its rejected rows, and the deltas for the task's slots."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.operators.batch import Rejected
+from headrace.operators.operator import Sections
+from headrace.runtime.messages import ScanReceipt
+from headrace.store.container import Container, pack
+
+_LENGTH = struct.Struct("<q")
+
+
+@dataclass(frozen=True, slots=True)
+class ScanBlob:
+    """The content of one blob. Sections are named `operator/section`."""
+
+    receipt: ScanReceipt
+    rejected: Mapping[str, list[Rejected]]
+    sections: Mapping[str, pa.Table]
+
+    def pack(self) -> bytes:
+        """Bytes for the exchange: a pickled head, then a container of tables."""
+        head = pickle.dumps((self.receipt, self.rejected), protocol=5)
+        body = pack(self.sections, checksums=False) if self.sections else b""
+        return b"".join([_LENGTH.pack(len(head)), head, body])
+
+    @staticmethod
+    def unpack(data: bytes) -> ScanBlob:
+        """The inverse; tables are views of `data`."""
+        (length,) = _LENGTH.unpack_from(data)
+        start = _LENGTH.size
+        receipt, rejected = pickle.loads(data[start : start + length])
+        body = pa.py_buffer(data).slice(start + length)
+        sections = Container.open(body).tables() if body.size else {}
+        return ScanBlob(receipt, rejected, sections)
+
+
+def in_order(blobs: Iterable[bytes]) -> list[ScanBlob]:
+    """Blobs by scan task: the exchange loses order, and answers must not depend on it."""
+    return sorted((ScanBlob.unpack(blob) for blob in blobs), key=lambda blob: blob.receipt.task)
+
+
+def deltas_of(blobs: Iterable[ScanBlob], operator: str) -> list[Sections]:
+    """One operator's deltas, one entry a blob that has any."""
+    prefix = f"{operator}/"
+    found = []
+    for blob in blobs:
+        mine = {name[len(prefix) :]: table for name, table in blob.sections.items() if name.startswith(prefix)}
+        if mine:
+            found.append(mine)
+    return found

@@ -1,0 +1,243 @@
+"""The epoch loop: the one writer of a home.
+
+An epoch is: take the next ingest records and the newest plan, run one job, publish one manifest. Nothing counts before
+the manifest is there, and it is there at once or not at all; so a kill at any point leaves the home of the epoch before.
+Reading the past for a query that came late is the same thing with the archive as input.
+"""
+
+from __future__ import annotations
+
+import time as stopwatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.observation import EpochObservation
+from headrace.operators.grouping import SLOTS
+from headrace.runtime import publishing
+from headrace.runtime.admission import Admission, Pending, packed
+from headrace.runtime.executor import Executor
+from headrace.runtime.home import Home
+from headrace.runtime.intake import Intake
+from headrace.runtime.messages import (
+    EpochPlan,
+    Piece,
+    RunRef,
+    ScanMessage,
+    StateMessage,
+    StateReceipt,
+    StreamProgress,
+)
+from headrace.runtime.planning import make_plan
+from headrace.runtime.plans import save_plan
+from headrace.runtime.standing import ArchiveEntry, Standing, pieces_of, replay_chunk
+from headrace.runtime.state import bounds_of_slots, peek
+from headrace.runtime.work import Work
+from headrace.store.manifest import Manifest
+from headrace.time import BEGINNING, FOREVER, Clock
+
+REPLAY_ROWS = 4_000_000
+
+
+@dataclass(slots=True)
+class Engine:
+    """Steps a home forward. Not thread-safe: one thread steps, others talk to the hub."""
+
+    home: Home
+    executor: Executor
+    clock: Clock
+    tasks: int = 2
+    admission: Admission = field(default_factory=Admission)
+    manifest: Manifest = field(init=False)
+    plan: EpochPlan = field(init=False)
+    intake: Intake = field(init=False)
+    _plan_name: str = field(init=False, default="")
+    _planned: int = field(init=False, default=-1)
+
+    def __post_init__(self) -> None:
+        self.manifest = self.home.manifests.takeover()
+        self.intake = Intake(self.home, self.clock)
+        self.intake.resume(self.manifest)
+        self.replan()
+
+    # -- what changes the catalog ------------------------------------------------------------------------------------
+
+    def log(self, entry: Mapping[str, Any]) -> None:
+        """Append an entry to the query log, durable before it counts; it is in force from the next epoch."""
+        self.home.query_log.append([entry])
+        self.home.refresh()
+        self.replan()
+
+    def replan(self) -> None:
+        """Make the epoch plan anew from the catalog, if that has changed."""
+        catalog = self.home.catalog
+        if catalog.position == self._planned:
+            return
+        self.plan = make_plan(catalog)
+        self._plan_name = save_plan(self.home.store, self.plan)
+        self._planned = catalog.position
+        known = {operator: Standing(**place) for operator, place in self.manifest.operators.items()}
+        places = {operator: known.get(operator) or self._newcomer(operator) for operator in self.plan.operators}
+        self.manifest = replace(self.manifest, operators={name: place.as_json() for name, place in places.items()})
+
+    def _newcomer(self, operator: str) -> Standing:
+        """A new operator begins with the archive, or FROM NOW (or without an archive) with what comes next."""
+        stream = self.plan.operators[operator].stream
+        query = next(q for q in self.home.catalog.queries.values() if q.operator_id == operator)
+        definition = self.plan.streams[stream]
+        if query.definition.from_now or definition.archive == "none":
+            length = self._archive_length(stream)
+            return Standing(self._progress(stream).punctuation, length, length)
+        return Standing()
+
+    # -- one epoch ---------------------------------------------------------------------------------------------------
+
+    def step(self) -> EpochObservation | None:
+        """Run the next epoch; None when there is nothing to do."""
+        self.intake.listen(self.plan.streams.values())
+        work = self._replay() or self._live()
+        return self._run(work) if work is not None else None
+
+    def seal(self) -> EpochObservation:
+        """End every stream for good: all windows close, nothing older than FOREVER may come."""
+        floors = dict.fromkeys(self.plan.streams, FOREVER)
+        return self._run(Work("seal", operators=self._live_operators(), floors=floors, final=True))
+
+    def closing(self) -> dict[str, pa.Table]:
+        """What operators would answer if the streams ended here, by operator. Nothing is published (provisional)."""
+        work = Work("closing", operators=self._live_operators(), final=True)
+        return peek(self._state_messages(work, 1)[0])
+
+    def _live_operators(self) -> tuple[str, ...]:
+        paused = {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
+        return tuple(name for name in self.plan.operators if name not in paused and not self._is_behind(name))
+
+    def _archive_length(self, stream: str) -> int:
+        return self.home.list_of(self.manifest, f"archive:{stream}").length
+
+    def _standing(self, operator: str) -> Standing:
+        return Standing(**self.manifest.operators[operator])
+
+    def _is_behind(self, operator: str) -> bool:
+        return self._standing(operator).replayed < self._archive_length(self.plan.operators[operator].stream)
+
+    def _progress(self, stream: str) -> StreamProgress:
+        known = self.manifest.streams.get(stream)
+        return StreamProgress(known["punctuation"], known["greatest"]) if known else StreamProgress()
+
+    def _live(self) -> Work | None:
+        """The next records of every stream; without any, a tick when time or the catalog moved."""
+        pieces: list[tuple[Piece, int]] = []
+        taken: dict[str, tuple[int, ...]] = {}
+        for name, definition in self.plan.streams.items():
+            chosen = self.admission.take(self.intake.waiting(name), definition)
+            if chosen:
+                pieces += [(Piece(name, record.ordinal, record=record.record), _weight(record)) for record in chosen]
+                taken[name] = tuple(record.ordinal for record in chosen)
+        floors = self.intake.idle_floors(self.plan.streams.values(), self.manifest)
+        floors = {name: at for name, at in floors.items() if at > self._progress(name).punctuation}
+        changed = self.manifest.querylog != self.home.catalog.position
+        if not (pieces or floors or changed):
+            return None
+        kind = "epoch" if pieces else "tick"
+        return Work(kind, tuple(pieces), self._live_operators(), floors=floors, taken=taken)
+
+    def _replay(self) -> Work | None:
+        """A chunk of the archive for the operators of one stream that stand at the same, earliest, entry."""
+        paused = {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
+        late = [name for name in self.plan.operators if name not in paused and self._is_behind(name)]
+        if not late:
+            return None
+        first = min(late, key=lambda name: self._standing(name).replayed)
+        stream, start = self.plan.operators[first].stream, self._standing(first).replayed
+        group = tuple(
+            name
+            for name in late
+            if self.plan.operators[name].stream == stream and self._standing(name).replayed == start
+        )
+        raw = self.home.entries(self.manifest, f"archive:{stream}", start)
+        chunk = replay_chunk([ArchiveEntry.from_json(entry) for entry in raw], REPLAY_ROWS)
+        definition = self.plan.streams[stream]
+        records = self.intake.records(chunk) if definition.archive == "in place" else {}
+        pieces = [(piece, entry.rows + 1) for entry in chunk for piece in pieces_of(entry, definition, records)]
+        end = start + len(chunk)
+        arrived = end == self._archive_length(stream)
+        now = self._progress(stream).punctuation if arrived else chunk[-1].after
+        return Work(
+            "replay",
+            tuple(pieces),
+            group,
+            now=dict.fromkeys(group, now),
+            replayed=dict.fromkeys(group, end),
+        )
+
+    def _run(self, work: Work) -> EpochObservation:
+        started = stopwatch.perf_counter()
+        receipts = self._execute(work)
+        executed = stopwatch.perf_counter()
+        before = self.manifest
+        planned = publishing.next_manifest(
+            before, work, receipts, self.plan, self._plan_name, self.home.catalog.position, self.clock(), self.home.store
+        )
+        self.home.manifests.publish(planned)
+        self.manifest = planned
+        self.intake.consumed(work.taken)
+        seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
+        return publishing.observe(planned, work, receipts, seconds, self.clock())
+
+    def _execute(self, work: Work) -> list[StateReceipt]:
+        owners = tuple(low for low, _ in bounds_of_slots(self.tasks, SLOTS))
+        epoch, root = self.manifest.epoch + 1, str(self.home.store.root)
+        punctuation = {name: self._progress(name).punctuation for name in self.plan.streams}
+        scans = [
+            ScanMessage(
+                root,
+                self._plan_name,
+                epoch,
+                task,
+                pieces,
+                punctuation,
+                owners,
+                work.operators,
+                work.is_replay,
+            )
+            for task, pieces in enumerate(packed(work.pieces, _scan_tasks(work, self.executor.cores)))
+        ]
+        return self.executor.run(scans, self._state_messages(work, self.tasks))
+
+    def _state_messages(self, work: Work, tasks: int) -> list[StateMessage]:
+        streams = {
+            name: replace(self._progress(name), floor=work.floors.get(name, BEGINNING)) for name in self.plan.streams
+        }
+        closed = {name: self._standing(name).closed for name in work.operators}
+        runs = [RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes) for run in self.manifest.state]
+        return [
+            StateMessage(
+                str(self.home.store.root),
+                self._plan_name,
+                self.manifest.epoch + 1,
+                task,
+                low,
+                high,
+                tuple(run for run in runs if run.low < high and low < run.high),
+                streams,
+                closed,
+                work.now,
+                work.final,
+            )
+            for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
+        ]
+
+
+def _weight(record: Pending) -> int:
+    return 1 + (record.rows or record.bytes // 32)
+
+
+def _scan_tasks(work: Work, cores: int) -> int:
+    """About two tasks a core for much input, one for little: each task costs a fixed 20 ms."""
+    weight = sum(weight for _, weight in work.pieces)
+    return max(1, min(2 * cores, weight // 100_000, len(work.pieces)))
+
+

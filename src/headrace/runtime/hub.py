@@ -1,0 +1,222 @@
+"""The hub: what a program holds of a running Headrace. One writer of a home, many readers.
+
+Statements change the catalog; epochs run in one background thread (`running`) or until the input is consumed
+(`run_once`). All public methods may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from headrace.algebra.query import Query
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.definitions import StreamDefinition
+from headrace.errors import HeadraceError, UserError
+from headrace.observation import EpochObservation
+from headrace.operators.operator import Operator
+from headrace.runtime import pushing, results, spark_frames
+from headrace.runtime.engine import Engine
+from headrace.runtime.executor import Executor
+from headrace.runtime.home import Home
+from headrace.runtime.loop import Loop
+from headrace.runtime.planning import bound
+from headrace.runtime.standing_query import StandingQuery
+from headrace.runtime.statements import Outcome, Statements
+from headrace.store.lock import HomeLock
+from headrace.time import Clock, now
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+
+class Hub:
+    """Streams, relations and standing queries of one home."""
+
+    def __init__(self, path: Path, executor: Executor, *, clock: Clock = now, tasks: int | None = None) -> None:
+        self._closing = ExitStack()
+        self._closing.enter_context(HomeLock(path))
+        self.path = path
+        self.home = Home.at(path)
+        engine = Engine(self.home, executor, clock, tasks or max(1, executor.cores))
+        self.loop = Loop(engine, self._epoch_published)
+        self.last: EpochObservation | None = None
+        self._listeners: list[Callable[[EpochObservation], None]] = []
+        self._statements = Statements(self)
+        self._streaming = spark_frames.StreamingFrames(self)
+        self._log = self._closing.enter_context((path / "epochs.jsonl").open("a", encoding="utf-8"))
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def execute(self, script: str) -> list[Outcome]:
+        """Run statements ended by `;`. Raises `UserError` with line and column; statements before it have taken effect."""
+        return self._statements.execute(script)
+
+    def register(self, select: str, name: str, *, from_now: bool = False) -> StandingQuery:
+        """Register a standing query over all archived rows, then live ones; `from_now` skips the past."""
+        self._statements.create_query(name, select, from_now=from_now)
+        return StandingQuery(self, name)
+
+    def query(self, name: str) -> StandingQuery:
+        """The standing query of that name."""
+        self.catalog.require_query(name)
+        return StandingQuery(self, name)
+
+    def drop_query(self, name: str) -> None:
+        """Remove a standing query."""
+        self.catalog.require_query(name)
+        self.log({"do": "drop", "kind": "query", "name": name})
+
+    def create_stream(self, name: str, frame: DataFrame, *, timestamp: str | None = None, **options: Any) -> None:
+        """Make a stream of any Spark streaming DataFrame; Spark runs it, its micro-batches become our input."""
+        self._streaming.create(name, frame, timestamp, options)
+
+    def push(self, stream: str, rows: pa.Table | Any) -> int:
+        """Hand rows to a stream made USING push: an Arrow table, a pandas frame or a list of dicts; how many.
+
+        Durable on return: the rows are in the next epoch, also after a crash.
+        """
+        with self.loop.lock:
+            return pushing.push(self.home, self.loop.engine, stream, rows)
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists now."""
+        return self.home.catalog
+
+    def log(self, entry: Mapping[str, Any]) -> None:
+        """Append an entry to the query log; in force from the next epoch."""
+        with self.loop.lock:
+            self.loop.engine.log(entry)
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def run_once(self, *, seal: bool = False) -> dict[str, pa.Table]:
+        """Consume all input there is, then answer as if the streams ended: provisional rows by query name.
+
+        With `seal` the end is final: the closing rows are committed, and none are returned.
+        """
+        self._streaming.drain()
+        self.loop.drain()
+        with self.loop.lock:
+            if seal:
+                self.loop.on_epoch(self.loop.engine.seal())
+                return {}
+            closing = self.loop.engine.closing()
+        named = {query.operator_id: query.definition.name for query in self.catalog.queries.values()}
+        return {named[operator]: table for operator, table in closing.items() if operator in named}
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Run epochs in the background for the length of a `with` block."""
+        self.start()
+        try:
+            yield self
+        finally:
+            self.stop()
+
+    def start(self) -> None:
+        """Run epochs in the background until `stop`."""
+        self._streaming.start()
+        self.loop.start()
+
+    def stop(self) -> None:
+        """Finish the epoch under way; the home is ready for the next run."""
+        self._streaming.stop()
+        self.loop.stop()
+
+    def on_epoch(self, listener: Callable[[EpochObservation], None]) -> None:
+        """Call `listener` with each epoch's observation after it is committed."""
+        self._listeners.append(listener)
+
+    def follow_epochs(self, operator: str, *, from_start: bool) -> Iterator[results.EpochResults]:
+        """An operator's results as epochs commit them; ends when the loop stops."""
+        length = self.home.list_of(self.home.latest(), "results").length
+        seen = 0 if from_start else length
+        while True:
+            manifest = self.home.latest()
+            alive = self.loop.is_running
+            length = self.home.list_of(manifest, "results").length
+            yield from results.epochs_of(self.home, manifest, operator, seen)
+            fresh, seen = length > seen, length
+            if self.loop.failure is not None:
+                raise HeadraceError(f"the epoch loop failed: {self.loop.failure}") from self.loop.failure
+            if not fresh and not alive:
+                return
+            if not fresh:
+                with self.loop.published:
+                    self.loop.published.wait(0.5)
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def operator_and_query(self, name: str) -> tuple[Operator, Query]:
+        """A query's operator in the newest plan, and its algebra."""
+        standing = self.catalog.require_query(name)
+        return self.loop.engine.plan.operators[standing.operator_id], bound(self.catalog, standing)
+
+    def status(self) -> dict[str, Any]:
+        """The newest epoch's measurements and each stream's totals, as plain values."""
+        manifest = self.home.latest()
+        return {
+            "epoch": manifest.epoch,
+            "running": self.loop.is_running,
+            "streams": {name: dict(known) for name, known in manifest.streams.items()},
+            "queries": {q.definition.name: manifest.operators.get(q.operator_id) for q in self.catalog.queries.values()},
+            "rejected": dict(manifest.facts.get("rejected", {})),
+            "state_bytes": sum(run.bytes for run in manifest.state),
+            "last_epoch": self.last.as_dict() if self.last is not None else None,
+        }
+
+    def archive(self, stream: str) -> DataFrame:
+        """All archived rows of a stream as a Spark DataFrame."""
+        return spark_frames.archive(self, stream)
+
+    def session(self) -> SparkSession:
+        """The Spark session epochs run on.
+
+        Raises `UserError` when this hub runs without Spark.
+        """
+        spark = getattr(self.loop.engine.executor, "spark", None)
+        if spark is None:
+            raise UserError("this hub runs without Spark", remedy="Open it with hr.open(home).")
+        return spark
+
+    def stream_definition(self, name: str) -> StreamDefinition:
+        """A stream's definition.
+
+        Raises `UserError` that names near ones.
+        """
+        return pushing.require_stream(self.catalog, name)
+
+    def close(self) -> None:
+        """Stop, and let go of the home."""
+        try:
+            if self.loop.is_running:
+                self.stop()
+        finally:
+            self._closing.close()
+
+    def on_close(self, action: Callable[[], object]) -> None:
+        """Do something when the hub is closed (the last registered first)."""
+        self._closing.callback(action)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _epoch_published(self, seen: EpochObservation) -> None:
+        self.last = seen
+        self._log.write(json.dumps(seen.as_dict()) + "\n")
+        self._log.flush()
+        for listener in self._listeners:
+            listener(seen)
+
+

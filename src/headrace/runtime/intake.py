@@ -1,0 +1,135 @@
+"""What waits to be read: listings of sources, written to the ingest log before anything uses them (decision D9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.runtime.admission import Pending
+from headrace.runtime.home import Home
+from headrace.runtime.sources.listing import look
+from headrace.runtime.sources.options import FILES
+from headrace.runtime.sources.rate import due
+from headrace.runtime.sources.records import IngestRecord
+from headrace.runtime.standing import ArchiveEntry
+from headrace.store.manifest import Manifest
+from headrace.time import BEGINNING, Clock, Instant
+
+
+@dataclass(slots=True)
+class Intake:
+    """Listings of every stream, and the records that wait. The driver alone appends to the ingest log.
+
+    A record is durable in the log before it may be read; listing happens once, and what it said is what counts.
+    """
+
+    home: Home
+    clock: Clock
+    _waiting: dict[str, list[Pending]] = field(default_factory=dict)
+    _seen: dict[str, set[str]] = field(default_factory=dict)
+    _batches: dict[str, int] = field(default_factory=dict)
+    _marks: dict[str, Any] = field(default_factory=dict)
+    _rate: dict[str, tuple[Instant, int]] = field(default_factory=dict)
+    _handed: list[IngestRecord] = field(default_factory=list)
+
+    def resume(self, manifest: Manifest) -> None:
+        """Read the whole ingest log: what was listed is known, what was not consumed waits."""
+        for ordinal, entry in self.home.ingest_log.read(0):
+            record = IngestRecord.from_json(entry)
+            self._remember(record)
+            consumed = manifest.streams.get(record.stream, {"next": 0})["next"]
+            if ordinal >= consumed:
+                self._enqueue(ordinal, record)
+
+    def listen(self, streams: Iterable[StreamDefinition]) -> int:
+        """List every source once; returns how many records were new."""
+        found: list[IngestRecord] = []
+        for stream in streams:
+            found += self._new_records(stream)
+        handed, self._handed = self._handed, []
+        found += [record for record in handed if not self._is_repetition(record)]
+        self._append(found)
+        return len(found)
+
+    def hand_in(self, record: IngestRecord) -> None:
+        """Take a segment from a push or a Spark stream; it is logged at once, so an acknowledged row is never lost."""
+        if not self._is_repetition(record):
+            self._append([record])
+
+    def queue(self, record: IngestRecord) -> None:
+        """The same from another thread: logged by the next `listen`."""
+        self._handed.append(record)
+
+    def waiting(self, stream: str) -> Sequence[Pending]:
+        """Records of a stream that were not consumed, in order."""
+        return self._waiting.get(stream, ())
+
+    def consumed(self, taken: Mapping[str, Sequence[int]]) -> None:
+        """Forget records that an epoch has published."""
+        for stream, ordinals in taken.items():
+            gone = set(ordinals)
+            self._waiting[stream] = [record for record in self._waiting[stream] if record.ordinal not in gone]
+
+    def records(self, entries: Iterable[ArchiveEntry]) -> dict[int, Mapping[str, Any]]:
+        """Ingest records by ordinal, for reading a source in place again."""
+        wanted = {ordinal for entry in entries for ordinal in entry.ordinals}
+        if not wanted:
+            return {}
+        return {ordinal: entry for ordinal, entry in self.home.ingest_log.read(min(wanted)) if ordinal in wanted}
+
+    def idle_floors(self, streams: Iterable[StreamDefinition], manifest: Manifest) -> dict[str, Instant]:
+        """Punctuations of streams that have been silent longer than their timeout: they drift with the clock.
+
+        After `IDLE TIMEOUT d` without a row, event time is taken to pass as wall-clock time does, slack included.
+        """
+        now, floors = self.clock(), {}
+        for stream in streams:
+            known = manifest.streams.get(stream.name)
+            if stream.idle_timeout is None or known is None or known["greatest"] == BEGINNING or self.waiting(stream.name):
+                continue
+            silent = now - known.get("arrived", now)
+            if silent >= stream.idle_timeout:
+                floors[stream.name] = known["greatest"] - stream.slack + silent
+        return floors
+
+    def _new_records(self, stream: StreamDefinition) -> list[IngestRecord]:
+        if stream.using in FILES:
+            known = self._seen.setdefault(stream.name, set())
+            listing = look(stream, known, self.clock(), self._marks.get(stream.name))
+            self._marks[stream.name] = listing.mark
+            return list(listing.records)
+        if stream.using == "rate":
+            started, done = self._rate.get(stream.name, (self.clock(), 0))
+            self._rate.setdefault(stream.name, (started, done))
+            record = due(stream, started, done, self.clock())
+            return [record] if record is not None else []
+        return []
+
+    def _append(self, records: Sequence[IngestRecord]) -> None:
+        if not records:
+            return
+        first = self.home.ingest_log.append([record.to_json() for record in records])
+        for place, record in enumerate(records):
+            self._remember(record)
+            self._enqueue(first + place, record)
+
+    def _remember(self, record: IngestRecord) -> None:
+        self._seen.setdefault(record.stream, set()).add(record.uri)
+        if record.batch >= 0:
+            self._batches[record.stream] = max(record.batch, self._batches.get(record.stream, -1))
+        if record.format == "rate":
+            started, _ = self._rate.get(record.stream, (record.arrival, 0))
+            self._rate[record.stream] = (started, record.end)
+
+    def _is_repetition(self, record: IngestRecord) -> bool:
+        return 0 <= record.batch <= self._batches.get(record.stream, -1)
+
+    def _enqueue(self, ordinal: int, record: IngestRecord) -> None:
+        rows = record.rows_hint if record.rows_hint >= 0 else None
+        length = record.end - record.start if record.end >= 0 and record.format in ("csv", "json") else record.size
+        pending = Pending(ordinal, record.stream, rows, length, record.to_json())
+        self._waiting.setdefault(record.stream, []).append(pending)
+
+

@@ -1,0 +1,84 @@
+"""Epochs in the background: one thread steps the engine; everyone else waits on its news.
+
+All access to the engine goes through one lock. A failure ends the loop; whoever waits is told.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.observation import EpochObservation
+from headrace.runtime.engine import Engine
+
+_IDLE_SECONDS = 0.05
+
+
+@dataclass(slots=True)
+class Loop:
+    """Steps an engine, by hand or in a thread. `on_epoch` is called after each published epoch, outside the lock."""
+
+    engine: Engine
+    on_epoch: Callable[[EpochObservation], None]
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    published: threading.Condition = field(init=False)
+    failure: BaseException | None = None
+    _thread: threading.Thread | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.published = threading.Condition()
+
+    def step(self) -> EpochObservation | None:
+        """One epoch, if there is anything to do."""
+        with self.lock:
+            seen = self.engine.step()
+        if seen is not None:
+            self.on_epoch(seen)
+            with self.published:
+                self.published.notify_all()
+        return seen
+
+    def drain(self) -> int:
+        """Epochs until nothing waits; how many."""
+        count = 0
+        while self.step() is not None:
+            count += 1
+        return count
+
+    @property
+    def is_running(self) -> bool:
+        """True while the thread lives."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Step in a thread until `stop`."""
+        if self.is_running:
+            return
+        self._stop.clear()
+        self.failure = None
+        self._thread = threading.Thread(target=self._run, name="headrace-epochs", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the epoch under way and stop; raises what ended the loop, if something did."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        with self.published:
+            self.published.notify_all()
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                if self.step() is None:
+                    self._stop.wait(_IDLE_SECONDS)
+        except BaseException as error:  # noqa: BLE001 - kept for whoever calls stop() or waits
+            self.failure = error
+            with self.published:
+                self.published.notify_all()

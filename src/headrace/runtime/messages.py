@@ -1,0 +1,133 @@
+"""What travels between the driver and its tasks: small immutable values, pickled.
+
+Everything a task needs that is not data is here; time, names of files and punctuations are arguments, so that a task run
+twice does the same (decision D15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.observation import OperatorObservation
+from headrace.operators.operator import Operator
+from headrace.time import BEGINNING, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """All standing operators and what they read. Immutable; a file in the home, named by its content."""
+
+    operators: Mapping[str, Operator] = field(default_factory=dict)
+    streams: Mapping[str, StreamDefinition] = field(default_factory=dict)
+    relations: Mapping[str, str] = field(default_factory=dict)
+    """Relation name → file that holds the version in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Something a scan task reads: an ingest record, or a run of the archive when the past is read again.
+
+    `before` is the punctuation by which lateness is judged when it differs from the message's.
+    """
+
+    stream: str
+    ordinal: int
+    record: Mapping[str, Any] | None = None
+    archived: str | None = None
+    before: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanMessage:
+    """One scan task's orders. `owners[i]` is the first slot that state task i does not own."""
+
+    root: str
+    plan: str
+    epoch: int
+    task: int
+    pieces: tuple[Piece, ...]
+    punctuation: Mapping[str, Instant]
+    owners: tuple[int, ...]
+    operators: tuple[str, ...]
+    replay: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """A stream's progress before an epoch, and the least punctuation the driver wants after it (idle, sealed)."""
+
+    punctuation: Instant = BEGINNING
+    greatest: Instant = BEGINNING
+    floor: Instant = BEGINNING
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """A state run: file name and the slots [low, high) it holds."""
+
+    name: str
+    low: int
+    high: int
+    level: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateMessage:
+    """One state task's orders: its slots [low, high), its runs, and where each operator stands.
+
+    `now` fixes an operator's new punctuation (replay, final); without it the streams' progress decides.
+    """
+
+    root: str
+    plan: str
+    epoch: int
+    task: int
+    low: int
+    high: int
+    runs: tuple[RunRef, ...]
+    streams: Mapping[str, StreamProgress]
+    closed: Mapping[str, Instant]
+    now: Mapping[str, Instant] = field(default_factory=dict)
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ScanReceipt:
+    """What a scan task did. Maps are by stream; `greatest` and `marked` (data punctuation) are instants."""
+
+    task: int
+    rows: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    latest_needed: Mapping[str, int] = field(default_factory=dict)
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    greatest: Mapping[str, Instant] = field(default_factory=dict)
+    marked: Mapping[str, Instant] = field(default_factory=dict)
+    archived: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    rejects: Mapping[str, str] = field(default_factory=dict)
+    operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
+    bytes: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StateReceipt:
+    """What a state task did: files it wrote, runs it replaced, and what was measured.
+
+    `results` maps an operator to (rows, least emission instant, greatest emission instant) in `results_name`.
+    """
+
+    task: int
+    run: RunRef | None = None
+    replaced: tuple[str, ...] = ()
+    results_name: str | None = None
+    results: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    rejects: Mapping[str, str] = field(default_factory=dict)
+    scans: tuple[ScanReceipt, ...] = ()
+    operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
+    punctuation: Mapping[str, Instant] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)

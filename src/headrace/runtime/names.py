@@ -1,0 +1,49 @@
+"""Names of the files of a home: unique for each attempt, so that no file is ever written twice (decision D8)."""
+
+from __future__ import annotations
+
+import uuid
+
+
+def _unique(epoch: int, task: int) -> str:
+    return f"{epoch:012d}-{task:03d}-{uuid.uuid4().hex[:12]}"
+
+
+def archive_run(stream: str, epoch: int, task: int) -> str:
+    """A run of a stream's archive."""
+    return f"archive/{stream}/{_unique(epoch, task)}.parquet"
+
+
+def stream_rejects(stream: str, epoch: int, task: int) -> str:
+    """Rows a stream refused."""
+    return f"rejects/stream/{stream}/{_unique(epoch, task)}.parquet"
+
+
+def query_rejects(query: str, epoch: int, task: int) -> str:
+    """Rows on which a query's expressions failed."""
+    return f"rejects/query/{query}/{_unique(epoch, task)}.parquet"
+
+
+def state_run(epoch: int, task: int) -> str:
+    """A state run."""
+    return f"state/{_unique(epoch, task)}.run"
+
+
+def results_run(epoch: int, task: int) -> str:
+    """A run of results."""
+    return f"results/{_unique(epoch, task)}.run"
+
+
+def list_segment(of: str) -> str:
+    """A sealed segment of one of the manifest's lists."""
+    return f"lists/{of.replace(':', '/')}/{uuid.uuid4().hex}.json"
+
+
+def plan(digest: str) -> str:
+    """An epoch plan, named by its content."""
+    return f"plans/{digest}.plan"
+
+
+def relation(name: str, version: int) -> str:
+    """A version of a stored relation."""
+    return f"relations/{name}/{version:06d}-{uuid.uuid4().hex[:12]}.arrow"

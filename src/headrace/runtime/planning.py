@@ -1,0 +1,65 @@
+"""The epoch plan of a catalog: every standing query bound and lowered, with what it reads.
+
+A query's text is the truth; it is bound again whenever the catalog changed. Binding is cached by generation and by the
+definitions it saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace.algebra.query import Query
+from headrace.catalog.catalog import Catalog, StandingQuery
+from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.language.bind import bind_query
+from headrace.planner.lower import lower
+from headrace.runtime.messages import EpochPlan
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogNames:
+    """What the binder may ask of a catalog."""
+
+    catalog: Catalog
+
+    def stream(self, name: str) -> StreamDefinition | None:
+        """The stream of that name."""
+        return self.catalog.stream(name)
+
+    def relation(self, name: str) -> RelationDefinition | None:
+        """The relation of that name."""
+        found = self.catalog.relation(name)
+        return found.definition if found is not None else None
+
+    def query(self, name: str) -> tuple[QueryDefinition, Query] | None:
+        """The query of that name, bound."""
+        found = self.catalog.query(name)
+        return (found.definition, bound(self.catalog, found)) if found is not None else None
+
+    def known(self) -> Iterable[str]:
+        """All names there are."""
+        catalog = self.catalog
+        yield from (stream.name for stream in catalog.streams.values())
+        yield from (relation.definition.name for relation in catalog.relations.values())
+        yield from (query.definition.name for query in catalog.queries.values())
+
+
+def bound(catalog: Catalog, standing: StandingQuery) -> Query:
+    """The algebra of a standing query."""
+    return bind_query(standing.definition.text, CatalogNames(catalog))
+
+
+def make_plan(catalog: Catalog) -> EpochPlan:
+    """All operators, the streams they read and the relations in force."""
+    operators = {}
+    for standing in catalog.queries.values():
+        operator = lower(standing.definition.name, bound(catalog, standing), standing.operator_id)
+        operators[operator.id] = operator
+    return EpochPlan(
+        operators,
+        {stream.name: stream for stream in catalog.streams.values()},
+        {relation.definition.name: relation.file for relation in catalog.relations.values()},
+    )
+
+

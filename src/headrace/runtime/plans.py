@@ -1,0 +1,70 @@
+"""Plans and relations as files in the home, loaded once per worker and version.
+
+A plan captured in a closure would be shipped with every job and never see later registrations; a name is short and exact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.runtime import names
+from headrace.runtime.messages import EpochPlan
+from headrace.store.container import Container, parts
+from headrace.store.filesystem import Store
+
+_KEPT: Final = 64
+_cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
+"""Immutable values by (home, file name): files are never rewritten, so an entry can never be stale."""
+
+
+def save_plan(store: Store, plan: EpochPlan) -> str:
+    """Write the plan unless a file of equal content is there; returns its name."""
+    data = pickle.dumps(plan, protocol=5)
+    name = names.plan(hashlib.sha256(data).hexdigest()[:24])
+    if not store.exists(name):
+        store.put_if_absent(name, data)
+    return name
+
+
+def load_plan(store: Store, name: str) -> EpochPlan:
+    """The plan of that name."""
+    plan = _cached(store, name, lambda: pickle.loads(store.read(name)))
+    assert isinstance(plan, EpochPlan)
+    return plan
+
+
+def save_relation(store: Store, name: str, version: int, table: pa.Table) -> str:
+    """Write a version of a relation; returns the file's name."""
+    file = names.relation(name, version)
+    store.write_once(file, parts({"rows": table.combine_chunks()}))
+    return file
+
+
+def load_relation(store: Store, name: str) -> pa.Table:
+    """The rows of a version of a relation."""
+    rows = _cached(store, name, lambda: Container.open(store.map(name), name).table("rows"))
+    assert isinstance(rows, pa.Table)
+    return rows
+
+
+def open_run(store: Store, name: str) -> dict[str, pa.Table]:
+    """The sections of a state or results run, memory-mapped."""
+    sections: dict[str, pa.Table] = _cached(store, name, lambda: Container.open(store.map(name), name).tables())
+    return sections
+
+
+def _cached(store: Store, name: str, load: Callable[[], Any]) -> Any:
+    key = (str(store.root), name)
+    if key in _cache:
+        _cache.move_to_end(key)
+        return _cache[key]
+    value = _cache[key] = load()
+    while len(_cache) > _KEPT:
+        _cache.popitem(last=False)
+    return value

@@ -1,0 +1,234 @@
+"""From an epoch's receipts to the next manifest: only what successful tasks named comes to count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from headrace.observation import EpochObservation, OperatorObservation, StreamObservation
+from headrace.runtime import names
+from headrace.runtime.messages import EpochPlan, ScanReceipt, StateReceipt, StreamProgress
+from headrace.runtime.progress import after_scans
+from headrace.runtime.standing import ArchiveEntry, Standing
+from headrace.runtime.work import Work
+from headrace.store.filesystem import Store
+from headrace.store.manifest import Manifest, StateRun
+from headrace.store.radix_list import RadixList
+from headrace.time import BEGINNING, Instant
+
+
+def next_manifest(
+    before: Manifest,
+    work: Work,
+    receipts: Sequence[StateReceipt],
+    plan: EpochPlan,
+    plan_name: str,
+    position: int,
+    now: Instant,
+    store: Store,
+) -> Manifest:
+    """The manifest after an epoch. Writes list segments that became full; publishes nothing."""
+    scans = scans_of(receipts)
+    progress = before_epoch(before, plan, work)
+    reached = after_scans(plan.streams, progress, () if work.is_replay else scans)
+    lists = dict(before.lists)
+    if not work.is_replay:
+        for name, entry in _archived(before.epoch + 1, work, scans, progress, reached).items():
+            _append(lists, f"archive:{name}", [entry.as_json()], store)
+    results = [
+        {"epoch": before.epoch + 1, "name": receipt.results_name, "queries": dict(receipt.results)}
+        for receipt in receipts
+        if receipt.results_name is not None
+    ]
+    if results:
+        _append(lists, "results", results, store)
+    _append_rejects(lists, before.epoch + 1, receipts, scans, store)
+    return replace(
+        before,
+        epoch=before.epoch + 1,
+        kind=work.kind,
+        plan=plan_name,
+        querylog=position,
+        streams=_streams(before, plan, work, scans, reached, now),
+        operators=_operators(before, work, plan, reached),
+        state=_state(before, receipts),
+        lists=lists,
+        facts=_counted(before.facts, work, receipts, scans),
+    )
+
+
+def scans_of(receipts: Sequence[StateReceipt]) -> tuple[ScanReceipt, ...]:
+    """The scan tasks' receipts, which the first state task forwards."""
+    return next((receipt.scans for receipt in receipts if receipt.task == 0), ())
+
+
+def before_epoch(before: Manifest, plan: EpochPlan, work: Work) -> dict[str, StreamProgress]:
+    """Every stream's progress as the epoch's tasks were told it."""
+    found = {}
+    for name in plan.streams:
+        known = before.streams.get(name)
+        floor = work.floors.get(name, BEGINNING)
+        found[name] = StreamProgress(known["punctuation"], known["greatest"], floor) if known else StreamProgress(floor=floor)
+    return found
+
+
+def _append(lists: dict[str, RadixList], name: str, entries: Sequence[Mapping[str, Any]], store: Store) -> None:
+    def write(segment: bytes) -> str:
+        file = names.list_segment(name)
+        store.write_once(file, [segment])
+        return file
+
+    lists[name] = lists.get(name, RadixList()).append(entries, write)
+
+
+def _archived(
+    epoch: int,
+    work: Work,
+    scans: Sequence[ScanReceipt],
+    progress: Mapping[str, StreamProgress],
+    reached: Mapping[str, StreamProgress],
+) -> dict[str, ArchiveEntry]:
+    found = {}
+    for name, ordinals in work.taken.items():
+        files = tuple(str(scan.archived[name]["name"]) for scan in scans if name in scan.archived)
+        found[name] = ArchiveEntry(
+            epoch,
+            ordinals,
+            files,
+            sum(scan.rows.get(name, 0) for scan in scans),
+            sum(scan.late.get(name, 0) for scan in scans),
+            progress[name].punctuation,
+            reached[name].punctuation,
+        )
+    return found
+
+
+def _append_rejects(
+    lists: dict[str, RadixList],
+    epoch: int,
+    receipts: Sequence[StateReceipt],
+    scans: Sequence[ScanReceipt],
+    store: Store,
+) -> None:
+    for scan in scans:
+        for stream, file in scan.rejects.items():
+            _append(lists, f"rejects:{stream}", [{"epoch": epoch, "name": file, "rows": scan.rejected[stream]}], store)
+    for receipt in receipts:
+        for operator, file in receipt.rejects.items():
+            entry = {"epoch": epoch, "name": file, "rows": receipt.rejected[operator]}
+            _append(lists, f"rejects:{operator}", [entry], store)
+
+
+def _streams(
+    before: Manifest,
+    plan: EpochPlan,
+    work: Work,
+    scans: Sequence[ScanReceipt],
+    reached: Mapping[str, StreamProgress],
+    now: Instant,
+) -> dict[str, dict[str, Any]]:
+    found = {}
+    for name in plan.streams:
+        known = dict(before.streams.get(name, {"next": 0, "rows": 0, "late": 0, "rejected": 0, "slack_needed": 0}))
+        known["punctuation"], known["greatest"] = reached[name].punctuation, reached[name].greatest
+        if name in work.taken:
+            known["next"], known["arrived"] = max(work.taken[name]) + 1, now
+        if not work.is_replay:
+            for scan in scans:
+                known["rows"] += scan.rows.get(name, 0)
+                known["late"] += scan.late.get(name, 0)
+                known["rejected"] += scan.rejected.get(name, 0)
+                known["slack_needed"] = max(known["slack_needed"], scan.latest_needed.get(name, 0))
+        found[name] = known
+    return found
+
+
+def _operators(
+    before: Manifest, work: Work, plan: EpochPlan, reached: Mapping[str, StreamProgress]
+) -> dict[str, dict[str, Any]]:
+    """Where operators stand: those that took part have answered up to the new punctuation."""
+    found = {}
+    for name, operator in plan.operators.items():
+        place = Standing(**before.operators[name])
+        if name in work.operators:
+            now = work.now.get(name, reached[operator.stream].punctuation)
+            seen = work.replayed.get(name, place.replayed + (operator.stream in work.taken))
+            place = replace(place, closed=max(place.closed, now), replayed=seen)
+        found[name] = place.as_json()
+    return found
+
+
+def _state(before: Manifest, receipts: Sequence[StateReceipt]) -> tuple[StateRun, ...]:
+    replaced = {name for receipt in receipts for name in receipt.replaced}
+    kept = [run for run in before.state if run.name not in replaced]
+    new = [
+        StateRun(run.name, run.low, run.high, run.bytes, run.level)
+        for receipt in receipts
+        if (run := receipt.run) is not None
+    ]
+    return (*kept, *new)
+
+
+def _counted(
+    facts: Mapping[str, Any], work: Work, receipts: Sequence[StateReceipt], scans: Sequence[ScanReceipt]
+) -> dict[str, Any]:
+    counted = dict(facts)
+    if not work.is_replay:
+        counted["rows"] = counted.get("rows", 0) + sum(sum(scan.rows.values()) for scan in scans)
+    rejected = dict(counted.get("rejected", {}))
+    for receipt in receipts:
+        for operator, rows in receipt.rejected.items():
+            rejected[operator] = rejected.get(operator, 0) + rows
+    if rejected:
+        counted["rejected"] = rejected
+    return counted
+
+
+def observe(
+    after: Manifest, work: Work, receipts: Sequence[StateReceipt], seconds: Mapping[str, float], now: Instant
+) -> EpochObservation:
+    """What the epoch measured. Stage times are the longest task's."""
+    scans = scans_of(receipts)
+    stages = dict(seconds)
+    for part in (*scans, *receipts):
+        for stage, spent in part.seconds.items():
+            stages[stage] = max(stages.get(stage, 0.0), spent)
+    return EpochObservation(
+        epoch=after.epoch,
+        kind=work.kind,
+        rows=sum(sum(scan.rows.values()) for scan in scans),
+        bytes=sum(scan.bytes for scan in scans),
+        seconds=stages,
+        streams={name: _stream_seen(after, name, scans, now) for name in after.streams},
+        operators=_operators_seen(receipts, scans),
+        state_bytes=sum(run.bytes for run in after.state),
+        state_runs=len(after.state),
+    )
+
+
+def _stream_seen(after: Manifest, name: str, scans: Sequence[ScanReceipt], now: Instant) -> StreamObservation:
+    punctuation = after.streams[name]["punctuation"]
+    known = BEGINNING < punctuation < now
+    return StreamObservation(
+        rows=sum(scan.rows.get(name, 0) for scan in scans),
+        late=sum(scan.late.get(name, 0) for scan in scans),
+        rejected=sum(scan.rejected.get(name, 0) for scan in scans),
+        punctuation=punctuation,
+        lag=now - punctuation if known else None,
+    )
+
+
+def _operators_seen(
+    receipts: Sequence[StateReceipt], scans: Sequence[ScanReceipt]
+) -> dict[str, OperatorObservation]:
+    found: dict[str, dict[str, int]] = {}
+    for part in (*scans, *receipts):
+        for name, seen in part.operators.items():
+            total = found.setdefault(name, dict.fromkeys(_SUMMED, 0))
+            for measure in _SUMMED:
+                total[measure] += getattr(seen, measure)
+    return {name: OperatorObservation(**total) for name, total in found.items()}
+
+
+_SUMMED = ("rows_in", "rows_kept", "delta_rows", "state_rows", "results", "rejected", "open_windows")

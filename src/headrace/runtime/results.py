@@ -1,0 +1,89 @@
+"""Reading results: what queries have answered, from manifests and result runs alone. Any process may.
+
+One results run holds the answers of all queries of one state task in one epoch; the manifest's list says which queries
+and which emission instants are in it, so a reader opens only what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.query import Query, SortKey
+from headrace.operators.finish import HIDDEN, sort_rank
+from headrace.operators.grouping import flat
+from headrace.operators.operator import AT, CHANGE
+from headrace.runtime.home import Home
+from headrace.runtime.plans import open_run
+from headrace.store.manifest import Manifest
+from headrace.time import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class EpochResults:
+    """One epoch's result rows of one query, with their system columns."""
+
+    epoch: int
+    table: pa.Table
+
+
+def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
+    """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
+    epoch, tables = -1, []
+    for _, entry in home.list_of(manifest, "results").iterate(home.store.read, start):
+        if operator not in entry["queries"]:
+            continue
+        if entry["epoch"] != epoch and tables:
+            yield EpochResults(epoch, pa.concat_tables(tables))
+            tables = []
+        epoch = entry["epoch"]
+        tables.append(open_run(home.store, entry["name"])[operator])
+    if tables:
+        yield EpochResults(epoch, pa.concat_tables(tables))
+
+
+def in_range(
+    home: Home, manifest: Manifest, operator: str, low: Instant, high: Instant | None = None
+) -> Sequence[pa.Table]:
+    """Result rows with low <= emission instant (< high), newest runs first."""
+    found = []
+    for _, entry in home.list_of(manifest, "results").iterate(home.store.read, reverse=True):
+        facts = entry["queries"].get(operator)
+        if facts is None or facts[2] < low or (high is not None and facts[1] >= high):
+            continue
+        table = open_run(home.store, entry["name"])[operator]
+        at = flat(table.column(AT)).to_numpy()
+        keep = at >= low if high is None else (at >= low) & (at < high)
+        found.append(table if keep.all() else table.filter(pa.array(keep)))
+    return found
+
+
+def ordered(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> pa.Table:
+    """Rows in the order of emission instant, then the query's own order, then its columns left to right."""
+    if table.num_rows < 2:
+        return table
+    keys = [flat(table.column(AT)).to_numpy()]
+    for place, key in enumerate(sort):
+        name = f"{HIDDEN}{place}"
+        if name in table.column_names:
+            keys.append(sort_rank(table.column(name), key.descending, key.nulls_first))
+    keys += [sort_rank(table.column(name), False, True) for name in outputs]
+    return table.take(pa.array(np.lexsort(list(reversed(keys)))))
+
+
+def visible(table: pa.Table, query: Query, *, changes: bool = False) -> pa.Table:
+    """Only the columns the user selected; with `changes` also `__change` and `__at` of a relation."""
+    names = list(query.schema.names)
+    shown = table.select(names)
+    if changes and CHANGE in table.column_names:
+        stamp = pa.timestamp("us", tz="UTC")
+        shown = shown.append_column(CHANGE, table.column(CHANGE)).append_column(AT, table.column(AT).cast(stamp))
+    return shown
+
+
+def empty(query: Query) -> pa.Table:
+    """No rows, with the query's columns."""
+    return query.schema.arrow().empty_table()

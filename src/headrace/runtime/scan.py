@@ -1,0 +1,211 @@
+"""The scan task: read, archive first, then give every operator its rows; deltas leave as one blob for each state task.
+
+The order matters: a row is in the archive, with its fate, before any query sees it (architecture, section 6).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.archive.runs import RunWriter
+from headrace.catalog.definitions import StreamDefinition
+from headrace.observation import OperatorObservation
+from headrace.operators.batch import Batch, Rejected
+from headrace.operators.grouping import flat
+from headrace.operators.operator import SLOT, Operator, Scanner
+from headrace.runtime import names
+from headrace.runtime.blobs import ScanBlob
+from headrace.runtime.messages import EpochPlan, Piece, ScanMessage, ScanReceipt
+from headrace.runtime.plans import load_plan, load_relation
+from headrace.runtime.punctuators import Punctuator
+from headrace.runtime.reading import Arrival, arrivals
+from headrace.runtime.rejects import RejectWriter
+from headrace.store.filesystem import LocalStore, Store
+from headrace.time import BEGINNING, Instant
+
+
+def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
+    """Read the message's pieces; yield (state task, blob), one for each state task whatever was read."""
+    store = LocalStore(message.root)
+    plan = load_plan(store, message.plan)
+    task = _ScanTask(store, plan, message)
+    started = time.perf_counter()
+    for piece in message.pieces:
+        task.read(piece)
+    read = time.perf_counter()
+    receipt, deltas, rejected = task.finish()
+    seconds = {"scan": read - started, "fold": time.perf_counter() - read}
+    yield from _blobs(message, receipt(seconds), deltas, rejected)
+
+
+@dataclass(slots=True)
+class _StreamTask:
+    """One stream's share of a scan task."""
+
+    definition: StreamDefinition
+    columns: tuple[str, ...]
+    punctuation: Instant
+    scanners: dict[str, Scanner]
+    archive: RunWriter | None
+    punctuator: Punctuator | None
+    rejects: RejectWriter
+    rows: int = 0
+    late: int = 0
+    deepest: int = 0
+    greatest: Instant = BEGINNING
+    marked: Instant = BEGINNING
+
+    def take(self, arrival: Arrival) -> None:
+        """Archive a batch, then offer its accepted rows to every operator."""
+        self.rejects.add(arrival.rejects)
+        if not len(arrival.at):
+            return
+        if self.archive is not None:
+            self.archive.add(arrival.columns, arrival.at, arrival.position, arrival.late)
+        self.rows += len(arrival.at)
+        self.greatest = max(self.greatest, int(arrival.at.max()))
+        batch = Batch(dict(zip(self.columns, arrival.columns, strict=True)), arrival.at, arrival.position)
+        if self.punctuator is not None:
+            self.marked = max(self.marked, self.punctuator.promised(batch))
+        if arrival.late is not None:
+            self.late += int(arrival.late.sum())
+            self.deepest = max(self.deepest, int(self.punctuation - arrival.at.min()))
+            batch = batch.where(~arrival.late)
+        if batch.rows:
+            for scanner in self.scanners.values():
+                scanner.add(batch)
+
+
+class _ScanTask:
+    def __init__(self, store: Store, plan: EpochPlan, message: ScanMessage) -> None:
+        self._store, self._plan, self._message = store, plan, message
+        self._streams: dict[str, _StreamTask] = {}
+        self._bytes = 0
+
+    def read(self, piece: Piece) -> None:
+        """Read one piece through its stream's part of the task."""
+        stream = self._stream(piece.stream)
+        punctuation = stream.punctuation if piece.before is None else piece.before
+        for arrival in arrivals(self._store, piece, stream.definition, stream.columns, punctuation):
+            self._bytes += sum(column.nbytes for column in arrival.columns)
+            stream.take(arrival)
+
+    def _stream(self, name: str) -> _StreamTask:
+        if name not in self._streams:
+            self._streams[name] = self._open(name)
+        return self._streams[name]
+
+    def _open(self, name: str) -> _StreamTask:
+        definition, replay = self._plan.streams[name], self._message.replay
+        operators = [self._plan.operators[each] for each in self._message.operators]
+        mine = [operator for operator in operators if operator.stream == name]
+        copies = definition.archive == "copy" and not replay
+        punctuator = Punctuator.of(definition) if definition.punctuated_by is not None and not replay else None
+        columns = _columns_read(definition, mine, copies, punctuator)
+        relations = {r: load_relation(self._store, self._plan.relations[r]) for each in mine for r in each.relations}
+        fields = [definition.schema.arrow().field(column) for column in columns]
+        return _StreamTask(
+            definition,
+            columns,
+            self._message.punctuation.get(name, BEGINNING),
+            {operator.id: operator.scanner(relations) for operator in mine},
+            RunWriter(pa.schema(fields)) if copies else None,
+            punctuator,
+            RejectWriter(),
+        )
+
+    def finish(self):  # type: ignore[no-untyped-def]
+        """Write the archive and reject files; the receipt (still without times), the deltas, the rows queries rejected."""
+        deltas: dict[str, dict[str, pa.Table]] = {}
+        rejected: dict[str, list[Rejected]] = {}
+        seen: dict[str, OperatorObservation] = {}
+        for stream in self._streams.values():
+            for each, scanner in stream.scanners.items():
+                scanned = scanner.finish()
+                deltas[each] = dict(scanned.deltas)
+                rejected[each] = list(scanned.rejected)
+                rows = sum(table.num_rows for table in scanned.deltas.values())
+                seen[each] = OperatorObservation(scanned.rows_in, scanned.rows_kept, rows)
+        archived, refused = self._write()
+        streams = self._streams
+
+        def receipt(seconds: dict[str, float]) -> ScanReceipt:
+            return ScanReceipt(
+                task=self._message.task,
+                rows={name: stream.rows for name, stream in streams.items()},
+                late={name: stream.late for name, stream in streams.items() if stream.late},
+                latest_needed={name: stream.deepest for name, stream in streams.items() if stream.late},
+                rejected={name: stream.rejects.rows for name, stream in streams.items() if stream.rejects.rows},
+                greatest={name: stream.greatest for name, stream in streams.items()},
+                marked={name: stream.marked for name, stream in streams.items()},
+                archived=archived,
+                rejects=refused,
+                operators=seen,
+                bytes=self._bytes,
+                seconds=seconds,
+            )
+
+        return receipt, deltas, rejected
+
+    def _write(self) -> tuple[dict[str, dict[str, object]], dict[str, str]]:
+        archived: dict[str, dict[str, object]] = {}
+        refused: dict[str, str] = {}
+        for name, stream in self._streams.items():
+            encoded = stream.archive.encode() if stream.archive is not None else None
+            if encoded is not None:
+                buffer, facts = encoded
+                file = names.archive_run(name, self._message.epoch, self._message.task)
+                self._store.write_once(file, [buffer])
+                archived[name] = {"name": file, "rows": facts.rows, "late": facts.late, "low": facts.low, "high": facts.high}
+            if stream.rejects.rows:
+                file = names.stream_rejects(name, self._message.epoch, self._message.task)
+                self._store.write_once(file, [stream.rejects.encode()])
+                refused[name] = file
+        return archived, refused
+
+
+def _columns_read(
+    definition: StreamDefinition, operators: list[Operator], archived: bool, punctuator: Punctuator | None
+) -> tuple[str, ...]:
+    """All columns when the rows are archived, else what operators need; always in the stream's order."""
+    if archived:
+        return definition.schema.names
+    needed = frozenset().union(*(operator.columns for operator in operators)) if operators else frozenset()
+    if punctuator is not None:
+        needed |= punctuator.columns
+    return tuple(name for name in definition.schema.names if name in needed)
+
+
+def _blobs(
+    message: ScanMessage,
+    receipt: ScanReceipt,
+    deltas: dict[str, dict[str, pa.Table]],
+    rejected: dict[str, list[Rejected]],
+) -> Iterator[tuple[int, bytes]]:
+    """One blob for each state task: its share of the deltas; the first also carries what queries rejected."""
+    shares: list[dict[str, pa.Table]] = [{} for _ in message.owners]
+    for operator, sections in deltas.items():
+        for section, table in sections.items():
+            for owner, part in _split(table, message.owners):
+                shares[owner][f"{operator}/{section}"] = part
+    for owner, share in enumerate(shares):
+        yield owner, ScanBlob(receipt, rejected if owner == 0 else {}, share).pack()
+
+
+def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.Table]]:
+    """A delta's rows by the task that owns their slot, in their order."""
+    if len(owners) == 1:
+        yield 0, table
+        return
+    slots = flat(table.column(SLOT)).to_numpy()
+    owner = np.searchsorted(np.asarray(owners), slots, side="right") - 1
+    for task in np.unique(owner).tolist():
+        mine = owner == task
+        yield task, table if mine.all() else table.filter(pa.array(mine))
+
+

@@ -1,0 +1,74 @@
+"""Where each operator stands between past and present.
+
+An operator has folded the first `replayed` entries of its stream's archive list. It is *live* when that is all of them;
+a new one starts at the beginning (or, FROM NOW, at the end), a paused one stays where it was. Replaying is folding the
+next entries with the punctuations that were in force when they were first read, so lateness is judged as it was then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.runtime.messages import Piece
+from headrace.time import BEGINNING, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`closed`: the punctuation up to which it has answered. `since`: the first entry it has seen."""
+
+    closed: Instant = BEGINNING
+    replayed: int = 0
+    since: int = 0
+
+    def as_json(self) -> dict[str, int]:
+        """For the manifest."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveEntry:
+    """One epoch of one stream: what was read, where its copy is, and the punctuation before and after."""
+
+    epoch: int
+    ordinals: tuple[int, ...]
+    files: tuple[str, ...]
+    rows: int
+    late: int
+    before: Instant
+    after: Instant
+
+    def as_json(self) -> dict[str, Any]:
+        """For the manifest's list."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> ArchiveEntry:
+        """The inverse."""
+        return ArchiveEntry(**{**value, "ordinals": tuple(value["ordinals"]), "files": tuple(value["files"])})
+
+
+def replay_chunk(entries: Sequence[ArchiveEntry], rows: int) -> list[ArchiveEntry]:
+    """The next entries to fold in one go: at least one, about `rows` rows."""
+    chunk: list[ArchiveEntry] = []
+    total = 0
+    for entry in entries:
+        if chunk and total + entry.rows > rows:
+            break
+        chunk.append(entry)
+        total += entry.rows
+    return chunk
+
+
+def pieces_of(
+    entry: ArchiveEntry, stream: StreamDefinition, records: Mapping[int, Mapping[str, Any]]
+) -> tuple[Piece, ...]:
+    """What to read to see an entry's rows again: its copy, or in place the source itself."""
+    if entry.files:
+        return tuple(Piece(stream.name, 0, archived=name) for name in entry.files)
+    if stream.archive == "in place":
+        return tuple(Piece(stream.name, ordinal, record=records[ordinal], before=entry.before) for ordinal in entry.ordinals)
+    return ()

@@ -1,0 +1,102 @@
+"""A standing query in the hands of a program: follow it, ask it, look back, drop it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.query import Query
+from headrace.operators.grouping import flat
+from headrace.operators.operator import AT, Operator
+from headrace.runtime import answers, results
+from headrace.runtime.results import visible
+from headrace.schema import Schema
+from headrace.time import Instant
+
+if TYPE_CHECKING:
+    from headrace.runtime.hub import Hub
+
+Since = datetime | Instant | None
+
+
+class StandingQuery:
+    """One registered query, by name. Survives ALTER: it always speaks of the query that bears the name now."""
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self._hub, self.name = hub, name
+
+    def __repr__(self) -> str:
+        return f"<standing query {self.name}>"
+
+    @property
+    def schema(self) -> Schema:
+        """The output columns."""
+        return self._bound()[1].schema
+
+    def invoke(self) -> pa.Table:
+        """The current answer, without a Spark job: zero rows with the schema when there is none yet."""
+        operator, query = self._bound()
+        hub = self._hub
+        table = answers.invoke(hub.home, hub.home.latest(), operator, query)
+        return visible(results.ordered(table, sort_of(operator), query.schema.names), query)
+
+    def history(self, since: Since = None) -> pa.Table:
+        """All committed result rows with an emission instant at or after `since`, in order of emission.
+
+        A relation's rows are its changes, with `__change` (+1, -1) and `__at`.
+        """
+        operator, query = self._bound()
+        hub = self._hub
+        tables = [part.table for part in results.epochs_of(hub.home, hub.home.latest(), operator.id)]
+        if not tables:
+            return results.empty(query)
+        table = results.ordered(pa.concat_tables(tables), sort_of(operator), query.schema.names)
+        return visible(_since(table, since), query, changes=True)
+
+    def follow(self, since: Since = None) -> Iterator[pa.Table]:
+        """Result rows as epochs commit them, one table an epoch; with `since` earlier ones first.
+
+        Ends when the hub stops running. Wait-free for the pipeline: a slow follower holds nothing back.
+        """
+        operator, query = self._bound()
+        for part in self._hub.follow_epochs(operator.id, from_start=since is not None):
+            table = _since(results.ordered(part.table, sort_of(operator), query.schema.names), since)
+            if table.num_rows:
+                yield visible(table, query, changes=True)
+
+    def drop(self) -> None:
+        """Remove the query; its state goes with the next epoch."""
+        self._hub.drop_query(self.name)
+
+    def dataframe(self):  # type: ignore[no-untyped-def]
+        """All committed results as a Spark DataFrame, for the rest of Spark."""
+        return self._hub.session().createDataFrame(self.history())
+
+    def _bound(self) -> tuple[Operator, Query]:
+        return self._hub.operator_and_query(self.name)
+
+
+def sort_of(operator: Operator):  # type: ignore[no-untyped-def]
+    """The hidden sort columns that an operator's results carry."""
+    finish = getattr(operator, "finish", None)
+    return finish.sort if finish is not None else ()
+
+
+def instant_of(since: datetime | Instant) -> Instant:
+    """Microseconds of a datetime (naive ones are UTC) or an instant."""
+    if isinstance(since, datetime):
+        aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
+        return round(aware.timestamp() * 1_000_000)
+    return since
+
+
+def _since(table: pa.Table, since: Since) -> pa.Table:
+    if since is None or not table.num_rows:
+        return table
+    at = flat(table.column(AT)).to_numpy()
+    keep: np.ndarray = at >= instant_of(since)
+    return table.filter(pa.array(keep))
