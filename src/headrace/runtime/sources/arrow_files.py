@@ -1,0 +1,45 @@
+"""Arrow IPC, file or stream, to rows of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+
+from headrace.runtime.sources.columns import fitted, matched
+from headrace.runtime.sources.parquet_files import BATCH, first_line
+from headrace.runtime.sources.records import WHOLE, IngestRecord
+from headrace.runtime.sources.refusal import Chunk, WholeFile
+from headrace.schema import Schema
+
+MAGIC: Final = b"ARROW1"
+
+
+def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, wanted: Sequence[str]) -> Iterator[Chunk]:
+    """The rows of the record's batches, with the wanted columns."""
+    first = 0
+    try:
+        found, batches = _open(file, record)
+        places = matched(found, schema, wanted)
+        fields = [schema.field(name) for name in wanted]
+        for batch in batches:
+            batch.validate(full=True)
+            for start in range(0, batch.num_rows, BATCH):
+                part = batch.slice(start, BATCH)
+                chunk = fitted([part.column(place) for place in places], fields, first)
+                first += chunk.numbers
+                yield chunk
+    except (pa.ArrowException, OSError) as problem:
+        raise WholeFile(f"not a readable Arrow file from row {first} on: {first_line(problem)}") from problem
+
+
+def _open(file: BinaryIO, record: IngestRecord) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    magic = file.read(len(MAGIC))
+    file.seek(0)
+    if magic != MAGIC:
+        stream = pa.ipc.open_stream(file)
+        return stream.schema, iter(stream)
+    reader = pa.ipc.open_file(file)
+    last = reader.num_record_batches if record.end == WHOLE else record.end
+    return reader.schema, (reader.get_batch(index) for index in range(record.start, last))

@@ -1,0 +1,53 @@
+"""The rate source: row n of a stream that has `rowsPerSecond` rows is (start + n/rowsPerSecond, n), always."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.errors import UserError
+from headrace.runtime.sources.options import number
+from headrace.runtime.sources.parquet_files import BATCH
+from headrace.runtime.sources.records import IngestRecord
+from headrace.runtime.sources.refusal import Chunk
+from headrace.schema import BIGINT, TIMESTAMP, Field, Schema
+from headrace.time import SECOND, Instant
+
+SCHEMA: Final = Schema((Field("timestamp", TIMESTAMP), Field("value", BIGINT)))
+_SCHEME: Final = "rate:"
+
+
+def rate_record(
+    definition: StreamDefinition, start: Instant, first: int, last: int, arrival: Instant
+) -> IngestRecord:
+    """Rows [first, last) of a rate stream that began at `start`."""
+    return IngestRecord(
+        definition.name, f"{_SCHEME}{start}", "rate", first, last, 0, 0, arrival, last - first
+    )
+
+
+def rate_due(definition: StreamDefinition, start: Instant, done: int, now: Instant) -> IngestRecord | None:
+    """The rows that are due at `now` and not among the first `done`; None when there is none."""
+    per_second = number(definition.options, "rowsPerSecond") or 1
+    due = max(0, (now - start) * per_second // SECOND + 1)
+    return rate_record(definition, start, done, due, now) if due > done else None
+
+
+def chunks(record: IngestRecord, definition: StreamDefinition) -> Iterator[Chunk]:
+    """The record's rows with all columns of the schema, which are a timestamp and a number whatever their names."""
+    if tuple(field.type for field in definition.schema) != (TIMESTAMP, BIGINT):
+        raise UserError(
+            f"'{definition.name}': a rate source has a TIMESTAMP and a BIGINT column",
+            remedy=f"Write CREATE STREAM {definition.name} (timestamp TIMESTAMP, value BIGINT) USING rate ...",
+        )
+    per_second = number(definition.options, "rowsPerSecond") or 1
+    start = int(record.uri.removeprefix(_SCHEME))
+    for first in range(record.start, record.end, BATCH):
+        values = np.arange(first, min(first + BATCH, record.end), dtype=np.int64)
+        at = pa.array(start + values * SECOND // per_second).cast(pa.timestamp("us", tz="UTC"))
+        batch = pa.RecordBatch.from_arrays([at, pa.array(values)], schema=definition.schema.arrow())
+        yield Chunk(batch, values - record.start, [], len(values))

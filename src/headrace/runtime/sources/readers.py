@@ -1,0 +1,121 @@
+"""The task's side: an ingest record to batches of accepted rows and what was refused.
+
+Law: the same record gives the same rows, numbers and rejects on every read, or `SourceChanged`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.catalog.definitions import RelationDefinition, StreamDefinition
+from headrace.errors import UserError
+from headrace.runtime.sources import arrow_files, csv_files, json_files, parquet_files, rate
+from headrace.runtime.sources.events import event_times
+from headrace.runtime.sources.files import opened
+from headrace.runtime.sources.listing import list_new
+from headrace.runtime.sources.records import NO_REJECTS, REJECTS, IngestRecord, SourceBatch, reject_table
+from headrace.runtime.sources.refusal import Chunk, Refused, WholeFile
+from headrace.time import Instant
+
+FORMATS: Final = ("csv", "json", "parquet", "arrow", "rate")
+
+
+def read(
+    record: IngestRecord, definition: StreamDefinition, columns: Sequence[str] | None = None
+) -> Iterator[SourceBatch]:
+    """The rows of a record, in order, with the columns asked for (all when None).
+
+    Records of csv and json are checked in all their cells whatever is asked for. A file that cannot be read as rows of
+    the stream gives one reject. Raises `SourceChanged` for a file that is not what was listed.
+    """
+    wanted = tuple(definition.schema.names if columns is None else columns)
+    needed = wanted if definition.time is None or definition.time in wanted else (*wanted, definition.time)
+    read_to = 0
+    try:
+        for chunk in _chunks(record, definition, needed):
+            yield _judged(chunk, record, definition, wanted)
+            read_to = int(chunk.numbers) + read_to
+    except WholeFile as refused:
+        text = refused.text or record.uri
+        rejects = reject_table([read_to], [text], [f"{record.uri}: {refused.reason}"])
+        none = definition.schema.arrow().empty_table().select(wanted)
+        empty = pa.RecordBatch.from_pydict({name: [] for name in wanted}, schema=none.schema)
+        yield SourceBatch(empty, np.zeros(0, np.int64), np.zeros(0, np.int64), rejects)
+
+
+def read_all(definition: StreamDefinition | RelationDefinition, now: Instant) -> tuple[pa.Table, pa.Table]:
+    """Everything a definition names, at once, and its rejects: how a relation is read."""
+    stream = definition if isinstance(definition, StreamDefinition) else _as_stream(definition)
+    tables, rejects, first = [], [], 0
+    for record in list_new(stream, (), now):
+        for batch in read(record, stream):
+            tables.append(batch.table)
+            rows = pa.array(batch.rejects.column("row").to_numpy() + first)
+            rejects.append(batch.rejects.set_column(0, REJECTS.field("row"), rows))
+        first += 1 << 32
+    schema = stream.schema.arrow()
+    return pa.Table.from_batches(tables, schema=schema), pa.concat_tables([NO_REJECTS, *rejects])
+
+
+def _as_stream(definition: RelationDefinition) -> StreamDefinition:
+    return StreamDefinition(definition.name, definition.schema, definition.using, definition.options)
+
+
+def _chunks(record: IngestRecord, definition: StreamDefinition, needed: Sequence[str]) -> Iterator[Chunk]:
+    if record.format == "rate":
+        yield from rate.chunks(record, definition)
+        return
+    if record.format not in FORMATS:
+        raise UserError(
+            f"'{record.uri}': there is no reader for {record.format}",
+            remedy=f"There is: {', '.join(FORMATS)}.",
+        )
+    with opened(record) as file:
+        if record.format == "csv":
+            yield from csv_files.chunks(file, record, definition)
+        elif record.format == "json":
+            yield from json_files.chunks(file, record, definition)
+        elif record.format == "parquet":
+            yield from parquet_files.chunks(file, record, definition.schema, needed)
+        else:
+            yield from arrow_files.chunks(file, record, definition.schema, needed)
+
+
+def _judged(
+    chunk: Chunk, record: IngestRecord, definition: StreamDefinition, wanted: Sequence[str]
+) -> SourceBatch:
+    """Take out rows with an event time that cannot be, and columns that were not asked for."""
+    batch, rows = chunk.batch, chunk.rows
+    column = batch.column(definition.time) if definition.time is not None else None
+    at, wrong, reasons = event_times(column, batch.num_rows, record, definition)
+    refused = chunk.refused
+    if wrong is not None:
+        numbers = rows[wrong].tolist()
+        texts = [chunk.raw(row) for row in numbers] if chunk.raw else _shown(batch.filter(pa.array(wrong)))
+        more = [Refused(*each) for each in zip(numbers, texts, reasons, strict=True)]
+        refused = sorted((*refused, *more), key=lambda each: each.row)
+        batch, rows, at = batch.filter(pa.array(~wrong)), rows[~wrong], at[~wrong]
+    return SourceBatch(batch.select(list(wanted)), at, rows, _table(refused))
+
+
+def _table(refused: Sequence[Refused]) -> pa.Table:
+    if not refused:
+        return NO_REJECTS
+    return reject_table(
+        [each.row for each in refused], [each.text for each in refused], [each.reason for each in refused]
+    )
+
+
+def _shown(batch: pa.RecordBatch) -> list[str]:
+    """Rows as JSON text, for formats whose records have no text of their own."""
+    columns = [
+        column.cast(pa.string()).to_pylist() if pa.types.is_temporal(column.type) else column.to_pylist()
+        for column in batch.columns
+    ]
+    rows = zip(*columns, strict=True)
+    return [json.dumps(dict(zip(batch.schema.names, row, strict=True)), default=str) for row in rows]

@@ -1,0 +1,42 @@
+"""How a format's reader says what it could not accept: a record, or all that is left of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record that is not part of the stream."""
+
+    row: int
+    text: str
+    reason: str
+
+
+class WholeFile(Exception):
+    """What is left of the split cannot be read as rows of the stream: one reject stands for it."""
+
+    def __init__(self, reason: str, text: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.text = reason, text
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Rows of a format's reader, before event times are judged: all columns it was asked for, numbered in the split.
+
+    `numbers` is how many row numbers the chunk uses up; `raw` gives the text of a row by its number, where the format
+    has one.
+    """
+
+    batch: pa.RecordBatch
+    rows: npt.NDArray[np.int64]
+    refused: list[Refused] = field(default_factory=list)
+    numbers: int = 0
+    raw: Callable[[int], str] | None = None
