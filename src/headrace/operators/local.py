@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -119,14 +120,14 @@ class _State:
 
 def _owners(tasks: int) -> list[range]:
     bounds = [SLOTS * task // tasks for task in range(tasks + 1)]
-    return [range(low, high) for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [range(low, high) for low, high in pairwise(bounds)]
 
 
 def _of(runs: Sequence[Sections], owned: range) -> list[Sections]:
     """The rows of a task's slots, order kept; runs without any are absent."""
     if len(owned) == SLOTS:
         return list(runs)
-    found = []
+    found: list[Sections] = []
     for run in runs:
         mine = {name: table.filter(pa.array(_within(table, owned))) for name, table in run.items()}
         kept = {name: table for name, table in mine.items() if table.num_rows}

@@ -7,42 +7,30 @@ distinct values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions import Column, Expression, Named, columns_of
-from headrace.operators import aggregation
-from headrace.operators import cells as at_rest
-from headrace.operators.aggregation import Answer
-from headrace.operators.batch import Batch
-from headrace.operators.cells import Fed
+from headrace.algebra.aggregates import NamedAggregate
+from headrace.algebra.expressions import Named
+from headrace.operators.batch import Batch, Rejected
 from headrace.operators.finish import Finish, finish
-from headrace.operators.grouping import Ints, compact, flat, group
+from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
+from headrace.operators.grouping import flat
 from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn
-from headrace.operators.pane_store import (
-    KEY,
-    Layout,
-    between,
-    block_key,
-    by_block_and_group,
-    fresh_slots,
-    merge,
-    pane_keys,
-    parents,
-)
+from headrace.operators.pane_store import KEY, Layout, between, block_key, merge, pane_keys, parents
 from headrace.operators.pane_windows import WindowCells, closing, extent, windows
 from headrace.operators.panes import Panes
-from headrace.operators.partials import Cells, concatenate
 from headrace.operators.row_steps import RowPipeline, RowStep, columns_read
 from headrace.time import BEGINNING, Duration
 
-_LOWEST, _HIGHEST = -(1 << 55), 1 << 55
-_LEAST_PANES_FOR_BLOCKS = 8
-SEEN = "seen"
+_LOWEST: Final = -(1 << 55)
+_HIGHEST: Final = 1 << 55
+_LEAST_PANES_FOR_BLOCKS: Final = 8
+SEEN: Final = "seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +63,19 @@ class PaneAggregate:
         return self.emit_empty and not self.keys
 
     @property
-    def layouts(self) -> tuple[Layout, ...]:
-        """The stores: the plain one, then one for each distinct argument."""
-        plain = [item.call for item in self.aggregates if not item.call.distinct]
-        stores = [Layout(self.keys, aggregation.partials_of(plain))]
-        for argument in self.distinct_arguments:
-            stores.append(Layout((*self.keys, Named("__value", argument)), (at_rest.rows_fed(),)))
-        return tuple(stores)
+    def grouped(self) -> Grouped:
+        """What is aggregated by what."""
+        return Grouped(self.keys, self.aggregates)
 
     @property
-    def distinct_arguments(self) -> tuple[Expression, ...]:
-        """Arguments of DISTINCT aggregates, each once."""
-        calls = [item.call for item in self.aggregates if item.call.distinct]
-        return tuple(dict.fromkeys(argument for call in calls if (argument := aggregation.effective_argument(call))))
+    def layouts(self) -> tuple[Layout, ...]:
+        """The stores: the plain one, then one for each distinct argument."""
+        return self.grouped.layouts
 
     @property
     def columns(self) -> frozenset[str]:
         """The stream's columns it reads."""
-        read = columns_read(self.steps).union(*(columns_of(key.expression) for key in self.keys))
-        return read.union(*(columns_of(argument) for argument in self._arguments()))
-
-    def _arguments(self) -> list[Expression]:
-        feds = {fed.expression: None for layout in self.layouts for fed in layout.feds if fed.expression is not None}
-        return [*feds, *(argument for argument in self.distinct_arguments if argument not in feds)]
+        return columns_read(self.steps) | self.grouped.reads()
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> PaneScanner:
         """Folds a task's rows into pane partials."""
@@ -165,38 +143,16 @@ class PaneScanner:
             batch = batch.where((self.operator.panes.of_instants(batch.at) & 1).astype(bool))
         if self.operator.answers_empty and batch.rows:
             panes = self.operator.panes.of_instants(batch.at)
-            self.seen.append(_extent_table(int(panes.min()), int(panes.max()), self.operator.single_slot or 0))
+            self.seen.append(
+                _extent_table(int(panes.min()), int(panes.max()), self.operator.single_slot or 0)
+            )
         batch = self.pipeline.apply(batch)
-        keys = [key.expression for key in self.operator.keys]
-        arguments = self.operator._arguments()
-        batch, values = self.pipeline.evaluate(batch, [*keys, *arguments])
+        grouped = self.operator.grouped
+        batch, values = self.pipeline.evaluate(batch, grouped.inputs())
         self.rows_kept += batch.rows
-        if not batch.rows:
-            return
-        by_argument = dict(zip(arguments, values[len(keys) :], strict=True))
-        self.tables.append(self._fold(batch, values[: len(keys)], by_argument))
-
-    def _fold(self, batch: Batch, keys: list[pa.Array], arguments: Mapping[Expression, pa.Array]) -> list[pa.Table]:
-        operator, panes = self.operator, self.operator.panes.of_instants(batch.at)
-        folded = []
-        for place, layout in enumerate(operator.layouts):
-            own = [*keys, arguments[operator.distinct_arguments[place - 1]]] if place else keys
-            rows, groups = batch.rows, group(own, batch.rows)
-            codes, count, blocks, member = by_block_and_group(panes, groups)
-            cells: dict[Fed, Cells] = {}
-            dictionaries: dict[Fed, pa.Array] = {}
-            for fed in layout.feds:
-                values = arguments[fed.expression] if fed.expression is not None else None
-                if fed.is_ranked and values is not None:
-                    dictionaries[fed] = at_rest.sorted_dictionary(values)
-                with np.errstate(all="ignore"):
-                    argument = at_rest.argument(fed, values, dictionaries.get(fed))
-                    cells[fed] = fed.partial.lift(argument, codes, count)
-            del rows
-            picked = [key.take(pa.array(member)) for key in groups.keys]
-            slots = fresh_slots(picked[: len(keys)], count, operator.single_slot)
-            folded.append(layout.table(pane_keys(blocks), picked, slots, Answer(cells, dictionaries)))
-        return folded
+        if batch.rows:
+            blocks = pane_keys(self.operator.panes.of_instants(batch.at))
+            self.tables.append(fold(grouped, blocks, values, self.operator.single_slot))
 
     def finish(self) -> Scanned:
         """The deltas: one row per pane and group."""
@@ -234,7 +190,9 @@ class _Store:
     sealed: list[pa.Table]
 
 
-def _advance(operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+def _advance(
+    operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn
+) -> Step:
     stores = [_seal(operator, place, runs, deltas, turn) for place in range(len(operator.layouts))]
     state: dict[str, pa.Table] = {}
     for place, store in enumerate(stores):
@@ -300,13 +258,17 @@ def _past(pane: int, top: int) -> int:
     return ((pane >> top) + 1) << top
 
 
-def _answer(operator: PaneAggregate, stores: Sequence[_Store], due: range) -> tuple[pa.Table | None, tuple]:  # type: ignore[type-arg]
+Answered: TypeAlias = tuple[pa.Table | None, tuple[Rejected, ...]]
+
+
+def _answer(operator: PaneAggregate, stores: Sequence[_Store], due: range) -> Answered:
     """Result rows of the windows in `due`."""
-    tables, rejected = [], []
+    tables: list[pa.Table] = []
+    rejected: list[Rejected] = []
     plain = windows(stores[0].layout, operator.panes, stores[0].sealed, due, operator.top_level)
     others = [list(windows(s.layout, operator.panes, s.sealed, due, operator.top_level)) for s in stores[1:]]
     for chunk in _with_empty(operator, plain, due):
-        columns, failed = _columns(operator, stores[0].layout, chunk, others)
+        columns, failed = columns_of_cells(operator.grouped, chunk, others)
         starts, ends = operator.panes.window_bounds(chunk.windows, operator.range)
         bounds = {"window_start": starts, "window_end": ends}
         stamp = pa.timestamp("us", tz="UTC")
@@ -321,86 +283,15 @@ def _answer(operator: PaneAggregate, stores: Sequence[_Store], due: range) -> tu
     return (pa.concat_tables(tables) if tables else None), tuple(rejected)
 
 
-def _with_empty(operator: PaneAggregate, chunks: Sequence[WindowCells], due: range):  # type: ignore[no-untyped-def]
+def _with_empty(operator: PaneAggregate, chunks: Iterable[WindowCells], due: range) -> Iterator[WindowCells]:
     """The chunks; for EMIT EMPTY of a global aggregate, with a row for each window that had none."""
-    if not (operator.emit_empty and not operator.keys):
+    if not operator.answers_empty:
         yield from chunks
         return
-    layout = operator.layouts[0]
     found = list(chunks)
     have = np.concatenate([chunk.windows for chunk in found]) if found else np.empty(0, np.int64)
     every = np.arange(due.start, due.stop)
     missing = every[~np.isin(every, have)]
     yield from found
     if len(missing):
-        cells = {fed: fed.partial.identity((len(missing),)) for fed in layout.feds}
-        dictionaries = {
-            fed: pa.array([], fed.arrow_types()[0]) for fed in layout.feds if fed.is_ranked
-        }
-        yield WindowCells(missing, (), Answer(cells, dictionaries))
-
-
-def _columns(
-    operator: PaneAggregate, layout: Layout, chunk: WindowCells, others: Sequence[Sequence[WindowCells]]
-) -> tuple[dict[str, pa.Array], np.ndarray | None]:
-    """Key and aggregate columns by internal name, and where an aggregate overflowed."""
-    columns = {key.name: values for key, values in zip(operator.keys, chunk.keys, strict=True)}
-    failed = None
-    distinct = {
-        argument: _distinct_values(operator, chunk, store)
-        for argument, store in zip(operator.distinct_arguments, others, strict=True)
-    }
-    for item in operator.aggregates:
-        if item.call.distinct:
-            argument = aggregation.effective_argument(item.call)
-            assert argument is not None
-            lowered = _lower_distinct(item.call, argument, *distinct[argument], chunk.rows)
-        else:
-            lowered = aggregation.lower(item.call, chunk.answer)
-        columns[item.name] = lowered.values
-        if lowered.errors is not None:
-            failed = lowered.errors if failed is None else failed | lowered.errors
-    return columns, failed
-
-
-def _distinct_values(
-    operator: PaneAggregate, chunk: WindowCells, store: Sequence[WindowCells]
-) -> tuple[Ints, pa.Array]:
-    """Each distinct value of a window and group: the place of its (window, group) in `chunk`, and the value."""
-    parts = [part for part in store if part.rows]
-    if not parts:
-        return np.empty(0, np.int64), pa.nulls(0)
-    stacked_windows = np.concatenate([chunk.windows, *(part.windows for part in parts)])
-    keys = [
-        pa.concat_arrays([flat(own), *(flat(part.keys[place]) for part in parts)])
-        for place, own in enumerate(chunk.keys)
-    ]
-    values = pa.concat_arrays([flat(part.keys[-1]) for part in parts])
-    groups = group([pa.array(stacked_windows), *keys], len(stacked_windows))
-    place = np.full(groups.count, -1, np.int64)
-    place[groups.codes[: chunk.rows]] = np.arange(chunk.rows)
-    owner = place[groups.codes[chunk.rows :]]
-    known = owner >= 0
-    return owner[known], values.filter(pa.array(known))
-
-
-def _lower_distinct(
-    call: AggregateCall, argument: Expression, owner: Ints, values: pa.Array, rows: int
-) -> aggregation.Lowered:
-    """The aggregate over distinct values, by the same partials as over rows."""
-    plain = AggregateCall(call.function, Column("__value", argument.type), call.type)
-    cells: dict[Fed, Cells] = {}
-    dictionaries: dict[Fed, pa.Array] = {}
-    for fed in aggregation.partials_of([plain]):
-        if fed.is_ranked:
-            dictionaries[fed] = at_rest.sorted_dictionary(values)
-        given = values if fed.expression is not None else None
-        if len(owner) == 0:
-            cells[fed] = concatenate([fed.partial.identity((rows,))], fed.partial)
-            continue
-        with np.errstate(all="ignore"):
-            cells[fed] = fed.partial.lift(at_rest.argument(fed, given, dictionaries.get(fed)), owner, rows)
-    return aggregation.lower(plain, Answer(cells, dictionaries))
-
-
-__all__ = ["PaneAggregate", "PaneScanner", "compact"]
+        yield WindowCells(missing, (), nothing(operator.layouts[0].feds, len(missing)))

@@ -6,7 +6,6 @@ equal values; columns of joined relations keep `alias.column`.
 
 from __future__ import annotations
 
-
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Call, Column, Expression, Named, columns_of, conjuncts, transform
 from headrace.algebra.query import Join, Query, RelationScan, SortKey
@@ -22,7 +21,6 @@ from headrace.planner.shape import Shape, shape_of
 from headrace.schema import BOOLEAN
 
 
-
 def lower(name: str, query: Query, operator_id: str) -> Operator:
     """The operator for a query registered under `name`; `operator_id` names its state.
 
@@ -35,10 +33,13 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
 
 
 def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> PaneAggregate:
-    assert shape.aggregate is not None and isinstance(shape.window, TimeSlide | Landmark)
+    assert shape.aggregate is not None
+    assert isinstance(shape.window, TimeSlide | Landmark)
     rename = _Rename(shape)
     keys = tuple(Named(key.name, rename(key.expression)) for key in shape.aggregate.keys)
-    aggregates = tuple(NamedAggregate(item.name, rename.call(item.call)) for item in shape.aggregate.aggregates)
+    aggregates = tuple(
+        NamedAggregate(item.name, rename.call(item.call)) for item in shape.aggregate.aggregates
+    )
     finish = finish_of(shape)
     single = finish.needs_whole_window or not keys
     return PaneAggregate(
@@ -149,9 +150,9 @@ def _equi_pair(factor: Expression, inside: str) -> tuple[Expression, Expression]
         return None
     one, other = factor.arguments
     for left, right in ((one, other), (other, one)):
-        if columns_of(right) and all(name.startswith(inside) for name in columns_of(right)):
-            if not any(name.startswith(inside) for name in columns_of(left)):
-                return left, right
+        is_inner = columns_of(right) and all(name.startswith(inside) for name in columns_of(right))
+        if is_inner and not any(name.startswith(inside) for name in columns_of(left)):
+            return left, right
     return None
 
 

@@ -120,12 +120,16 @@ class _Parts:
                 self.where, self.filters = self.where + self.filters, []
                 return left
             case Join():
-                raise UnsupportedQuery("joins of two streams are not available yet", remedy="Join a stream with a relation.")
+                raise UnsupportedQuery(
+                    "joins of two streams are not available yet", remedy="Join a stream with a relation."
+                )
             case Windowed() if self.window is None:
                 self.window = node
                 self.where, self.filters = self.where + self.filters, []
             case _:
-                raise UnsupportedQuery("derived tables are not available yet", remedy="Register the inner query under a name.")
+                raise UnsupportedQuery(
+                    "derived tables are not available yet", remedy="Register the inner query under a name."
+                )
         return node.source
 
 

@@ -1,0 +1,155 @@
+"""GROUP BY with its aggregates: what is folded from rows, and how folded cells become columns again.
+
+Plain aggregates share one store of partials by group; every DISTINCT argument has a store beside it, whose groups are
+also the distinct values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions import Column, Expression, Named, columns_of
+from headrace.operators import aggregation
+from headrace.operators import cells as at_rest
+from headrace.operators.aggregation import Answer
+from headrace.operators.cells import Fed
+from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.pane_store import Layout, by_block_and_group, fresh_slots
+from headrace.operators.pane_windows import WindowCells
+from headrace.operators.partials import Cells
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Group keys and aggregates."""
+
+    keys: tuple[Named, ...]
+    aggregates: tuple[NamedAggregate, ...]
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The stores: the plain one, then one for each distinct argument."""
+        plain = [item.call for item in self.aggregates if not item.call.distinct]
+        stores = [Layout(self.keys, aggregation.partials_of(plain))]
+        beside = (Named("__value", argument) for argument in self.distinct_arguments)
+        return (*stores, *(Layout((*self.keys, value), (at_rest.rows_fed(),)) for value in beside))
+
+    @property
+    def distinct_arguments(self) -> tuple[Expression, ...]:
+        """Arguments of DISTINCT aggregates, each once."""
+        calls = [item.call for item in self.aggregates if item.call.distinct]
+        return tuple(
+            dict.fromkeys(argument for call in calls if (argument := aggregation.effective_argument(call)))
+        )
+
+    @property
+    def arguments(self) -> tuple[Expression, ...]:
+        """Everything that is aggregated, each expression once."""
+        feds = (
+            fed.expression for layout in self.layouts for fed in layout.feds if fed.expression is not None
+        )
+        return tuple(dict.fromkeys([*feds, *self.distinct_arguments]))
+
+    def inputs(self) -> list[Expression]:
+        """What is evaluated on each row: keys, then arguments."""
+        return [*(key.expression for key in self.keys), *self.arguments]
+
+    def reads(self) -> frozenset[str]:
+        """The columns that keys and arguments read."""
+        return frozenset().union(*(columns_of(expression) for expression in self.inputs()))
+
+
+def fold(grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None) -> list[pa.Table]:
+    """One table a store: rows folded by (block, group); `values` are those of `inputs`.
+
+    Groups go to their own slots, or all to `slot`.
+    """
+    keys = list(values[: len(grouped.keys)])
+    arguments = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
+    folded = []
+    for place, layout in enumerate(grouped.layouts):
+        own = [*keys, arguments[grouped.distinct_arguments[place - 1]]] if place else keys
+        groups = group(own, len(blocks))
+        codes, count, found, member = by_block_and_group(blocks, groups)
+        answer = lift(layout.feds, arguments, codes, count)
+        picked = [key.take(pa.array(member)) for key in groups.keys]
+        folded.append(layout.table(found, picked, fresh_slots(picked[: len(keys)], count, slot), answer))
+    return folded
+
+
+def lift(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], codes: Ints, count: int) -> Answer:
+    """Rows aggregated into `count` cells, `codes[row]` says which."""
+    cells: dict[Fed, Cells] = {}
+    dictionaries: dict[Fed, pa.Array] = {}
+    for fed in feds:
+        values = arguments[fed.expression] if fed.expression is not None else None
+        if fed.is_ranked and values is not None:
+            dictionaries[fed] = at_rest.sorted_dictionary(values)
+        with np.errstate(all="ignore"):
+            cells[fed] = fed.partial.lift(at_rest.argument(fed, values, dictionaries.get(fed)), codes, count)
+    return Answer(cells, dictionaries)
+
+
+def columns_of_cells(
+    grouped: Grouped, chunk: WindowCells, others: Sequence[Sequence[WindowCells]]
+) -> tuple[dict[str, pa.Array], np.ndarray | None]:
+    """Key and aggregate columns by internal name, and where an aggregate overflowed."""
+    columns = {key.name: values for key, values in zip(grouped.keys, chunk.keys, strict=True)}
+    failed = None
+    distinct = {
+        argument: _distinct_values(chunk, store)
+        for argument, store in zip(grouped.distinct_arguments, others, strict=True)
+    }
+    for item in grouped.aggregates:
+        if item.call.distinct:
+            argument = aggregation.effective_argument(item.call)
+            assert argument is not None
+            lowered = lower_distinct(item.call, argument, *distinct[argument], chunk.rows)
+        else:
+            lowered = aggregation.lower(item.call, chunk.answer)
+        columns[item.name] = lowered.values
+        if lowered.errors is not None:
+            failed = lowered.errors if failed is None else failed | lowered.errors
+    return columns, failed
+
+
+def _distinct_values(chunk: WindowCells, store: Sequence[WindowCells]) -> tuple[Ints, pa.Array]:
+    """Each distinct value of a window and group: the place of its (window, group) in `chunk`, and the value."""
+    parts = [part for part in store if part.rows]
+    if not parts:
+        return np.empty(0, np.int64), pa.nulls(0)
+    stacked_windows = np.concatenate([chunk.windows, *(part.windows for part in parts)])
+    keys = [
+        pa.concat_arrays([flat(own), *(flat(part.keys[place]) for part in parts)])
+        for place, own in enumerate(chunk.keys)
+    ]
+    values = pa.concat_arrays([flat(part.keys[-1]) for part in parts])
+    groups = group([pa.array(stacked_windows), *keys], len(stacked_windows))
+    place = np.full(groups.count, -1, np.int64)
+    place[groups.codes[: chunk.rows]] = np.arange(chunk.rows)
+    owner = place[groups.codes[chunk.rows :]]
+    known = owner >= 0
+    return owner[known], values.filter(pa.array(known))
+
+
+def lower_distinct(
+    call: AggregateCall, argument: Expression, owner: Ints, values: pa.Array, rows: int
+) -> aggregation.Lowered:
+    """The aggregate over distinct values, by the same partials as over rows."""
+    value = Column("__value", argument.type)
+    plain = AggregateCall(call.function, value, call.type)
+    feds = aggregation.partials_of([plain])
+    if len(owner):
+        return aggregation.lower(plain, lift(feds, {value: values}, owner, rows))
+    return aggregation.lower(plain, nothing(feds, rows))
+
+
+def nothing(feds: Sequence[Fed], rows: int) -> Answer:
+    """Cells to which nothing was added."""
+    dictionaries = {fed: pa.array([], fed.arrow_types()[0]) for fed in feds if fed.is_ranked}
+    return Answer({fed: fed.partial.identity((rows,)) for fed in feds}, dictionaries)
