@@ -15,6 +15,9 @@ from headrace.store.envelope import seal, unseal
 from headrace.store.filesystem import MissingFile, Store
 from headrace.store.numbered import NumberedFiles
 
+INGEST_LOG: Final = "ingest"
+QUERY_LOG: Final = "querylog"
+
 _KIND: Final = "log chunk"
 _VERSION: Final = 1
 

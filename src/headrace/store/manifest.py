@@ -159,12 +159,9 @@ class ManifestLog:
                 continue  # whoever published in between made progress; take over from there
             return mine
 
-    def drop_old(self, pinned: Collection[int], keep: int = KEPT) -> tuple[str, ...]:
-        """Delete all but the newest `keep` manifests and the pinned ones; the names that went."""
-        latest = self.latest()
-        if latest is None:
-            return ()
-        cutoff = latest.epoch - keep + 1
+    def drop_old(self, pinned: Collection[int], latest: int, keep: int = KEPT) -> tuple[str, ...]:
+        """Delete all but the `keep` manifests up to epoch `latest` and the pinned ones; the names that went."""
+        cutoff = latest - keep + 1
         here = self._files.range()
         for epoch in sorted(pinned):
             if epoch in here and epoch < cutoff:

@@ -102,6 +102,11 @@ class RadixList:
         for node in self._nodes():
             yield from _names(read, node, self.start)
 
+    def leaves(self, read: Read) -> Iterator[tuple[int, str]]:
+        """(index of the first entry, name) of the sealed files that hold entries not dropped, oldest first."""
+        for node in self._nodes():
+            yield from _leaves(read, node, self.start)
+
     def as_json(self) -> dict[str, Any]:
         """JSON values; see `from_json`."""
         return {
@@ -198,6 +203,21 @@ def _names(read: Read, node: _Node, start: int) -> Iterator[str]:
     if node.height:
         for child in node.children(read):
             yield from _names(read, child, start)
+
+
+def _leaves(read: Read, node: _Node, start: int) -> Iterator[tuple[int, str]]:
+    if node.end <= start or node.name is None:
+        return
+    if node.height == 0:
+        yield node.first, node.name
+        return
+    for child in node.children(read):
+        yield from _leaves(read, child, start)
+
+
+def leaf_entries(read: Read, name: str) -> list[Any]:
+    """The entries of a sealed file that `leaves` named."""
+    return _content(read, _Node(0, 0, name))
 
 
 def size_in_manifest(value: RadixList) -> int:

@@ -1,0 +1,250 @@
+"""Stop every operation of the store at every call it makes, with and without a power cut, and start again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import AlreadyPublished, StoreError
+from headrace.store.check import check_home
+from headrace.store.collect import collect
+from headrace.store.container import parts
+from headrace.store.filesystem import LocalStore
+from headrace.store.log import INGEST_LOG, RecordLog
+from headrace.store.manifest import Manifest, ManifestLog, StateRun
+from headrace.store.pins import Pin, put_pin, remove_pin
+from headrace.store.radix_list import ListFiles, RadixList
+from headrace.time import FOREVER, HOUR
+from tests.store.faults import Fault, FaultyDisk, SimulatedCrash, kill_points
+
+ENTRIES_AN_EPOCH = 40
+
+
+class UnsyncedStore(LocalStore):
+    """Wrong on purpose: believes that what was written is durable."""
+
+    def _write_unfinished(self, path, parts, durable):
+        return super()._write_unfinished(path, parts, False)
+
+
+class ReplacingStore(LocalStore):
+    """Wrong on purpose: looks whether the name is free, then renames over it."""
+
+    def put_if_absent(self, name, data):
+        path = self.path(name)
+        if self.exists(name):
+            return False
+        unfinished, _ = self._write_unfinished(path, [data], True)
+        self._disk.rename(unfinished, path)
+        return True
+
+
+@dataclass
+class Home:
+    """A folder with a store on it, and what a driver would do with it."""
+
+    folder: Path
+    kind: type[LocalStore] = LocalStore
+    names = itertools.count()
+
+    def __post_init__(self) -> None:
+        (self.folder / "graves").mkdir(parents=True, exist_ok=True)
+        self.disk = FaultyDisk(graves=str(self.folder / "graves"))
+        self.store = self.kind(self.folder / "home", self.disk)
+
+    def commit(self) -> Manifest:
+        """An epoch: ingest records, state run and list entries, then the manifest."""
+        log = ManifestLog(self.store)
+        before = log.latest()
+        assert before is not None
+        ingest = RecordLog(self.store, INGEST_LOG)
+        ingest.append([{"uri": f"file-{before.epoch}"}, {"uri": "another"}])
+        name = f"state/{before.epoch + 1:012d}-{next(self.names)}.run"
+        table = pa.table({"slot": np.arange(5), "at": np.arange(5) + before.epoch})
+        size = self.store.write_once(name, parts({"op/rows": table}), durable=False)
+        files = ListFiles(self.store)
+        count = len(before.lists.get("results", RadixList()))
+        entries = [{"n": n} for n in range(count, count + ENTRIES_AN_EPOCH)]
+        grown = before.lists.get("results", RadixList()).append(entries, files.write)
+        self.store.sync([name, *files.unsynced])
+        kept = before.state[-2:]
+        after = replace(
+            before,
+            epoch=before.epoch + 1,
+            kind="epoch",
+            ingest=ingest.length,
+            lists={"results": grown.drop_before(ENTRIES_AN_EPOCH * (before.epoch - 2))},
+            state=(*kept, StateRun(name, 0, 256, size)),
+        )
+        log.publish(after)
+        return after
+
+    def collect(self) -> object:
+        return collect(self.store, ManifestLog(self.store), now=FOREVER, grace=HOUR, keep=2)
+
+
+def prepared(folder: Path, kind: type[LocalStore] = LocalStore, epochs: int = 5) -> Home:
+    home = Home(folder, kind)
+    ManifestLog(home.store).takeover()
+    for _ in range(epochs):
+        home.commit()
+    # What a crashed attempt leaves behind, to be collected.
+    home.store.write_once("state/of-an-attempt-that-failed.run", parts({"x": pa.table({"a": [1]})}))
+    put_pin(home.store, Pin("reader", "me", epoch=epochs - 1))
+    return home
+
+
+OPERATIONS: dict[str, Callable[[Home], object]] = {
+    "commit": Home.commit,
+    "takeover": lambda home: ManifestLog(home.store).takeover(),
+    "append to a log": lambda home: RecordLog(home.store, INGEST_LOG).append([{"uri": "new"}]),
+    "collect": Home.collect,
+    "drop from a log": lambda home: RecordLog(home.store, INGEST_LOG).drop_before(5),
+    "pin": lambda home: put_pin(home.store, Pin("another", "me", epoch=5)),
+    "unpin": lambda home: remove_pin(home.store, "reader"),
+}
+PUBLISHING = {"commit", "takeover"}
+
+
+def problems_after_restart(home: Home, epoch_before: int, published: bool, operation: str) -> list[str]:
+    """What a new process finds wrong; it also goes on working, to see that it can."""
+    fresh = Home(home.folder)
+    try:
+        found = [
+            str(finding)
+            for finding in check_home(fresh.store, now=0, grace=FOREVER)
+            if finding.severity == "fault"
+        ]
+        latest = ManifestLog(fresh.store).latest()
+        assert latest is not None
+        expected = {epoch_before, epoch_before + 1} if operation in PUBLISHING else {epoch_before}
+        if published and operation in PUBLISHING:
+            expected = {epoch_before + 1}
+        if latest.epoch not in expected:
+            found.append(f"epoch {latest.epoch} after the restart, expected one of {expected}")
+        ManifestLog(fresh.store).takeover()
+        again = fresh.commit()
+        if again.epoch != latest.epoch + 2:
+            found.append(f"went on with epoch {again.epoch}")
+        rows = [index for index, _ in again.lists["results"].iterate(fresh.store.read)]
+        if rows != list(range(again.lists["results"].start, again.lists["results"].length)):
+            found.append("the list has gaps")
+        fresh.collect()
+        if fresh.store.list(unfinished=True):
+            found.append("unfinished files are left")
+        found += [str(finding) for finding in check_home(fresh.store, now=FOREVER, grace=HOUR)]
+    except StoreError as error:
+        found = [str(error)]
+    return found
+
+
+def trace_of(operation: str, folder: Path, kind: type[LocalStore] = LocalStore) -> list[str]:
+    home = prepared(folder, kind)
+    before = len(home.disk.trace)
+    OPERATIONS[operation](home)
+    return home.disk.trace[before:]
+
+
+def run_stopped(
+    home: Home, operation: str, fault: Fault | None, undone: Callable[[int], bool] | None
+) -> list[str]:
+    home.disk.trace.clear()
+    home.disk.fault = fault
+    epoch = ManifestLog(LocalStore(home.store.root)).latest().epoch
+    finished = False
+    try:
+        OPERATIONS[operation](home)
+        finished = True
+    except SimulatedCrash:
+        pass
+    assert finished == (fault is None)
+    if undone is not None:
+        home.disk.lose_power(home.store.root, undone)
+    return problems_after_restart(home, epoch, finished, operation)
+
+
+@pytest.mark.parametrize("power", ["kept", "lost"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_stopped_at_any_call_the_home_is_whole_and_work_goes_on(
+    operation: str, power: str, tmp_path: Path
+) -> None:
+    undone = (lambda _: True) if power == "lost" else None
+    faults = [*kill_points(trace_of(operation, tmp_path / "trace")), None]
+    assert len(faults) > 2
+    for number, fault in enumerate(faults):
+        home = prepared(tmp_path / str(number))
+        assert run_stopped(home, operation, fault, undone) == [], f"{operation} stopped {fault}"
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_any_part_of_what_was_not_synced_may_be_lost(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("home")
+    operation = data.draw(st.sampled_from(sorted(OPERATIONS)))
+    points = [*kill_points(trace_of(operation, folder / "trace")), None]
+    fault = data.draw(st.sampled_from(points))
+    lost = data.draw(st.sets(st.integers(0, 60)))
+    home = prepared(folder / "run")
+    assert run_stopped(home, operation, fault, lambda number: number in lost) == []
+
+
+def test_a_store_that_never_syncs_is_caught_when_power_is_lost(tmp_path: Path) -> None:
+    home = prepared(tmp_path, UnsyncedStore)
+    assert run_stopped(home, "commit", None, lambda _: True) != []
+
+
+@pytest.mark.parametrize(("kind", "winners"), [(LocalStore, 1), (ReplacingStore, 2)])
+def test_a_publisher_overtaken_just_before_it_publishes_loses_and_one_that_replaces_does_not_notice(
+    kind: type[LocalStore], winners: int, tmp_path: Path
+) -> None:
+    home = prepared(tmp_path, kind)
+    latest = ManifestLog(home.store).latest()
+    assert latest is not None
+    won = []
+
+    def publish(store: LocalStore, incarnation: int) -> None:
+        try:
+            ManifestLog(store).publish(replace(latest, epoch=latest.epoch + 1, incarnation=incarnation))
+        except AlreadyPublished:
+            return
+        won.append(incarnation)
+
+    def overtake(call: str) -> None:
+        if call in {"link", "rename"}:
+            home.disk.before_call = None
+            publish(kind(home.store.root), 2)
+
+    home.disk.before_call = overtake
+    publish(home.store, 1)
+    assert len(won) == winners
+    if kind is LocalStore:
+        assert ManifestLog(home.store).latest().incarnation == won[0]
+
+
+def test_a_full_disk_is_told_and_leaves_nothing_that_counts(tmp_path: Path) -> None:
+    trace = trace_of("commit", tmp_path / "trace")
+    refused = 0
+    for number, name in enumerate(trace):
+        if name not in {"create", "write", "mkdir", "link", "fsync"}:
+            continue
+        home = prepared(tmp_path / str(number))
+        before = ManifestLog(home.store).latest()
+        home.disk.trace.clear()
+        home.disk.full_at = number
+        with pytest.raises(StoreError, match=r"disk of the home .* is full.*Free some space"):
+            home.commit()
+        refused += 1
+        assert ManifestLog(home.store).latest() == before
+        assert home.store.list(unfinished=True) == []
+        assert problems_after_restart(home, before.epoch, False, "commit") == []
+    assert refused > 5
