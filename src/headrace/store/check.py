@@ -15,7 +15,8 @@ from headrace.store.collect import DATA_FOLDERS, LiveNames, names_in_logs
 from headrace.store.container import MAGIC, Container
 from headrace.store.filesystem import Store
 from headrace.store.log import INGEST_LOG, QUERY_LOG, RecordLog
-from headrace.store.manifest import Manifest, ManifestLog
+from headrace.store.manifest import MANIFESTS, Manifest, ManifestLog
+from headrace.store.numbered import NumberedFiles
 from headrace.store.pins import all_pins
 from headrace.time import Duration, Instant
 
@@ -37,6 +38,7 @@ def check_home(store: Store, *, now: Instant, grace: Duration) -> tuple[Finding,
     findings: list[Finding] = []
     manifests = list(_manifests(log, findings))
     findings += _history(manifests)
+    findings += [finding for folder in (MANIFESTS, INGEST_LOG, QUERY_LOG) for finding in _gaps(store, folder)]
     live: set[str] = set()
     known = LiveNames(store)
     for manifest in manifests:
@@ -72,6 +74,17 @@ def _history(manifests: list[Manifest]) -> Iterator[Finding]:
             if became < was:
                 told = f"{what} went back from {was} at epoch {before.epoch} to {became}"
                 yield Finding("fault", f"epoch {after.epoch}", told)
+
+
+def _gaps(store: Store, folder: str) -> Iterator[Finding]:
+    files = NumberedFiles(store, folder)
+    whole = files.range()
+    for number in files.listed():
+        if number not in whole:
+            told = (
+                f"lies below a gap: {files.name(whole.start - 1)} is missing, or this one should not be there"
+            )
+            yield Finding("fault", files.name(number), told)
 
 
 def _file(store: Store, name: str, size: int | None) -> Iterator[Finding]:

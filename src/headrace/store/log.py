@@ -42,8 +42,10 @@ class RecordLog:
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name = store, name
         self._files = NumberedFiles(store, name)
-        self._seen: _Chunk | None = None
-        last = self._last_chunk()
+        # Listed once, because a chunk that was lost must not look like the end of the log.
+        found = self._files.range()
+        self._first_number = found.start
+        self._seen = last = self._chunk(found[-1]) if found else None
         self._next, self._end = (0, 0) if last is None else (last.number + 1, last.end)
 
     @property
@@ -55,16 +57,16 @@ class RecordLog:
     @property
     def start(self) -> int:
         """Ordinal of the first record that is not dropped."""
-        found = self._files.range()
-        return self._chunk(found.start).first if found else 0
+        return 0 if self._last_chunk() is None else self._first_chunk().first
 
     def append(self, records: Sequence[Any]) -> int:
         """Append records, durably; the ordinal of the first. `AlreadyPublished` when another writer got in between."""
         first = self._end
         if not records:
             return first
-        body = {"first": first, "records": list(records)}
+        body = {"number": self._next, "first": first, "records": list(records)}
         self._files.publish(self._next, seal(_KIND, _VERSION, body))
+        self._seen = _Chunk(self._next, first, tuple(records))
         self._next, self._end = self._next + 1, first + len(records)
         return first
 
@@ -87,7 +89,7 @@ class RecordLog:
                 if ordinal >= from_ordinal:
                     yield ordinal, record
             expected = chunk.end
-            if not self._files.exists(chunk.number + 1):
+            if chunk.number >= last.number and not self._files.exists(chunk.number + 1):
                 return
             chunk = self._chunk(chunk.number + 1)
 
@@ -101,11 +103,11 @@ class RecordLog:
 
     def _chunk_of(self, ordinal: int, last: _Chunk) -> _Chunk:
         """The chunk that holds a record, by binary search."""
-        low = 0 if self._files.exists(0) else self._files.range().start
-        high = last.number
-        if ordinal < (first := self._chunk(low).first):
+        oldest = self._first_chunk()
+        low, high = oldest.number, last.number
+        if ordinal < oldest.first:
             raise StoreError(
-                f"record {ordinal} of the log {self._name}/ was dropped; the first kept is {first}"
+                f"record {ordinal} of the log {self._name}/ was dropped or lost; the first there is {oldest.first}"
             )
         while low < high:
             middle = (low + high + 1) // 2
@@ -114,6 +116,11 @@ class RecordLog:
             else:
                 high = middle - 1
         return self._chunk(low)
+
+    def _first_chunk(self) -> _Chunk:
+        if not self._files.exists(self._first_number):
+            self._first_number = self._files.range().start
+        return self._chunk(self._first_number)
 
     def _last_chunk(self) -> _Chunk | None:
         known = self._seen
@@ -131,4 +138,6 @@ class RecordLog:
         except MissingFile as error:
             raise CorruptStore(f"the log {self._name}/ has a gap: '{name}' is missing") from error
         body = unseal(_KIND, _VERSION, data, name)
+        if body["number"] != number:
+            raise CorruptStore(f"the log chunk '{name}' says that it is number {body['number']}")
         return _Chunk(number, body["first"], tuple(body["records"]))

@@ -31,11 +31,21 @@ class NumberedFiles:
         return self._store.exists(self.name(number))
 
     def range(self) -> range:
-        """All numbers there are, by listing the folder."""
+        """The unbroken range that ends with the greatest number, by listing the folder.
+
+        What lies below a gap is not of it: a stray file of a writer that was stopped while it found out.
+        """
+        numbers = self.listed()
+        first = len(numbers) - 1
+        while first > 0 and numbers[first - 1] == numbers[first] - 1:
+            first -= 1
+        return range(numbers[first], numbers[-1] + 1) if numbers else range(0)
+
+    def listed(self) -> list[int]:
+        """Every number there is a file of, in order; also what should not be there."""
         prefix = f"{self._folder}/"
         stems = [file.name[len(prefix) : -len(".json")] for file in self._store.list(prefix)]
-        numbers = [int(stem) for stem in stems if stem.isascii() and stem.isdigit()]
-        return range(min(numbers), max(numbers) + 1) if numbers else range(0)
+        return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
     def last(self, hint: int = 0) -> int | None:
         """The greatest published number; None when there is none.
@@ -87,8 +97,8 @@ class NumberedFiles:
 
     def drop_below(self, number: int) -> tuple[str, ...]:
         """Delete the files below a number, lowest first; the names that went."""
-        found = self.range()
-        names = [self.name(each) for each in range(found.start, min(number, found.stop - KEPT))]
+        stop = self.range().stop - KEPT
+        names = [self.name(each) for each in self.listed() if each < min(number, stop)]
         return tuple(name for name in names if self._store.delete(name))
 
     def _superseded(self, number: int) -> StoreError:

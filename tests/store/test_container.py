@@ -1,0 +1,138 @@
+"""Containers give back the tables they were made of, share bytes with their file, and notice damage."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import CorruptStore, StoreError
+from headrace.store.container import Container, pack, parts
+from headrace.store.filesystem import LocalStore
+
+TYPES = {
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.float64(): st.floats(allow_nan=False),
+    pa.string(): st.text(max_size=5),
+    pa.binary(): st.binary(max_size=5),
+    pa.bool_(): st.booleans(),
+    pa.list_(pa.int32()): st.lists(st.integers(0, 9), max_size=3),
+    pa.dictionary(pa.int32(), pa.string()): st.sampled_from(["a", "b"]),
+    pa.struct([("x", pa.int8()), ("y", pa.dictionary(pa.int8(), pa.string()))]): st.just({"x": 1, "y": "q"}),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    kinds = draw(st.lists(st.sampled_from(list(TYPES)), min_size=1, max_size=4))
+    chunks = []
+    for _ in range(draw(st.integers(0, 3))):
+        rows = draw(st.integers(0, 5))
+        columns = [
+            pa.array(draw(st.lists(st.none() | TYPES[kind], min_size=rows, max_size=rows)), kind)
+            for kind in kinds
+        ]
+        chunks.append(pa.table(columns, [f"c{number}" for number in range(len(kinds))]))
+    empty = pa.schema(
+        [(f"c{number}", kind) for number, kind in enumerate(kinds)], {"about": "x"}
+    ).empty_table()
+    whole = pa.concat_tables([chunk.cast(empty.schema) for chunk in chunks]) if chunks else empty
+    return whole.slice(draw(st.integers(0, 2)))
+
+
+@given(st.dictionaries(st.text(max_size=8), tables(), max_size=5), st.booleans())
+def test_what_is_packed_comes_back(given_tables: dict[str, pa.Table], checksums: bool) -> None:
+    header = {"level": 3, "name": "é"}
+    stats = {name: {"rows": table.num_rows} for name, table in given_tables.items()}
+    packed = pack(given_tables, header, stats=stats, checksums=checksums)
+    container = Container.open(packed)
+    container.verify()
+    assert container.header == header
+    assert list(container.sections()) == list(given_tables)
+    for name, table in given_tables.items():
+        found = container.table(name)
+        assert found.equals(table, check_metadata=True)
+        assert container.schema(name).equals(table.schema, check_metadata=True)
+        assert container.sections()[name].rows == table.num_rows
+        assert container.sections()[name].stats == {"rows": table.num_rows}
+    assert container.tables().keys() == given_tables.keys()
+
+
+def test_a_nan_and_an_open_stats_dictionary_survive() -> None:
+    container = Container.open(pack({"a": pa.table({"x": [math.nan]})}))
+    assert math.isnan(container.table("a")["x"][0].as_py())
+    assert container.sections()["a"].stats == {}
+    assert "a" in container
+    assert "b" not in container
+
+
+def test_tables_are_views_of_the_mapped_file(tmp_path) -> None:
+    store = LocalStore(tmp_path)
+    table = pa.table({"x": np.arange(100_000)})
+    size = store.write_once("run", parts({"pad": pa.table({"s": ["odd"]}), "big": table}))
+    buffer = store.map("run")
+    assert buffer.size == size
+    data = Container.open(buffer, "run").table("big")["x"].chunk(0).buffers()[1]
+    assert buffer.address <= data.address < buffer.address + buffer.size
+    assert data.address % 8 == 0
+
+
+def test_many_small_chunks_become_one_and_equal_schemas_are_written_once() -> None:
+    chunked = pa.concat_tables([pa.table({"x": [n]}) for n in range(50)])
+    container = Container.open(pack({"a": chunked}))
+    assert container.table("a")["x"].num_chunks == 1
+    same = Container.open(pack({f"s{n}": pa.table({"x": [n]}) for n in range(100)}))
+    assert len(same._index["schemas"]) == 1
+    assert same.table("s7")["x"].to_pylist() == [7]
+
+
+def test_a_section_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(StoreError, match="no section 'c' in received bytes; there is: a, b"):
+        Container.open(pack({"a": pa.table({"x": [1]}), "b": pa.table({"x": [1]})})).table("c")
+
+
+def test_a_header_that_is_no_json_is_refused() -> None:
+    with pytest.raises(StoreError, match="must be JSON values"):
+        pack({}, {"x": object()})
+
+
+@given(st.data())
+def test_no_damaged_byte_and_no_cut_goes_unnoticed(data: st.DataObject) -> None:
+    tables = {"a": pa.table({"x": [1, 2, 3], "s": ["one", None, "three"]}), "b": pa.table({"y": [1.5]})}
+    packed = pack(tables)
+    if data.draw(st.booleans()):
+        damaged = packed[: data.draw(st.integers(0, len(packed) - 1))]
+    else:
+        place = data.draw(st.integers(0, len(packed) - 1))
+        changed = packed[place] ^ data.draw(st.integers(1, 255))
+        damaged = packed[:place] + bytes([changed]) + packed[place + 1 :]
+    try:
+        container = Container.open(damaged, "the-file")
+        container.verify()
+    except StoreError as error:
+        told = str(error)
+    else:
+        assert container.tables() == tables  # only padding was hit
+        return
+    assert "the-file" in told
+
+
+def test_a_newer_format_asks_for_the_program_that_wrote_it() -> None:
+    packed = bytearray(pack({}))
+    packed[-12] = 9
+    with pytest.raises(StoreError, match="format version 9, this program reads 1"):
+        Container.open(bytes(packed))
+
+
+def test_an_index_that_points_outside_is_told() -> None:
+    container = Container.open(pack({"a": pa.table({"x": [1]})}), "f")
+    cut = Container(container._buffer.slice(0, 70), container._index, "f")
+    with pytest.raises(CorruptStore, match=r"container 'f' is damaged: bytes .* outside"):
+        cut.table("a")
+    container._index["sections"]["a"][2] = 7
+    with pytest.raises(CorruptStore, match="holds 1 rows where the index says 7"):
+        container.table("a")
