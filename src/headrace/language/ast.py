@@ -1,0 +1,310 @@
+"""What was written: statements, selects and expressions with the places they stand at, before any name means anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal as Choice
+from typing import TypeAlias
+
+from headrace.algebra.expressions import Value
+from headrace.algebra.query import Ago
+from headrace.errors import Span
+from headrace.schema import Type
+from headrace.time import Duration, Instant
+
+# --------------------------------------------------------------------------------------------------------- expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """`price`, `b.price`, `window.start`."""
+
+    parts: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal. `shown` is what Spark calls a column that holds it."""
+
+    value: Value
+    type: Type
+    shown: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """`-x`, `+x`, `~x`, `NOT x` (`not`)."""
+
+    operator: str
+    operand: Expr
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Infix:
+    """`a + b`; comparisons too. `<>` stands for `!=`, `=` for `==`."""
+
+    operator: str
+    left: Expr
+    right: Expr
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """`a AND b AND c`, however long: one node."""
+
+    operator: Choice["and", "or"]
+    operands: tuple[Expr, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """`a BETWEEN low AND high`."""
+
+    operand: Expr
+    low: Expr
+    high: Expr
+    negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """`a IN (b, c)`."""
+
+    operand: Expr
+    items: tuple[Expr, ...]
+    negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """`a LIKE b`, `a ILIKE b`, `a RLIKE b`."""
+
+    kind: Choice["like", "ilike", "rlike"]
+    operand: Expr
+    pattern: Expr
+    negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Is:
+    """`a IS [NOT] NULL | TRUE | FALSE`."""
+
+    operand: Expr
+    what: Choice["null", "true", "false"]
+    negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """`f(a, b)`, `COUNT(*)` (`star`), `COUNT(DISTINCT x) FILTER (WHERE c)`."""
+
+    name: str
+    arguments: tuple[Expr, ...]
+    span: Span
+    distinct: bool = False
+    star: bool = False
+    condition: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CastTo:
+    """`CAST(a AS t)`; TRY_CAST when `safe`."""
+
+    operand: Expr
+    type: Type
+    safe: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CaseWhen:
+    """Both forms of CASE; `operand` is None in the searched one."""
+
+    operand: Expr | None
+    branches: tuple[tuple[Expr, Expr], ...]
+    otherwise: Expr | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """`EXTRACT(field FROM operand)`."""
+
+    field: str
+    operand: Expr
+    span: Span
+
+
+Expr: TypeAlias = (
+    Name
+    | Constant
+    | Prefix
+    | Infix
+    | Chain
+    | Between
+    | OneOf
+    | Matches
+    | Is
+    | FunctionCall
+    | CastTo
+    | CaseWhen
+    | Extract
+)
+
+
+def parts_of(node: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions, left to right."""
+    match node:
+        case Name() | Constant():
+            return ()
+        case Prefix() | Is() | CastTo() | Extract():
+            return (node.operand,)
+        case Infix():
+            return (node.left, node.right)
+        case Chain():
+            return node.operands
+        case Between():
+            return (node.operand, node.low, node.high)
+        case OneOf():
+            return (node.operand, *node.items)
+        case Matches():
+            return (node.operand, node.pattern)
+        case FunctionCall():
+            return (*node.arguments, *(() if node.condition is None else (node.condition,)))
+        case CaseWhen():
+            pairs = tuple(part for branch in node.branches for part in branch)
+            return (
+                *(() if node.operand is None else (node.operand,)),
+                *pairs,
+                *(() if node.otherwise is None else (node.otherwise,)),
+            )
+
+
+# ------------------------------------------------------------------------------------------------------------- windows
+
+
+@dataclass(frozen=True, slots=True)
+class RangeWindow:
+    """`[RANGE r SLIDE e ORIGIN o]`; `range` None is UNBOUNDED, `slide` None is no SLIDE; `[NOW]` is a range of 0."""
+
+    range: Duration | None
+    slide: Duration | None
+    origin: Instant
+    attribute: Name | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWindow:
+    """`[PARTITION BY p ROWS n SLIDE m]`; `count` None is UNBOUNDED."""
+
+    count: int | None
+    slide: int | None
+    partition: tuple[Expr, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class LandmarkWindow:
+    """`[LANDMARK SLIDE e ORIGIN o]`."""
+
+    slide: Duration
+    origin: Instant
+    attribute: Name | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class StartingWindow:
+    """`window(t, r, s, o)`, `TUMBLE(TABLE s, DESCRIPTOR(t), r)`, HOP: windows that start at `origin + i*slide`."""
+
+    attribute: Name
+    range: Duration
+    slide: Duration
+    origin: Instant
+    span: Span
+
+
+WindowClause: TypeAlias = RangeWindow | RowsWindow | LandmarkWindow | StartingWindow
+
+# ------------------------------------------------------------------------------------------------------------- selects
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream, relation or query in FROM."""
+
+    name: str
+    alias: str | None
+    window: WindowClause | None
+    channel: Choice["rows", "late", "rejects"]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class JoinClause:
+    """What follows the first source: `, s`, `JOIN s ON c`, `LEFT JOIN s USING (a)`. A comma has neither ON nor USING."""
+
+    kind: Choice["inner", "left"]
+    source: Source
+    condition: Expr | None
+    using: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a select list."""
+
+    expression: Expr
+    alias: str | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AllColumns:
+    """`*` or `alias.*`."""
+
+    qualifier: str | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class OrderItem:
+    """One item of ORDER BY."""
+
+    expression: Expr
+    descending: bool
+    nulls_first: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A SELECT. `window` is the `window(...)` item of GROUP BY, which is not among `group_by`."""
+
+    items: tuple[Item | AllColumns, ...]
+    source: Source
+    span: Span
+    distinct: bool = False
+    emit: Choice["istream", "dstream", "rstream"] | None = None
+    joins: tuple[JoinClause, ...] = ()
+    where: Expr | None = None
+    bounds: tuple[Instant | Ago, Instant | Ago] | None = None
+    group_by: tuple[Expr, ...] = ()
+    window: StartingWindow | None = None
+    having: Expr | None = None
+    order_by: tuple[OrderItem, ...] = ()
+    limit: int | None = None
+    limit_span: Span | None = None
+    emit_empty: Span | None = None
+    with_revisions: bool = False
+    having_span: Span | None = field(default=None, compare=False)

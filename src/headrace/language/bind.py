@@ -1,0 +1,333 @@
+"""What does a SELECT mean? Names and types resolved, as a tree of the algebra; what cannot be meant is said here.
+
+The tree, bottom up: scan, filters below the window, window, joins with relations, WHERE, bounds, aggregation, HAVING,
+ORDER BY and LIMIT, select list, DISTINCT, relation-to-stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from headrace.algebra.expressions import Column, Expression, Named, columns_of, transform
+from headrace.algebra.functions import UserFunction
+from headrace.algebra.query import (
+    Aggregate,
+    Bounds,
+    Distinct,
+    Emission,
+    Emit,
+    Filter,
+    Node,
+    Project,
+    Query,
+    SortKey,
+    Top,
+)
+from headrace.algebra.windows import TimeRange
+from headrace.errors import Span, UserError
+from headrace.language.ast import AllColumns, Constant, Expr, FunctionCall, Item, Name, Select
+from headrace.language.bind_aggregates import Grouping
+from headrace.language.bind_expressions import ExpressionBinder, located
+from headrace.language.bind_sources import From, bind_from, tree
+from headrace.language.naming import output_name
+from headrace.language.scope import WINDOW_COLUMNS, Names
+from headrace.language.statements import parse_select
+from headrace.schema import INT
+
+
+def bind_query(
+    select: Select | str,
+    names: Names,
+    text: str | None = None,
+    functions: Mapping[str, UserFunction] | None = None,
+) -> Query:
+    """The query a SELECT means among these names.
+
+    `select` is its text, or what was parsed from `text`. `functions` are registered Python functions by lower-case name.
+    Raises `UserError` with the place of the mistake; `UnsupportedQuery` for what is not available yet.
+    """
+    if isinstance(select, str):
+        text, select = select, parse_select(select)
+    assert text is not None
+    return _SelectBinder(
+        select, text, bind_from(select, names, text, functions or {}), functions or {}
+    ).query()
+
+
+@dataclass(slots=True)
+class _SelectBinder:
+    """One SELECT on its way to a query; each step adds what the next one reads."""
+
+    select: Select
+    text: str
+    sources: From
+    functions: Mapping[str, UserFunction]
+    rows: ExpressionBinder = field(init=False)
+    grouping: Grouping = field(init=False)
+    columns: list[Named] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rows = ExpressionBinder(self.text, self.sources.scope.column, self._nested, self.functions)
+        stream = self.sources.stream
+        bounds = (
+            frozenset(f"{stream.alias}.{name}" for name in WINDOW_COLUMNS)
+            if stream.sliding
+            else frozenset[str]()
+        )
+        self.grouping = Grouping(self.rows, bounds)
+
+    @property
+    def grouped(self) -> bool:
+        """True when rows are folded into groups, or all into one."""
+        return bool(self.select.group_by) or self.select.window is not None or bool(self.grouping.aggregates)
+
+    def query(self) -> Query:
+        """Bind clause by clause, inside out."""
+        select = self.select
+        node = self._filtered()
+        for item in select.group_by:
+            self._add_key(item)
+        bound = self._select_list()
+        having = None
+        if select.having is not None:
+            having = self._bind(select.having, "HAVING", condition=True)
+        order = [self._sort_expression(item.expression) for item in select.order_by]
+        self._check_clauses()
+        if self.grouped:
+            self._keep_a_key()
+            node = Aggregate(node, tuple(self.grouping.keys), tuple(self.grouping.aggregates))
+            bound = [(name, self._above(value, span), span) for name, value, span in bound]
+        if having is not None and select.having is not None:
+            node = Filter(node, self._above(having, select.having.span))
+        self._name_columns(bound)
+        keys = tuple(
+            SortKey(
+                self._above(value, item.span) if self.grouped else value, item.descending, item.nulls_first
+            )
+            for value, item in zip(order, select.order_by, strict=True)
+        )
+        return self._emitted(self._projected(node, keys))
+
+    # ---------------------------------------------------------------------------------------------------- clauses
+
+    def _filtered(self) -> Node:
+        where = None
+        if self.select.where is not None:
+            binder = ExpressionBinder(self.text, self._where_column, self._in_where, self.functions)
+            where = binder.condition(self.select.where, "WHERE")
+        node = tree(self.sources, where, grouped_window=self.select.window is not None)
+        if self.select.bounds is not None:
+            node = Bounds(node, *self.select.bounds)
+        return node
+
+    def _where_column(self, name: Name) -> Expression:
+        column = self.sources.scope.column(name)
+        if self.select.window is not None and column.name in self.grouping.bounds:
+            self._fail(
+                "WHERE is applied before the window of GROUP BY: its bounds are not known yet",
+                name.span,
+                "Put the condition into HAVING.",
+            )
+        return column
+
+    def _in_where(self, call: FunctionCall) -> Expression:
+        self._fail(
+            f"WHERE cannot hold the aggregate {call.name.upper()}: it is applied before grouping",
+            call.span,
+            "Put the condition into HAVING.",
+        )
+
+    def _nested(self, call: FunctionCall) -> Expression:
+        self._fail(
+            f"the aggregate {call.name.upper()} stands where rows are read one at a time",
+            call.span,
+            "Aggregates cannot be nested or grouped by.",
+        )
+
+    def _add_key(self, item: Expr) -> None:
+        expression = self._key(item)
+        if isinstance(expression, Column) and expression.name in self.grouping.bounds:
+            return
+        self.grouping.add_key(expression)
+
+    def _key(self, item: Expr) -> Expression:
+        """An item of GROUP BY: an ordinal, a column, the alias of a select item, or an expression."""
+        if isinstance(item, Constant) and item.type == INT and isinstance(item.value, int):
+            return self.rows.bind(self._ordinal(item.value, item.span, "GROUP BY"))
+        if isinstance(item, Name) and len(item.parts) == 1:
+            aliased = self._aliased(item.parts[0])
+            if aliased is not None and all(
+                source.find(item.parts[0]) is None for source in self.sources.scope.sources
+            ):
+                return self.rows.bind(aliased)
+        return self.rows.bind(item)
+
+    def _keep_a_key(self) -> None:
+        """Groups by the window's bounds alone, and nothing else to compute: the bounds are the key."""
+        if not self.grouping.keys and not self.grouping.aggregates:
+            bound = f"{self.sources.stream.alias}.window_start"
+            self.grouping.add_key(Column(bound, WINDOW_COLUMNS["window_start"]))
+
+    def _ordinal(self, place: int, span: Span, clause: str) -> Expr:
+        items = self.select.items
+        if any(isinstance(item, AllColumns) for item in items):
+            self._fail(f"{clause} {place} counts the items of a select list with *", span, "Name the column.")
+        if not 1 <= place <= len(items):
+            self._fail(f"{clause} {place} is not an item of the select list, which has {len(items)}", span)
+        item = items[place - 1]
+        assert isinstance(item, Item)
+        return item.expression
+
+    def _aliased(self, name: str) -> Expr | None:
+        for item in self.select.items:
+            if isinstance(item, Item) and item.alias is not None and item.alias.lower() == name.lower():
+                return item.expression
+        return None
+
+    def _select_list(self) -> list[tuple[str, Expression, Span]]:
+        found: list[tuple[str, Expression, Span]] = []
+        for item in self.select.items:
+            if isinstance(item, AllColumns):
+                found += self._all_columns(item)
+            else:
+                name = output_name(item.expression) if item.alias is None else item.alias
+                found.append((name, self._bind(item.expression, "SELECT"), item.span))
+        return found
+
+    def _all_columns(self, item: AllColumns) -> list[tuple[str, Expression, Span]]:
+        sources = self.sources.scope.sources
+        if item.qualifier is not None:
+            with located(item.span, self.text):
+                chosen = self.sources.scope.source(item.qualifier)
+                if chosen is None:
+                    known = ", ".join(source.alias for source in sources)
+                    raise UserError(
+                        f"there is no source '{item.qualifier}' in FROM", remedy=f"There is: {known}."
+                    )
+            sources = (chosen,)
+        found: list[tuple[str, Expression, Span]] = []
+        for source in sources:
+            for column in source.scan.table:
+                if item.qualifier is None and column.name.lower() in source.hidden:
+                    continue
+                internal = f"{source.alias}.{column.name}"
+                self.rows.seen.setdefault(internal, item.span)
+                found.append((column.name, Column(internal, column.type), item.span))
+        return found
+
+    # ------------------------------------------------------------------------------------------------ expressions
+
+    def _bind(self, node: Expr, clause: str, *, condition: bool = False) -> Expression:
+        """An expression above grouping: aggregates are columns in it, and HAVING may read the select list's aliases."""
+        column = self._output_or_column if clause in ("HAVING", "ORDER BY") else self.sources.scope.column
+        binder = ExpressionBinder(self.text, column, self.grouping.aggregate, self.functions, self.rows.seen)
+        return binder.condition(node, clause) if condition else binder.bind(node)
+
+    def _output_or_column(self, name: Name) -> Expression:
+        aliased = self._aliased(name.parts[0]) if len(name.parts) == 1 else None
+        return self._bind(aliased, "SELECT") if aliased is not None else self.sources.scope.column(name)
+
+    def _sort_expression(self, node: Expr) -> Expression:
+        if isinstance(node, Constant) and node.type == INT and isinstance(node.value, int):
+            return self._bind(self._ordinal(node.value, node.span, "ORDER BY"), "SELECT")
+        return self._bind(node, "ORDER BY")
+
+    def _above(self, value: Expression, span: Span) -> Expression:
+        return self.grouping.above(value, self.rows.seen, span)
+
+    # ------------------------------------------------------------------------------------------------- what is wrong
+
+    def _fail(self, message: str, span: Span, remedy: str | None = None) -> NoReturn:
+        raise UserError(message, span=span, text=self.text, remedy=remedy)
+
+    def _check_clauses(self) -> None:
+        select, stream = self.select, self.sources.stream
+        if select.having is not None and not self.grouped:
+            self._fail(
+                "HAVING needs GROUP BY or an aggregate",
+                select.having.span,
+                "Use WHERE for conditions on rows.",
+            )
+        if select.emit_empty is not None and not (stream.sliding and self.grouped):
+            self._fail(
+                "EMIT EMPTY needs a window with SLIDE and aggregates", select.emit_empty, "Leave it out."
+            )
+        if select.emit == "rstream" and not (stream.sliding or stream.window == TimeRange(0)):
+            self._fail(
+                "RSTREAM needs a window with SLIDE, or [NOW]: over another window it would never stop speaking",
+                stream.span,
+                "Write for example FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE], or use ISTREAM.",
+            )
+        if self._streams_rows and select.limit_span is not None:
+            self._fail(
+                "LIMIT needs a window: the rows of a bare stream never end",
+                select.limit_span,
+                "Write for example FROM s [ROWS 100].",
+            )
+        if self._streams_rows and select.order_by:
+            self._fail(
+                "ORDER BY needs a window: the rows of a bare stream come in their own order",
+                select.order_by[0].span,
+                "Write for example FROM s [ROWS 100].",
+            )
+
+    @property
+    def _streams_rows(self) -> bool:
+        """True for a select over a bare stream without aggregates, whose rows are streamed as they come."""
+        return self.sources.stream.bare and not self.grouped and self.select.bounds is None
+
+    def _name_columns(self, bound: list[tuple[str, Expression, Span]]) -> None:
+        seen: set[str] = set()
+        for name, value, span in bound:
+            if name.lower() in seen:
+                self._fail(
+                    f"two columns of the select list are called '{name}'",
+                    span,
+                    "Give one of them an alias with AS.",
+                )
+            seen.add(name.lower())
+            self.columns.append(Named(name, value))
+
+    # ---------------------------------------------------------------------------------------------------------- output
+
+    def _projected(self, node: Node, keys: tuple[SortKey, ...]) -> Node:
+        """Select list, ORDER BY and LIMIT; with DISTINCT the order is of the distinct rows, so it stands above them."""
+        select = self.select
+        topped = bool(keys) or select.limit is not None
+        if topped and not select.distinct:
+            node = Top(node, keys, select.limit)
+        node = Project(node, tuple(self.columns))
+        if select.distinct:
+            node = Distinct(node)
+            if topped:
+                node = Top(
+                    node, tuple(self._over_output(key, place) for place, key in enumerate(keys)), select.limit
+                )
+        return node
+
+    def _over_output(self, key: SortKey, place: int) -> SortKey:
+        """A sort key over the distinct rows: it may read their columns only."""
+        known = {column.expression: Column(column.name, column.expression.type) for column in self.columns}
+
+        def replaced(node: Expression) -> Expression | None:
+            return known.get(node)
+
+        expression = known.get(key.expression) or transform(key.expression, replaced)
+        names = {column.name for column in self.columns}
+        reads = columns_of(expression) - names
+        if reads:
+            self._fail(
+                "with DISTINCT, ORDER BY can read the select list only",
+                self.select.order_by[place].span,
+                "Add the expression to the select list.",
+            )
+        return SortKey(expression, key.descending, key.nulls_first)
+
+    def _emitted(self, node: Node) -> Query:
+        select, stream = self.select, self.sources.stream
+        emit = select.emit or ("istream" if self._streams_rows else None)
+        emission: Emission = "windows" if stream.sliding else "relation" if emit is None else "stream"
+        root = node if emit is None else Emit(node, emit)
+        return Query(root, emission, select.emit_empty is not None, select.with_revisions)

@@ -1,0 +1,353 @@
+"""What does FROM mean: which scans, under which windows, joined how?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+from typing import Literal as Choice
+
+from headrace.algebra.expressions import Call, Expression, columns_of, conjuncts
+from headrace.algebra.functions import UserFunction
+from headrace.algebra.query import Filter, Join, Node, QueryScan, RelationScan, StreamScan, Windowed
+from headrace.algebra.windows import (
+    Landmark,
+    Rows,
+    RowsSlide,
+    TimeRange,
+    TimeSlide,
+    Unbounded,
+    Window,
+)
+from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
+from headrace.language.ast import (
+    FunctionCall,
+    JoinClause,
+    LandmarkWindow,
+    Name,
+    RangeWindow,
+    RowsWindow,
+    Select,
+    Source,
+    StartingWindow,
+    WindowClause,
+)
+from headrace.language.bind_expressions import ExpressionBinder, located
+from headrace.language.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
+from headrace.schema import BOOLEAN
+
+STREAM_FIRST: Final = (
+    "Available are one stream and any number of relations, the stream first: FROM s JOIN r ON …"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """Bound sources. `scope` has them in the order of FROM; `stream` is the one stream, `relations` the joined rest.
+
+    `conditions` are of inner joins, not yet attached; a LEFT join holds its own.
+    """
+
+    scope: Scope
+    stream: BoundSource
+    relations: tuple[tuple[BoundSource, Choice["inner", "left"], Expression | None], ...]
+    conditions: tuple[Expression, ...]
+
+
+def bind_from(select: Select, names: Names, text: str, functions: Mapping[str, UserFunction]) -> From:
+    """Sources, windows and joins of a SELECT.
+
+    Raises `UserError` for unknown names and for windows that do not fit; `UnsupportedQuery` for joins of streams.
+    """
+    sources = [
+        _source(source, names, text, functions)
+        for source in (select.source, *(j.source for j in select.joins))
+    ]
+    if select.window is not None:
+        sources = [_with_group_window(source, select.window, text) for source in sources]
+    _check_aliases(sources, text)
+    stream = _only_stream(sources, text)
+    scope = Scope(text, (sources[0],))
+    relations: list[tuple[BoundSource, Choice["inner", "left"], Expression | None]] = []
+    conditions: list[Expression] = []
+    for clause, source in zip(select.joins, sources[1:], strict=True):
+        scope, condition = _joined(scope, clause, source, functions)
+        if clause.kind == "left":
+            if source is stream:
+                raise UnsupportedQuery(
+                    "a LEFT JOIN keeps the rows of the stream",
+                    span=source.span,
+                    text=text,
+                    remedy=STREAM_FIRST,
+                )
+            relations.append((source, clause.kind, condition))
+            continue
+        conditions += [] if condition is None else list(conjuncts(condition))
+        if source is not stream:
+            relations.append((source, clause.kind, None))
+    if sources[0] is not stream:
+        if any(kind == "left" for _, kind, _ in relations):
+            raise UnsupportedQuery(
+                "a LEFT JOIN keeps the rows of the stream",
+                span=sources[0].span,
+                text=text,
+                remedy=STREAM_FIRST,
+            )
+        relations.insert(0, (sources[0], "inner", None))
+    return From(scope, stream, tuple(relations), tuple(conditions))
+
+
+def _check_aliases(sources: list[BoundSource], text: str) -> None:
+    seen: set[str] = set()
+    for source in sources:
+        if source.alias.lower() in seen:
+            raise UserError(
+                f"two sources of FROM are called '{source.alias}'",
+                span=source.span,
+                text=text,
+                remedy="Give one of them another name: FROM s AS a, s AS b.",
+            )
+        seen.add(source.alias.lower())
+
+
+def _only_stream(sources: list[BoundSource], text: str) -> BoundSource:
+    streams = [source for source in sources if source.window is not None]
+    if not streams:
+        raise UnsupportedQuery(
+            "a query over relations alone is not available: its answer would never change by itself",
+            span=sources[0].span,
+            text=text,
+            remedy=STREAM_FIRST,
+        )
+    if len(streams) > 1:
+        raise UnsupportedQuery(
+            "joins of two streams are not available yet", span=streams[1].span, text=text, remedy=STREAM_FIRST
+        )
+    return streams[0]
+
+
+def _source(source: Source, names: Names, text: str, functions: Mapping[str, UserFunction]) -> BoundSource:
+    with located(source.span, text):
+        scan = _scan(source, names)
+    if isinstance(scan, RelationScan):
+        if source.window is not None:
+            raise UserError(
+                f"'{source.name}' is a relation: only streams have windows",
+                span=source.window.span,
+                text=text,
+                remedy="Leave the brackets out.",
+            )
+        return BoundSource(scan, None, bare=False, span=source.span)
+    window = Unbounded() if source.window is None else _window(source.window, scan, text, functions)
+    found = BoundSource(scan, window, bare=source.window is None, span=source.span)
+    return _without_clash(found, text)
+
+
+def _without_clash(source: BoundSource, text: str) -> BoundSource:
+    """The source itself; raises `UserError` when its window would add a column it already has."""
+    for name in WINDOW_COLUMNS if source.sliding else ():
+        if source.scan.table.find(name) is not None:
+            raise UserError(
+                f"'{source.scan.name}' has a column '{name}', and so has its window",
+                span=source.span,
+                text=text,
+                remedy=f"Give the column another name in '{source.scan.name}': SELECT {name} AS inner_{name.removeprefix('window_')}.",
+            )
+    return source
+
+
+def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan:
+    if (stream := names.stream(source.name)) is not None:
+        alias = source.alias or stream.name
+        if source.channel == "rejects":
+            return StreamScan(stream.name, alias, REJECTS, None, "rejects")
+        return StreamScan(stream.name, alias, stream.schema, stream.time, source.channel)
+    if source.channel != "rows":
+        raise UserError(f"only a stream has {source.channel.upper()}, and '{source.name}' is none")
+    if (relation := names.relation(source.name)) is not None:
+        return RelationScan(relation.name, source.alias or relation.name, relation.schema)
+    if (query := names.query(source.name)) is not None:
+        definition, bound = query
+        if bound.emission == "relation":
+            raise UnsupportedQuery(
+                f"the query '{definition.name}' holds a relation, not a stream, and cannot be read in FROM yet",
+                remedy=f"Give it a window with SLIDE, or make it a stream: ISTREAM({definition.name}'s SELECT).",
+            )
+        return QueryScan(definition.name, source.alias or definition.name, bound.schema)
+    raise UserError(
+        f"there is no stream, relation or query '{source.name}'",
+        remedy=did_you_mean(source.name, names.known()),
+    )
+
+
+def _window(
+    clause: WindowClause, scan: StreamScan | QueryScan, text: str, functions: Mapping[str, UserFunction]
+) -> Window:
+    match clause:
+        case RowsWindow(count=None):
+            return Unbounded()
+        case RowsWindow(count=int(count)):
+            partition = tuple(_partition(scan, text, functions).bind(item) for item in clause.partition)
+            return (
+                Rows(count, partition) if clause.slide is None else RowsSlide(count, clause.slide, partition)
+            )
+        case StartingWindow():
+            _check_attribute(clause.attribute, scan, text)
+            return TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
+        case LandmarkWindow():
+            _check_attribute(clause.attribute, scan, text)
+            return Landmark(clause.slide, clause.origin)
+        case RangeWindow():
+            _check_attribute(clause.attribute, scan, text)
+            if clause.range is None:
+                return Unbounded()
+            return (
+                TimeRange(clause.range)
+                if clause.slide is None
+                else TimeSlide(clause.range, clause.slide, clause.origin)
+            )
+        case _:
+            raise AssertionError(clause)
+
+
+def _partition(
+    scan: StreamScan | QueryScan, text: str, functions: Mapping[str, UserFunction]
+) -> ExpressionBinder:
+    def aggregate(call: FunctionCall) -> Expression:
+        raise UserError(
+            f"PARTITION BY cannot hold the aggregate {call.name.upper()}", span=call.span, text=text
+        )
+
+    own = Scope(text, (BoundSource(scan, Unbounded(), bare=True, span=Span(0, 0)),))
+    return ExpressionBinder(text, own.column, aggregate, functions)
+
+
+def _check_attribute(attribute: Name | None, scan: StreamScan | QueryScan, text: str) -> None:
+    """A window is taken over the event time of its stream."""
+    if attribute is None:
+        return
+    time = scan.time if isinstance(scan, StreamScan) else None
+    *qualifier, name = attribute.parts
+    if qualifier and [part.lower() for part in qualifier] != [scan.alias.lower()]:
+        raise UserError(
+            f"there is no source '{'.'.join(qualifier)}' for this window",
+            span=attribute.span,
+            text=text,
+            remedy=did_you_mean(qualifier[0], [scan.alias]),
+        )
+    if scan.table.find(name) is None:
+        raise UserError(
+            f"there is no column '{name}'",
+            span=attribute.span,
+            text=text,
+            remedy=did_you_mean(name, scan.table.names),
+        )
+    if time is None or name.lower() != time.lower():
+        said = (
+            f"the event time of '{scan.name}' is '{time}'"
+            if time
+            else f"'{scan.name}' has no column of event times"
+        )
+        raise UnsupportedQuery(
+            f"windows over '{name}' are not available: {said}",
+            span=attribute.span,
+            text=text,
+            remedy=f"Take the window over '{time}', or make '{name}' the event time of a stream: TIMESTAMP BY {name}."
+            if time
+            else "Use a bracket: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE].",
+        )
+
+
+def _with_group_window(source: BoundSource, clause: StartingWindow, text: str) -> BoundSource:
+    """The stream under the window of GROUP BY window(…)."""
+    if source.window is None:
+        return source
+    if not source.bare:
+        raise UserError(
+            "the stream has a window in FROM and another one in GROUP BY",
+            span=clause.span,
+            text=text,
+            remedy="Keep one of them.",
+        )
+    assert not isinstance(source.scan, RelationScan)
+    _check_attribute(clause.attribute, source.scan, text)
+    window = TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
+    return _without_clash(replace(source, window=window, bare=False), text)
+
+
+def _joined(
+    scope: Scope, clause: JoinClause, source: BoundSource, functions: Mapping[str, UserFunction]
+) -> tuple[Scope, Expression | None]:
+    """The scope with one more source, and the condition of its join."""
+    if not clause.using:
+        wider = Scope(scope.text, (*scope.sources, source))
+        if clause.condition is None:
+            return wider, None
+        return wider, _conditions(wider, functions).condition(clause.condition, "the condition of ON")
+    pairs = []
+    binder = _conditions(scope, functions)
+    for name in clause.using:
+        right = source.find(name.parts[-1])
+        if right is None or len(name.parts) > 1:
+            raise UserError(
+                f"there is no column '{'.'.join(name.parts)}' in '{source.alias}' for USING",
+                span=name.span,
+                text=scope.text,
+                remedy=did_you_mean(name.parts[-1], source.scan.table.names),
+            )
+        pairs.append(binder.call("=", name.span, binder.bind(name), right))
+    hidden = source.hidden | {name.parts[-1].lower() for name in clause.using}
+    condition = pairs[0] if len(pairs) == 1 else Call("and", tuple(pairs), BOOLEAN)
+    return Scope(scope.text, (*scope.sources, replace(source, hidden=hidden))), condition
+
+
+def _conditions(scope: Scope, functions: Mapping[str, UserFunction]) -> ExpressionBinder:
+    def aggregate(call: FunctionCall) -> Expression:
+        raise UserError(
+            f"ON cannot hold the aggregate {call.name.upper()}",
+            span=call.span,
+            text=scope.text,
+            remedy="Compare it in HAVING.",
+        )
+
+    return ExpressionBinder(scope.text, scope.column, aggregate, functions)
+
+
+def together(factors: list[Expression]) -> Expression:
+    """The conjunction of at least one factor."""
+    return factors[0] if len(factors) == 1 else Call("and", tuple(factors), BOOLEAN)
+
+
+def tree(sources: From, where: Expression | None, *, grouped_window: bool) -> Node:
+    """Scan, window, joins and WHERE, bottom up.
+
+    With `GROUP BY window()` conditions on the stream alone stand below the window, as in SQL. A comma join takes the
+    equalities of WHERE that it is made of.
+    """
+    prefix = f"{sources.stream.alias}."
+    pending = list(sources.conditions) + ([] if where is None else list(conjuncts(where)))
+    node: Node = sources.stream.scan
+    if grouped_window:
+        early = [factor for factor in pending if all(name.startswith(prefix) for name in columns_of(factor))]
+        pending = [factor for factor in pending if factor not in early]
+        node = Filter(node, together(early)) if early else node
+    assert sources.stream.window is not None
+    node = Windowed(node, sources.stream.alias, sources.stream.window)
+    for source, kind, condition in sources.relations:
+        if kind == "inner":
+            known = frozenset(node.schema.names) | frozenset(source.scan.schema.names)
+            own = frozenset(source.scan.schema.names)
+            taken = [
+                factor
+                for factor in pending
+                if factor in sources.conditions or _equates(factor)
+                if columns_of(factor) <= known and columns_of(factor) & own
+            ]
+            pending = [factor for factor in pending if factor not in taken]
+            condition = together(taken) if taken else None  # noqa: PLW2901
+        node = Join(node, source.scan, kind, condition)
+    return Filter(node, together(pending)) if pending else node
+
+
+def _equates(factor: Expression) -> bool:
+    return isinstance(factor, Call) and factor.function == "="

@@ -1,0 +1,149 @@
+"""Where the parser stands in the tokens, and how it says what it expected there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace.errors import Span, UnsupportedQuery, UserError
+from headrace.language.lexer import Token, tokens
+
+DEEPEST = 100
+"""How deep expressions may nest: enough for anything written by hand, and within Python's stack in every room."""
+
+
+class Cursor:
+    """A place in a text's tokens that moves forward."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._tokens = tokens(text)
+        self._at = 0
+        self._depth = 0
+
+    @property
+    def token(self) -> Token:
+        """The token at the cursor."""
+        return self._tokens[self._at]
+
+    @property
+    def at_end(self) -> bool:
+        """True after the last token."""
+        return self.token.kind == "end"
+
+    @property
+    def nested(self) -> bool:
+        """True inside an expression."""
+        return self._depth > 0
+
+    @property
+    def before(self) -> Token:
+        """The token last passed."""
+        return self._tokens[max(0, self._at - 1)]
+
+    def ahead(self, count: int = 1) -> Token:
+        """The token `count` places further on."""
+        return self._tokens[min(self._at + count, len(self._tokens) - 1)]
+
+    def advance(self) -> Token:
+        """Pass the token at the cursor."""
+        passed = self.token
+        if passed.kind != "end":
+            self._at += 1
+        return passed
+
+    def at_word(self, *words: str) -> bool:
+        """True when the next tokens are these keywords."""
+        return all(self.ahead(place).upper == word for place, word in enumerate(words))
+
+    def at_any(self, *words: str) -> bool:
+        """True when the next token is one of these keywords."""
+        return self.token.upper in words
+
+    def at_sign(self, *signs: str) -> bool:
+        """True when the next token is one of these signs."""
+        return self.token.kind == "sign" and self.token.text in signs
+
+    def accept(self, *words: str) -> bool:
+        """Pass these keywords when all of them stand here."""
+        if found := self.at_word(*words):
+            self._at += len(words)
+        return found
+
+    def accept_sign(self, sign: str) -> bool:
+        """Pass this sign when it stands here."""
+        if found := self.at_sign(sign):
+            self._at += 1
+        return found
+
+    def expect(self, *words: str, purpose: str = "") -> None:
+        """Pass these keywords; raises `UserError` when something else stands here."""
+        for word in words:
+            if not self.accept(word):
+                raise self.wanted(word + purpose)
+
+    def expect_sign(self, sign: str, purpose: str = "") -> Token:
+        """Pass this sign; raises `UserError` when something else stands here."""
+        if not self.at_sign(sign):
+            raise self.wanted(f"'{sign}'{purpose}")
+        return self.advance()
+
+    def name(self, what: str) -> str:
+        """Pass a name, bare or in backticks."""
+        if self.token.kind not in ("name", "quoted"):
+            raise self.wanted(what)
+        return self.advance().text
+
+    def string(self, what: str) -> str:
+        """Pass a string."""
+        if self.token.kind != "string":
+            raise self.wanted(what)
+        return self.advance().text
+
+    def whole_number(self, what: str) -> int:
+        """Pass digits without sign, fraction or suffix; at most 18 of them."""
+        token = self.token
+        if token.kind != "number" or not token.text.isdigit():
+            raise self.wanted(what)
+        if len(token.text) > 18:
+            raise self.error(f"the number {token.text[:20]}… is too large here", token.span)
+        return int(self.advance().text)
+
+    def wanted(self, what: str, remedy: str | None = None) -> UserError:
+        """An error: something else stands where `what` should."""
+        return self.error(f"expected {what}, found {self.found()}", self.token.span, remedy)
+
+    def found(self) -> str:
+        """The token at the cursor, for a message."""
+        if self.token.kind == "end":
+            return "the end of the text"
+        written = self.text[self.token.span.start : self.token.span.end]
+        shown = written if len(written) <= 40 else written[:39] + "…"
+        return shown if self.token.kind == "string" else f"'{shown}'"
+
+    def error(self, message: str, span: Span, remedy: str | None = None) -> UserError:
+        """A `UserError` at a place of this text."""
+        return UserError(message, span=span, text=self.text, remedy=remedy)
+
+    def unsupported(self, message: str, span: Span, remedy: str | None = None) -> UserError:
+        """`UnsupportedQuery` at a place of this text."""
+        return UnsupportedQuery(message, span=span, text=self.text, remedy=remedy)
+
+    def since(self, start: Span) -> Span:
+        """From `start` to the token last passed."""
+        return start.to(self.before.span)
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """One more level of nesting; raises `UserError` below the deepest."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise self.error(
+                f"expressions nest deeper than {DEEPEST} levels here",
+                self.token.span,
+                "Split the expression, or compute parts of it in a query of their own.",
+            )
+        try:
+            yield
+        finally:
+            self._depth -= 1

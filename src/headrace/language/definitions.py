@@ -1,0 +1,252 @@
+"""How are the columns, options and clauses of CREATE STREAM and CREATE RELATION read and checked?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+from typing import Literal as Choice
+
+from headrace.catalog.definitions import RelationDefinition, StreamDefinition
+from headrace.errors import Span, UserError, did_you_mean
+from headrace.language.ast import Expr
+from headrace.language.bind_expressions import bind_condition
+from headrace.language.cursor import Cursor
+from headrace.language.durations import duration
+from headrace.language.expressions import expression
+from headrace.language.literals import interval_text
+from headrace.language.types import column_type
+from headrace.schema import BIGINT, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
+from headrace.time import DAY, Duration
+
+FILES: Final = frozenset({"csv", "json", "parquet", "arrow"})
+"""Formats read from a path."""
+
+_ARCHIVES: Final[dict[str, Choice["copy", "in place", "none"]]] = {
+    "copy": "copy",
+    "in place": "in place",
+    "none": "none",
+}
+
+
+@dataclass(slots=True)
+class _Clauses:
+    """Clauses of CREATE STREAM, each once, in any order."""
+
+    time: str | None = None
+    time_span: Span | None = None
+    slack: Duration | None = None
+    punctuated: Expr | None = None
+    idle_timeout: Duration | None = None
+    options: dict[str, str] | None = None
+    places: dict[str, Span] = field(default_factory=dict)
+
+
+def stream(cursor: Cursor) -> StreamDefinition:
+    """Pass what follows CREATE STREAM.
+
+    Raises `UserError` for a definition that cannot be one.
+    """
+    name = cursor.name("the stream's name")
+    schema = columns(cursor)
+    using = _using(cursor)
+    clauses = _clauses(cursor, schema)
+    options = dict(clauses.options or {})
+    ahead = _taken(options, "maxahead")
+    archive = _taken(options, "archive")
+    _check_path(cursor, using, options)
+    punctuated = clauses.punctuated
+    return StreamDefinition(
+        name,
+        schema,
+        using,
+        options,
+        clauses.time,
+        clauses.slack or 0,
+        None if punctuated is None else cursor.text[punctuated.span.start : punctuated.span.end],
+        clauses.idle_timeout,
+        DAY if ahead is None else _ahead(cursor, ahead, clauses.places["maxahead"]),
+        "copy" if archive is None else _archive(cursor, archive, clauses.places["archive"]),
+    )
+
+
+def relation(cursor: Cursor) -> RelationDefinition:
+    """Pass what follows CREATE RELATION.
+
+    Raises `UserError` for a definition that cannot be one.
+    """
+    name = cursor.name("the relation's name")
+    schema = columns(cursor)
+    using = _using(cursor)
+    options = _options(cursor, {}) if cursor.accept("OPTIONS") else {}
+    if cursor.at_any("TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE"):
+        raise cursor.error(
+            f"a relation has no {cursor.token.upper}",
+            cursor.token.span,
+            "CREATE STREAM for rows with an event time.",
+        )
+    _check_path(cursor, using, options)
+    return RelationDefinition(name, schema, using, options)
+
+
+def columns(cursor: Cursor) -> Schema:
+    """Pass columns and their types in parentheses.
+
+    Raises `UserError` when two have one name.
+    """
+    cursor.expect_sign("(", " and the columns with their types")
+    fields: dict[str, Field] = {}
+    while True:
+        token = cursor.token
+        name = cursor.name("a column's name")
+        if name.lower() in fields:
+            raise cursor.error(
+                f"the column '{name}' appears twice", token.span, "Names are compared without case."
+            )
+        fields[name.lower()] = Field(name, column_type(cursor))
+        if cursor.at_word("NOT", "NULL") or cursor.at_any("DEFAULT", "PRIMARY", "COMMENT"):
+            raise cursor.unsupported(
+                f"{cursor.token.upper} is not available for columns",
+                cursor.token.span,
+                "Leave it out: a column is a name and a type.",
+            )
+        if not cursor.accept_sign(","):
+            break
+    cursor.expect_sign(")", " or ',' after a column")
+    return Schema(tuple(fields.values()))
+
+
+def _using(cursor: Cursor) -> str:
+    cursor.expect("USING", purpose=" and a format such as csv or push")
+    return cursor.name("a format such as csv, json, parquet, arrow, rate, push or kafka").lower()
+
+
+def _clauses(cursor: Cursor, schema: Schema) -> _Clauses:
+    found = _Clauses()
+    while True:
+        start = cursor.token.span
+        if cursor.accept("OPTIONS"):
+            _once(cursor, found.options is None, "OPTIONS", start)
+            found.options = _options(cursor, found.places)
+        elif cursor.accept("TIMESTAMP"):
+            _once(cursor, found.time is None, "TIMESTAMP BY", start)
+            cursor.expect("BY", purpose=" after TIMESTAMP")
+            found.time, found.time_span = _time(cursor, schema), cursor.before.span
+        elif cursor.accept("SLACK"):
+            _once(cursor, found.slack is None, "SLACK", start)
+            found.slack = _length(cursor, "SLACK", smallest=0)
+        elif cursor.accept("PUNCTUATED"):
+            _once(cursor, found.punctuated is None, "PUNCTUATED BY", start)
+            cursor.expect("BY", purpose=" after PUNCTUATED")
+            found.punctuated = expression(cursor)
+            bind_condition(found.punctuated, schema, cursor.text, "PUNCTUATED BY")
+        elif cursor.accept("IDLE"):
+            _once(cursor, found.idle_timeout is None, "IDLE TIMEOUT", start)
+            cursor.expect("TIMEOUT", purpose=" after IDLE")
+            found.idle_timeout = _length(cursor, "IDLE TIMEOUT", smallest=1)
+        else:
+            return found
+
+
+def _once(cursor: Cursor, first: bool, word: str, at: Span) -> None:
+    if not first:
+        raise cursor.error(f"{word} appears twice", at)
+
+
+def _length(cursor: Cursor, word: str, *, smallest: Duration) -> Duration:
+    start = cursor.token.span
+    length = duration(cursor, f"a length of time after {word}")
+    if length < smallest:
+        raise cursor.error(
+            f"{word} must be {'longer than nothing' if smallest else 'nothing or longer'}",
+            cursor.since(start),
+        )
+    return length
+
+
+def _time(cursor: Cursor, schema: Schema) -> str:
+    token = cursor.token
+    name = cursor.name("the column of event times")
+    column = schema.find(name)
+    if column is None:
+        raise cursor.error(
+            f"there is no column '{name}' for TIMESTAMP BY", token.span, did_you_mean(name, schema.names)
+        )
+    if column.type == BIGINT:
+        raise cursor.error(
+            f"the event time '{column.name}' is BIGINT, not a TIMESTAMP",
+            token.span,
+            "Declare the column as TIMESTAMP; a number does not say whether it counts seconds or milliseconds.",
+        )
+    if column.type not in (TIMESTAMP, TIMESTAMP_NTZ):
+        raise cursor.error(
+            f"the event time '{column.name}' is {column.type}, not a TIMESTAMP",
+            token.span,
+            "Declare the column as TIMESTAMP, or leave TIMESTAMP BY out to use the time of arrival.",
+        )
+    return column.name
+
+
+def _options(cursor: Cursor, places: dict[str, Span]) -> dict[str, str]:
+    """`(key 'value', key = value, …)`; `places` gets the place of each value by lower-case key."""
+    cursor.expect_sign("(", " and options")
+    found: dict[str, str] = {}
+    while not cursor.accept_sign(")"):
+        start = cursor.token.span
+        key = _key(cursor)
+        if key.lower() in (known.lower() for known in found):
+            raise cursor.error(f"the option '{key}' appears twice", start)
+        cursor.accept_sign("=")
+        places[key.lower()] = cursor.token.span
+        found[key] = _value(cursor, key)
+        if not cursor.accept_sign(",") and not cursor.at_sign(")"):
+            raise cursor.wanted("')' or ',' after an option")
+    return found
+
+
+options = _options
+
+
+def _key(cursor: Cursor) -> str:
+    if cursor.token.kind == "string":
+        return cursor.advance().text
+    parts = [cursor.name("an option's name")]
+    while cursor.accept_sign("."):
+        parts.append(cursor.name("the rest of the option's name"))
+    return ".".join(parts)
+
+
+def _value(cursor: Cursor, key: str) -> str:
+    if cursor.token.kind in ("string", "number") or cursor.at_any("TRUE", "FALSE"):
+        return cursor.advance().text
+    raise cursor.wanted(f"the value of the option '{key}', in quotes")
+
+
+def _taken(options: dict[str, str], key: str) -> str | None:
+    """The value of an option whatever the case of its name, removed from the options."""
+    found = next((name for name in options if name.lower() == key), None)
+    return None if found is None else options.pop(found)
+
+
+def _ahead(cursor: Cursor, text: str, at: Span) -> Duration:
+    try:
+        length = interval_text(text)
+    except UserError as error:
+        raise cursor.error(f"maxAhead: {error.message}", at, error.remedy) from None
+    if length < 0:
+        raise cursor.error("maxAhead must be nothing or longer", at)
+    return length
+
+
+def _archive(cursor: Cursor, text: str, at: Span) -> Choice["copy", "in place", "none"]:
+    if text.lower() not in _ARCHIVES:
+        raise cursor.error(f"there is no archive '{text}'", at, "An archive is 'copy', 'in place' or 'none'.")
+    return _ARCHIVES[text.lower()]
+
+
+def _check_path(cursor: Cursor, using: str, options: dict[str, str]) -> None:
+    if using in FILES and "path" not in (key.lower() for key in options):
+        raise cursor.error(
+            f"USING {using} needs to know where its files are",
+            cursor.before.span,
+            f"Write USING {using} OPTIONS (path 'data/…').",
+        )

@@ -1,0 +1,94 @@
+"""Which functions of Spark are known here and refused, and why?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.errors import UnsupportedQuery
+
+_AGGREGATES: Final = frozenset(
+    [
+        "first",
+        "last",
+        "first_value",
+        "last_value",
+        "any_value",
+        "median",
+        "percentile",
+        "percentile_approx",
+        "approx_percentile",
+        "mode",
+        "collect_list",
+        "collect_set",
+        "array_agg",
+        "approx_count_distinct",
+        "bool_and",
+        "bool_or",
+        "every",
+        "some",
+        "any",
+        "max_by",
+        "min_by",
+        "corr",
+        "covar_pop",
+        "covar_samp",
+        "skewness",
+        "kurtosis",
+        "sum_distinct",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "grouping",
+        "string_agg",
+        "listagg",
+        "histogram_numeric",
+        "regr_slope",
+        "try_sum",
+        "try_avg",
+    ]
+)
+_CLOCK: Final = frozenset(
+    [
+        "now",
+        "current_timestamp",
+        "current_date",
+        "curdate",
+        "current_time",
+        "localtimestamp",
+        "rand",
+        "random",
+        "randn",
+        "uuid",
+        "shuffle",
+        "monotonically_increasing_id",
+        "input_file_name",
+        "spark_partition_id",
+    ]
+)
+_RANKS: Final = frozenset(
+    ["row_number", "rank", "dense_rank", "percent_rank", "ntile", "lag", "lead", "cume_dist", "nth_value"]
+)
+_AVAILABLE: Final = (
+    "Available are COUNT, COUNT_IF, SUM, AVG, MIN, MAX, VARIANCE, VAR_POP, STDDEV and STDDEV_POP."
+)
+
+
+def refusal(name: str) -> None:
+    """Raises `UnsupportedQuery` with the reason when a function of Spark's is not available here."""
+    folded, upper = name.lower(), name.upper()
+    if folded in _AGGREGATES:
+        raise UnsupportedQuery(f"the aggregate {upper} is not available yet", remedy=_AVAILABLE)
+    if folded in _CLOCK:
+        raise UnsupportedQuery(
+            f"{upper} is not available: a standing query must answer the same whenever it runs",
+            remedy="Use the event time of the rows; BEGIN NOW - INTERVAL … END NOW follows the stream's own present.",
+        )
+    if folded in _RANKS:
+        raise UnsupportedQuery(
+            f"{upper} is not available yet", remedy="ORDER BY and LIMIT keep the first rows of each window."
+        )
+    if folded in ("window", "session_window", "window_time"):
+        raise UnsupportedQuery(
+            f"{folded}(…) stands in GROUP BY only",
+            remedy="Select window.start and window.end, or window_start and window_end.",
+        )

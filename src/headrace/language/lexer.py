@@ -1,0 +1,189 @@
+r"""Which words, numbers, strings and signs does a text consist of, and where does each stand?
+
+Literals follow Spark SQL: `'it''s'` and `'it\'s'`, strings in double quotes, raw strings `r'\d'`, neighbouring strings
+joined, identifiers in backticks, numbers with suffixes such as `1L`, `1.5D`, `2BD`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+from typing import Literal as Choice
+
+from headrace.errors import Span, UserError
+
+Kind = Choice["name", "quoted", "number", "string", "sign", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One piece of text. `text` is what it means: a string's value, a quoted name's content, else what is written."""
+
+    kind: Kind
+    text: str
+    span: Span
+
+    @property
+    def upper(self) -> str:
+        """The word in capitals when it may be a keyword, else the empty string."""
+        return self.text.upper() if self.kind == "name" else ""
+
+
+_SPACE: Final = re.compile(r"(?:\s|--[^\n]*)+")
+_NUMBER: Final = re.compile(
+    r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:BD|[LSYDF](?![A-Za-z0-9_]))?", re.IGNORECASE
+)
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SIGN: Final = re.compile(r"<=>|<=|>=|<>|!=|==|\|\||::|->|<<|>>|[-<>=+*/%()\[\],.;!~&|^:?]")
+_RAW: Final = re.compile(r"[rR](['\"])")
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([0-3][0-7]{2})|(.))", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+_LARGEST_CODE_POINT: Final = 0x10FFFF
+
+
+def tokens(text: str) -> tuple[Token, ...]:
+    """The tokens of a text, the last one of kind "end".
+
+    Raises `UserError` for a character that begins nothing and for what is opened and never closed.
+    """
+    found: list[Token] = []
+    at = _skip(text, 0)
+    while at < len(text):
+        token = _token(text, at)
+        if token.kind == "string" and found and found[-1].kind == "string":
+            before = found.pop()
+            token = Token("string", before.text + token.text, before.span.to(token.span))
+        found.append(token)
+        at = _skip(text, token.span.end)
+    found.append(Token("end", "", Span(len(text), len(text))))
+    return tuple(found)
+
+
+def _skip(text: str, at: int) -> int:
+    """Past white space and comments; block comments nest, as in Spark."""
+    while True:
+        if match := _SPACE.match(text, at):
+            at = match.end()
+        elif text.startswith("/*", at):
+            at = _after_comment(text, at)
+        else:
+            return at
+
+
+def _after_comment(text: str, start: int) -> int:
+    depth, at = 1, start + 2
+    while depth:
+        opened, closed = text.find("/*", at), text.find("*/", at)
+        if closed < 0:
+            raise UserError(
+                "this comment is never closed",
+                span=Span(start, start + 2),
+                text=text,
+                remedy="Close it with */.",
+            )
+        if 0 <= opened < closed:
+            depth, at = depth + 1, opened + 2
+        else:
+            depth, at = depth - 1, closed + 2
+    return at
+
+
+def _token(text: str, at: int) -> Token:
+    first = text[at]
+    if first in "'\"":
+        return _string(text, at)
+    if _RAW.match(text, at):
+        return _raw_string(text, at)
+    if first == "`":
+        return _quoted_name(text, at)
+    if match := _NAME.match(text, at):
+        return Token("name", match.group(), Span(at, match.end()))
+    if match := _NUMBER.match(text, at):
+        return _number(text, at, match.end())
+    if match := _SIGN.match(text, at):
+        return Token("sign", match.group(), Span(at, match.end()))
+    raise UserError(
+        f"nothing begins with the character {first!r}",
+        span=Span(at, at + 1),
+        text=text,
+        remedy="Put names with other characters than letters, digits and _ in backticks.",
+    )
+
+
+def _number(text: str, at: int, end: int) -> Token:
+    if match := _NAME.match(text, end):
+        raise UserError(
+            f"the number {text[at:end]} runs into the word '{match.group()}'",
+            span=Span(at, match.end()),
+            text=text,
+            remedy="Put a space between them, or the whole name in backticks.",
+        )
+    return Token("number", text[at:end], Span(at, end))
+
+
+def _string(text: str, start: int) -> Token:
+    quote, at = text[start], start + 1
+    while at < len(text):
+        if text[at] == "\\":
+            at += 2
+        elif text[at] != quote:
+            at += 1
+        elif text.startswith(quote, at + 1):
+            at += 2
+        else:
+            return Token("string", _unescape(text[start + 1 : at], quote), Span(start, at + 1))
+    raise _unclosed(text, start, "string", quote)
+
+
+def _raw_string(text: str, start: int) -> Token:
+    quote = text[start + 1]
+    end = text.find(quote, start + 2)
+    if end < 0:
+        raise _unclosed(text, start, "string", quote)
+    return Token("string", text[start + 2 : end], Span(start, end + 1))
+
+
+def _unclosed(text: str, start: int, what: str, quote: str) -> UserError:
+    return UserError(
+        f"this {what} is never closed",
+        span=Span(start, start + 1),
+        text=text,
+        remedy=f"Close it with {quote}.",
+    )
+
+
+def _unescape(body: str, quote: str) -> str:
+    """What is between the quotes, with doubled quotes and backslashes resolved; a piece at a time, left to right."""
+    if "\\" not in body:
+        return body.replace(quote * 2, quote)
+    parts, at = [], 0
+    for match in _ESCAPE.finditer(body):
+        parts.append(body[at : match.start()].replace(quote * 2, quote))
+        parts.append(_escaped(match))
+        at = match.end()
+    return "".join((*parts, body[at:].replace(quote * 2, quote)))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    short, long, octal, letter = match.groups()
+    if short or long:
+        code = int(short or long, 16)
+        return (
+            chr(code) if code <= _LARGEST_CODE_POINT and not 0xD800 <= code <= 0xDFFF else match.group()[1:]
+        )
+    if octal:
+        return chr(int(octal, 8))
+    return _ESCAPED.get(letter, letter)
+
+
+def _quoted_name(text: str, start: int) -> Token:
+    at = start + 1
+    while (end := text.find("`", at)) >= 0:
+        if not text.startswith("`", end + 1):
+            name = text[start + 1 : end].replace("``", "`")
+            if not name:
+                raise UserError("a name cannot be empty", span=Span(start, end + 1), text=text)
+            return Token("quoted", name, Span(start, end + 1))
+        at = end + 2
+    raise _unclosed(text, start, "name", "`")

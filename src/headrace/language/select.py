@@ -1,0 +1,329 @@
+"""How is a SELECT read: its list, its sources and its clauses?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+from typing import Literal as Choice
+
+from headrace.algebra.query import Ago
+from headrace.errors import Span
+from headrace.language.ast import (
+    AllColumns,
+    Expr,
+    FunctionCall,
+    Item,
+    JoinClause,
+    OrderItem,
+    Select,
+    Source,
+    StartingWindow,
+)
+from headrace.language.cursor import Cursor
+from headrace.language.durations import bound
+from headrace.language.expressions import expression
+from headrace.language.primaries import RESERVED, column
+from headrace.language.windows import bracket, grouped_window, is_window_call, table_function
+from headrace.time import Instant
+
+EMITS: Final[dict[str, Choice["istream", "dstream", "rstream"]]] = {
+    "ISTREAM": "istream",
+    "DSTREAM": "dstream",
+    "RSTREAM": "rstream",
+}
+_TABLE_FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+_NO_ALIAS: Final = RESERVED | {
+    "LATE",
+    "REJECTS",
+    "LEFT",
+    "RIGHT",
+    "NATURAL",
+    "SEMI",
+    "ANTI",
+    "MINUS",
+    "OFFSET",
+    "LATERAL",
+}
+
+
+def at_select(cursor: Cursor) -> bool:
+    """True where a SELECT begins, bare or inside ISTREAM, DSTREAM or RSTREAM."""
+    return cursor.at_any("SELECT", "WITH") or (cursor.token.upper in EMITS and cursor.ahead().text == "(")
+
+
+def select(cursor: Cursor) -> Select:
+    """Pass a SELECT, or `ISTREAM(SELECT …)`, with what may follow it: EMIT EMPTY, WITH REVISIONS.
+
+    Raises `UserError` for mistakes and `UnsupportedQuery` for forms that are not available.
+    """
+    start = cursor.token.span
+    emit = EMITS.get(cursor.token.upper)
+    if emit is None:
+        return _trailers(cursor, _select(cursor), start)
+    cursor.advance()
+    cursor.expect_sign("(")
+    inner_start = cursor.token.span
+    inner = _trailers(cursor, _select(cursor), inner_start)
+    if inner.emit is not None:
+        raise cursor.error(
+            "a query has one relation-to-stream operator",
+            start,
+            "Leave one of ISTREAM, DSTREAM, RSTREAM out.",
+        )
+    cursor.expect_sign(")")
+    return _trailers(cursor, replace(inner, emit=emit), start)
+
+
+def _trailers(cursor: Cursor, found: Select, start: Span) -> Select:
+    while True:
+        at = cursor.token.span
+        if cursor.accept("EMIT"):
+            cursor.expect("EMPTY", purpose=" after EMIT")
+            found = replace(found, emit_empty=cursor.since(at))
+        elif cursor.accept("WITH"):
+            cursor.expect("REVISIONS", purpose=" after WITH")
+            found = replace(found, with_revisions=True)
+        elif cursor.at_any("UNION", "EXCEPT", "INTERSECT", "MINUS"):
+            raise cursor.unsupported(
+                f"{cursor.token.upper} is not available yet",
+                at,
+                "Register each SELECT as a query of its own.",
+            )
+        else:
+            return replace(found, span=cursor.since(start))
+
+
+def _select(cursor: Cursor) -> Select:
+    start = cursor.token.span
+    if cursor.at_any("WITH"):
+        raise cursor.unsupported(
+            "WITH is not available yet", start, "Register the inner SELECT as a query and name it in FROM."
+        )
+    cursor.expect("SELECT")
+    distinct = cursor.accept("DISTINCT")
+    if not distinct:
+        cursor.accept("ALL")
+    emit, items = _select_list(cursor)
+    cursor.expect("FROM", purpose=" and a stream")
+    source, joins = _sources(cursor)
+    found = Select(items, source, start, distinct=distinct, emit=emit, joins=joins)
+    if cursor.accept("WHERE"):
+        found = replace(found, where=expression(cursor))
+    if cursor.accept("BEGIN"):
+        found = replace(found, bounds=_bounds(cursor))
+    if cursor.accept("GROUP"):
+        groups, window = _group_by(cursor)
+        found = replace(found, group_by=groups, window=window)
+    having = cursor.token.span
+    if cursor.accept("HAVING"):
+        found = replace(found, having=expression(cursor), having_span=having)
+    if cursor.accept("ORDER"):
+        found = replace(found, order_by=_order_by(cursor))
+    return _limited(cursor, found)
+
+
+def _limited(cursor: Cursor, found: Select) -> Select:
+    start = cursor.token.span
+    if cursor.accept("LIMIT"):
+        count = cursor.whole_number("a number of rows after LIMIT")
+        found = replace(found, limit=count, limit_span=cursor.since(start))
+    if cursor.at_any("OFFSET"):
+        raise cursor.unsupported("OFFSET is not available", cursor.token.span, "LIMIT keeps the first rows.")
+    return found
+
+
+def _select_list(
+    cursor: Cursor,
+) -> tuple[Choice["istream", "dstream", "rstream"] | None, tuple[Item | AllColumns, ...]]:
+    emit = EMITS.get(cursor.token.upper)
+    if emit is None or cursor.ahead().text != "(":
+        return None, _items(cursor)
+    cursor.advance()
+    cursor.advance()
+    items = _items(cursor)
+    cursor.expect_sign(")")
+    return emit, items
+
+
+def _items(cursor: Cursor) -> tuple[Item | AllColumns, ...]:
+    found = [_item(cursor)]
+    while cursor.accept_sign(","):
+        found.append(_item(cursor))
+    return tuple(found)
+
+
+def _item(cursor: Cursor) -> Item | AllColumns:
+    start = cursor.token.span
+    if cursor.accept_sign("*"):
+        return AllColumns(None, start)
+    if cursor.token.kind in ("name", "quoted") and cursor.ahead().text == "." and cursor.ahead(2).text == "*":
+        qualifier = cursor.advance().text
+        cursor.advance()
+        cursor.advance()
+        return AllColumns(qualifier, cursor.since(start))
+    value = expression(cursor)
+    alias = None
+    if cursor.accept("AS"):
+        alias = cursor.name("a name after AS")
+    elif cursor.token.kind == "quoted" or (
+        cursor.token.kind == "name" and cursor.token.upper not in RESERVED
+    ):
+        alias = cursor.advance().text
+    return Item(value, alias, cursor.since(start))
+
+
+def _sources(cursor: Cursor) -> tuple[Source, tuple[JoinClause, ...]]:
+    first, joins = _source(cursor), []
+    while True:
+        if cursor.accept_sign(",") or cursor.accept("CROSS", "JOIN"):
+            joins.append(JoinClause("inner", _source(cursor), None, ()))
+        elif (
+            cursor.at_any("RIGHT", "FULL", "NATURAL")
+            or cursor.at_word("LEFT", "SEMI")
+            or cursor.at_word("LEFT", "ANTI")
+        ):
+            raise cursor.unsupported(
+                f"{cursor.token.upper} joins are not available"
+                if not cursor.at_any("LEFT")
+                else "LEFT SEMI and LEFT ANTI joins are not available",
+                cursor.token.span,
+                "Available are JOIN and LEFT JOIN, the stream first.",
+            )
+        elif cursor.at_any("JOIN", "INNER", "LEFT"):
+            joins.append(_join(cursor))
+        else:
+            return first, tuple(joins)
+
+
+def _join(cursor: Cursor) -> JoinClause:
+    kind: Choice["inner", "left"] = "inner"
+    if cursor.accept("LEFT"):
+        cursor.accept("OUTER")
+        kind = "left"
+    else:
+        cursor.accept("INNER")
+    cursor.expect("JOIN")
+    source = _source(cursor)
+    if cursor.accept("ON"):
+        return JoinClause(kind, source, expression(cursor), ())
+    if not cursor.accept("USING"):
+        raise cursor.wanted("ON and a condition, or USING and columns")
+    cursor.expect_sign("(", " and columns after USING")
+    names = [column(cursor)]
+    while cursor.accept_sign(","):
+        names.append(column(cursor))
+    cursor.expect_sign(")", " or ','")
+    return JoinClause(kind, source, None, tuple(names))
+
+
+def _source(cursor: Cursor) -> Source:
+    start = cursor.token.span
+    if cursor.at_sign("("):
+        if at_select_after(cursor):
+            raise cursor.unsupported(
+                "a SELECT in FROM is not available yet",
+                start,
+                "Register the inner SELECT as a query and name it in FROM.",
+            )
+        raise cursor.wanted("a stream, a relation or a query")
+    if cursor.at_word("TABLE") and cursor.ahead().text == "(":
+        cursor.advance()
+        cursor.advance()
+        name, window = table_function(cursor)
+        cursor.expect_sign(")")
+        return Source(name, _alias(cursor), window, "rows", start)
+    if cursor.token.upper in _TABLE_FUNCTIONS and cursor.ahead().text == "(":
+        name, window = table_function(cursor)
+        return Source(name, _alias(cursor), window, "rows", start)
+    if cursor.token.upper in RESERVED:
+        raise cursor.wanted("a stream, a relation or a query")
+    name = cursor.name("a stream, a relation or a query")
+    span = cursor.since(start)
+    channel: Choice["rows", "late", "rejects"] = "rows"
+    if cursor.accept("LATE"):
+        channel = "late"
+    elif cursor.accept("REJECTS"):
+        channel = "rejects"
+    alias = _alias(cursor)
+    brackets = bracket(cursor) if cursor.at_sign("[") else None
+    return Source(name, alias or _alias(cursor), brackets, channel, span)
+
+
+def at_select_after(cursor: Cursor) -> bool:
+    """True when a SELECT begins after the parenthesis at the cursor, however many there are."""
+    place = 0
+    while cursor.ahead(place).text == "(" and cursor.ahead(place).kind == "sign":
+        place += 1
+    return cursor.ahead(place).upper in ("SELECT", "WITH", *EMITS)
+
+
+def _alias(cursor: Cursor) -> str | None:
+    if cursor.accept("AS"):
+        return cursor.name("a name after AS")
+    if cursor.token.kind == "quoted" or (cursor.token.kind == "name" and cursor.token.upper not in _NO_ALIAS):
+        return cursor.advance().text
+    return None
+
+
+def _bounds(cursor: Cursor) -> tuple[Instant | Ago, Instant | Ago]:
+    begin = bound(cursor, "the begin of the interval")
+    cursor.expect("END", purpose=" after the begin of BEGIN … END")
+    start = cursor.token.span
+    end = bound(cursor, "the end of the interval")
+    backwards = (
+        begin.duration < end.duration
+        if isinstance(begin, Ago) and isinstance(end, Ago)
+        else isinstance(begin, int) and isinstance(end, int) and begin > end
+    )
+    if backwards:
+        raise cursor.error("the interval of BEGIN … END ends before it begins", cursor.since(start))
+    return begin, end
+
+
+def _group_by(cursor: Cursor) -> tuple[tuple[Expr, ...], StartingWindow | None]:
+    cursor.expect("BY", purpose=" after GROUP")
+    groups: list[Expr] = []
+    window: StartingWindow | None = None
+    while True:
+        if cursor.at_any("ROLLUP", "CUBE", "GROUPING") and (
+            cursor.ahead().text == "(" or cursor.ahead().upper == "SETS"
+        ):
+            raise cursor.unsupported(
+                f"{cursor.token.upper} is not available",
+                cursor.token.span,
+                "Register a query for each grouping.",
+            )
+        item = expression(cursor)
+        if isinstance(item, FunctionCall) and item.name.lower() == "session_window":
+            raise cursor.unsupported(
+                "session windows are not available yet",
+                item.span,
+                "Available is window(t, size, slide, start).",
+            )
+        if not is_window_call(item):
+            groups.append(item)
+        elif window is None:
+            window = grouped_window(cursor, item)
+        else:
+            raise cursor.error("GROUP BY has two windows", item.span, "Register a query for each.")
+        if not cursor.accept_sign(","):
+            return tuple(groups), window
+
+
+def _order_by(cursor: Cursor) -> tuple[OrderItem, ...]:
+    cursor.expect("BY", purpose=" after ORDER")
+    found: list[OrderItem] = []
+    while True:
+        start = cursor.token.span
+        value = expression(cursor)
+        descending = cursor.accept("DESC")
+        if not descending:
+            cursor.accept("ASC")
+        nulls_first = not descending
+        if cursor.accept("NULLS"):
+            nulls_first = cursor.accept("FIRST")
+            if not nulls_first:
+                cursor.expect("LAST", purpose=" or FIRST after NULLS")
+        found.append(OrderItem(value, descending, nulls_first, cursor.since(start)))
+        if not cursor.accept_sign(","):
+            return tuple(found)

@@ -1,0 +1,172 @@
+"""What statements are there? One value for each; `text` is the statement as written, `span` its place in the script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal as Choice
+from typing import TypeAlias
+
+from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.errors import Span
+from headrace.language.ast import Select
+
+Kind: TypeAlias = Choice["stream", "relation", "query"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    text: str = field(compare=False)
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream(_Written):
+    """`CREATE [OR REPLACE] STREAM`, all clauses checked and defaults filled in."""
+
+    definition: StreamDefinition
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRelation(_Written):
+    """`CREATE [OR REPLACE] RELATION`."""
+
+    definition: RelationDefinition
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateQuery(_Written):
+    """`CREATE [OR REPLACE] QUERY name [FROM NOW] AS SELECT …`. `select` has places in the script, `definition.text` is
+    the SELECT as written.
+    """
+
+    definition: QueryDefinition
+    select: Select = field(compare=False)
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterQuery(_Written):
+    """`ALTER QUERY name AS SELECT …`; `query` is the SELECT as written."""
+
+    name: str
+    query: str
+    select: Select = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RenameQuery(_Written):
+    """`ALTER QUERY name RENAME TO new_name`."""
+
+    name: str
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuery(_Written):
+    """`ALTER QUERY name SET (key 'value', …)`."""
+
+    name: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(_Written):
+    """`DROP STREAM | RELATION | QUERY [IF EXISTS] name`."""
+
+    kind: Kind
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PauseQuery(_Written):
+    """`PAUSE [QUERY] name`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeQuery(_Written):
+    """`RESUME [QUERY] name`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Show(_Written):
+    """`SHOW STREAMS | RELATIONS | QUERIES [LIKE 'pattern']`; in the pattern % stands for any text, _ for one character."""
+
+    kind: Kind
+    like: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(_Written):
+    """`DESCRIBE name`: a stream, relation or query."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainQuery(_Written):
+    """`EXPLAIN QUERY name`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainAll(_Written):
+    """`EXPLAIN ALL`: the plan of everything that runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainSelect(_Written):
+    """`EXPLAIN SELECT …`; `query` is the SELECT as written."""
+
+    query: str
+    select: Select = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke(_Written):
+    """`INVOKE [QUERY] name`: the current answer."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshRelation(_Written):
+    """`REFRESH RELATION name`: read it again."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimeZone(_Written):
+    """`SET TIME ZONE 'zone'`; the zone exists."""
+
+    zone: str
+
+
+Statement: TypeAlias = (
+    CreateStream
+    | CreateRelation
+    | CreateQuery
+    | AlterQuery
+    | RenameQuery
+    | SetQuery
+    | Drop
+    | PauseQuery
+    | ResumeQuery
+    | Show
+    | Describe
+    | ExplainQuery
+    | ExplainAll
+    | ExplainSelect
+    | Invoke
+    | RefreshRelation
+    | SetTimeZone
+)

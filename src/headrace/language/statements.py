@@ -1,0 +1,282 @@
+"""How are statements and scripts of them read?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from headrace.catalog.definitions import QueryDefinition
+from headrace.errors import Span, did_you_mean
+from headrace.language.ast import Select
+from headrace.language.cursor import Cursor
+from headrace.language.definitions import options, relation, stream
+from headrace.language.select import at_select, select
+from headrace.language.statement import (
+    AlterQuery,
+    CreateQuery,
+    CreateRelation,
+    CreateStream,
+    Describe,
+    Drop,
+    ExplainAll,
+    ExplainQuery,
+    ExplainSelect,
+    Invoke,
+    Kind,
+    PauseQuery,
+    RefreshRelation,
+    RenameQuery,
+    ResumeQuery,
+    SetQuery,
+    SetTimeZone,
+    Show,
+    Statement,
+)
+
+
+def parse_script(text: str) -> tuple[Statement, ...]:
+    """The statements of a script, each ended by `;` (the last one may go without).
+
+    Raises `UserError` with line and column for the first mistake.
+    """
+    cursor = Cursor(text)
+    found: list[Statement] = []
+    while True:
+        while cursor.accept_sign(";"):
+            pass
+        if cursor.at_end:
+            return tuple(found)
+        found.append(_statement(cursor))
+        if not cursor.at_end:
+            cursor.expect_sign(";", " after the statement")
+
+
+def parse_statement(text: str) -> Statement:
+    """The one statement of a text.
+
+    Raises `UserError` when there is none or more than one.
+    """
+    found = parse_script(text)
+    if len(found) == 1:
+        return found[0]
+    cursor = Cursor(text)
+    if not found:
+        raise cursor.error("expected a statement, found nothing", Span(0, len(text)), _STATEMENTS)
+    raise cursor.error(
+        "expected one statement, found another one", found[1].span, "Run them one at a time, or as a script."
+    )
+
+
+def parse_select(text: str) -> Select:
+    """The one SELECT of a text; a `;` may end it.
+
+    Raises `UserError` for anything else.
+    """
+    cursor = Cursor(text)
+    if not at_select(cursor):
+        raise cursor.wanted("SELECT")
+    found = select(cursor)
+    cursor.accept_sign(";")
+    if not cursor.at_end:
+        raise cursor.wanted("the end of the SELECT")
+    return found
+
+
+def _statement(cursor: Cursor) -> Statement:
+    token = cursor.token
+    parser = _PARSERS.get(token.upper)
+    if parser is not None:
+        return parser(cursor)
+    if at_select(cursor):
+        raise cursor.unsupported(
+            "a SELECT is not a statement of its own",
+            token.span,
+            "Register it: CREATE QUERY name AS SELECT …; INVOKE name;",
+        )
+    if token.kind == "name":
+        raise cursor.error(
+            f"no statement begins with '{token.text}'", token.span, did_you_mean(token.text, _PARSERS)
+        )
+    raise cursor.wanted("a statement", _STATEMENTS)
+
+
+def _written(cursor: Cursor, start: Span) -> tuple[str, Span]:
+    span = cursor.since(start)
+    return cursor.text[span.start : span.end], span
+
+
+def _create(cursor: Cursor) -> Statement:
+    start = cursor.advance().span
+    replace = cursor.accept("OR", "REPLACE")
+    if cursor.accept("STREAM"):
+        _no_condition(cursor)
+        definition = stream(cursor)
+        return CreateStream(*_written(cursor, start), definition, replace)
+    if cursor.accept("RELATION"):
+        _no_condition(cursor)
+        table = relation(cursor)
+        return CreateRelation(*_written(cursor, start), table, replace)
+    if cursor.accept("QUERY"):
+        _no_condition(cursor)
+        return _create_query(cursor, start, replace)
+    raise cursor.wanted("STREAM, RELATION or QUERY after CREATE")
+
+
+def _no_condition(cursor: Cursor) -> None:
+    if cursor.at_word("IF", "NOT", "EXISTS"):
+        raise cursor.error(
+            "CREATE takes no IF NOT EXISTS",
+            cursor.token.span,
+            "A CREATE equal to what is there does nothing: leave it out.",
+        )
+
+
+def _create_query(cursor: Cursor, start: Span, replace: bool) -> CreateQuery:
+    name = cursor.name("the query's name")
+    from_now = cursor.accept("FROM", "NOW")
+    cursor.expect("AS", purpose=" and a SELECT")
+    found = _select(cursor, "AS")
+    from_now = cursor.accept("FROM", "NOW") or from_now
+    query = QueryDefinition(name, _text(cursor, found), from_now)
+    return CreateQuery(*_written(cursor, start), query, found, replace)
+
+
+def _select(cursor: Cursor, after: str) -> Select:
+    if not at_select(cursor):
+        raise cursor.wanted(f"SELECT after {after}")
+    return select(cursor)
+
+
+def _text(cursor: Cursor, found: Select) -> str:
+    return cursor.text[found.span.start : found.span.end]
+
+
+def _alter(cursor: Cursor) -> Statement:
+    start = cursor.advance().span
+    if not cursor.accept("QUERY"):
+        raise cursor.wanted(
+            "QUERY after ALTER", "Streams and relations cannot be altered: drop and create them."
+        )
+    name = cursor.name("the query's name")
+    if cursor.accept("AS"):
+        found = _select(cursor, "AS")
+        return AlterQuery(*_written(cursor, start), name, _text(cursor, found), found)
+    if cursor.accept("RENAME"):
+        cursor.expect("TO", purpose=" and the new name after RENAME")
+        new_name = cursor.name("the new name")
+        return RenameQuery(*_written(cursor, start), name, new_name)
+    if cursor.accept("SET"):
+        values = options(cursor, {})
+        return SetQuery(*_written(cursor, start), name, values)
+    raise cursor.wanted("AS and a SELECT, RENAME TO or SET")
+
+
+_KINDS: Final[dict[str, Kind]] = {"STREAM": "stream", "RELATION": "relation", "QUERY": "query"}
+_PLURALS: Final[dict[str, Kind]] = {"STREAMS": "stream", "RELATIONS": "relation", "QUERIES": "query"}
+
+
+def _drop(cursor: Cursor) -> Drop:
+    start = cursor.advance().span
+    kind = _KINDS.get(cursor.token.upper)
+    if kind is None:
+        raise cursor.wanted("STREAM, RELATION or QUERY after DROP")
+    cursor.advance()
+    if_exists = cursor.accept("IF", "EXISTS")
+    name = cursor.name(f"the {kind}'s name")
+    return Drop(*_written(cursor, start), kind, name, if_exists)
+
+
+def _query_name(cursor: Cursor) -> tuple[str, Span]:
+    """`VERB [QUERY] name`: the name, and where the statement began."""
+    start = cursor.advance().span
+    if cursor.at_word("QUERY") and cursor.ahead().kind in ("name", "quoted"):
+        cursor.advance()
+    return cursor.name("the query's name"), start
+
+
+def _pause(cursor: Cursor) -> PauseQuery:
+    name, start = _query_name(cursor)
+    return PauseQuery(*_written(cursor, start), name)
+
+
+def _resume(cursor: Cursor) -> ResumeQuery:
+    name, start = _query_name(cursor)
+    return ResumeQuery(*_written(cursor, start), name)
+
+
+def _invoke(cursor: Cursor) -> Invoke:
+    if cursor.ahead().text == "(" or cursor.ahead().upper == "SELECT":
+        raise cursor.unsupported(
+            "INVOKE of a SELECT is not available yet: only a standing query has an answer to fetch",
+            cursor.ahead().span,
+            "Register it: CREATE QUERY name AS SELECT …; INVOKE name;",
+        )
+    name, start = _query_name(cursor)
+    return Invoke(*_written(cursor, start), name)
+
+
+def _show(cursor: Cursor) -> Show:
+    start = cursor.advance().span
+    kind = _PLURALS.get(cursor.token.upper)
+    if kind is None:
+        raise cursor.wanted("STREAMS, RELATIONS or QUERIES after SHOW")
+    cursor.advance()
+    like = cursor.string("a pattern in quotes after LIKE") if cursor.accept("LIKE") else None
+    return Show(*_written(cursor, start), kind, like)
+
+
+def _describe(cursor: Cursor) -> Describe:
+    start = cursor.advance().span
+    if cursor.token.upper in _KINDS and cursor.ahead().kind in ("name", "quoted"):
+        cursor.advance()
+    name = cursor.name("the name of a stream, relation or query")
+    return Describe(*_written(cursor, start), name)
+
+
+def _explain(cursor: Cursor) -> Statement:
+    start = cursor.advance().span
+    if at_select(cursor):
+        found = select(cursor)
+        return ExplainSelect(*_written(cursor, start), _text(cursor, found), found)
+    if cursor.accept("ALL"):
+        return ExplainAll(*_written(cursor, start))
+    cursor.expect("QUERY", purpose=" and a name, ALL or a SELECT after EXPLAIN")
+    name = cursor.name("the query's name")
+    return ExplainQuery(*_written(cursor, start), name)
+
+
+def _refresh(cursor: Cursor) -> RefreshRelation:
+    start = cursor.advance().span
+    cursor.expect("RELATION", purpose=" after REFRESH")
+    name = cursor.name("the relation's name")
+    return RefreshRelation(*_written(cursor, start), name)
+
+
+def _set(cursor: Cursor) -> SetTimeZone:
+    start = cursor.advance().span
+    cursor.expect("TIME", "ZONE", purpose=" after SET")
+    at = cursor.token.span
+    zone = cursor.string("a time zone in quotes")
+    try:
+        ZoneInfo(zone)
+    except (OSError, ValueError, KeyError):  # an unknown zone is a KeyError, strange names raise the others
+        remedy = "Zones are named as in 'UTC' or 'Europe/Berlin'."
+        raise cursor.error(f"there is no time zone '{zone}'", at, remedy) from None
+    return SetTimeZone(*_written(cursor, start), zone)
+
+
+_PARSERS: Final[dict[str, Callable[[Cursor], Statement]]] = {
+    "CREATE": _create,
+    "ALTER": _alter,
+    "DROP": _drop,
+    "PAUSE": _pause,
+    "RESUME": _resume,
+    "SHOW": _show,
+    "DESCRIBE": _describe,
+    "EXPLAIN": _explain,
+    "INVOKE": _invoke,
+    "REFRESH": _refresh,
+    "SET": _set,
+}
+_STATEMENTS: Final = f"A statement begins with {', '.join(_PARSERS)}."

@@ -1,0 +1,322 @@
+"""How are windows read: brackets after a stream's name, TUMBLE and HOP in FROM, `window(…)` in GROUP BY?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from headrace.errors import Span, UserError
+from headrace.language.ast import (
+    Constant,
+    Expr,
+    FunctionCall,
+    LandmarkWindow,
+    Name,
+    RangeWindow,
+    RowsWindow,
+    StartingWindow,
+    WindowClause,
+)
+from headrace.language.cursor import Cursor
+from headrace.language.durations import duration, instant
+from headrace.language.expressions import expression
+from headrace.language.literals import interval_text
+from headrace.language.primaries import column
+from headrace.schema import INTERVAL, STRING
+from headrace.time import Duration, Instant
+
+AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE TUMBLING d], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
+
+
+def bracket(cursor: Cursor) -> WindowClause:
+    """Pass a window in brackets; the opening one is at the cursor.
+
+    Raises `UserError` for what is no window, `UnsupportedQuery` for windows that are not available yet.
+    """
+    start = cursor.expect_sign("[").span
+    if cursor.accept("NOW"):
+        cursor.expect_sign("]", " after NOW")
+        return RangeWindow(0, None, 0, None, cursor.since(start))
+    if cursor.accept("RANGE"):
+        window = _range(cursor, start)
+    elif cursor.accept("ROWS"):
+        window = _rows(cursor, start, _row_count(cursor), ())
+    elif cursor.accept("PARTITION", "BY"):
+        window = _partitioned(cursor, start)
+    elif cursor.accept("LANDMARK"):
+        window = _landmark(cursor, start)
+    elif cursor.at_any("WINDOW", "SESSION", "CUMULATE"):
+        _not_yet(cursor, f"{cursor.token.upper} windows")
+    else:
+        raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK or NOW", AVAILABLE)
+    cursor.expect_sign("]", " or SLIDE, ORIGIN, WATTR, PA")
+    return window
+
+
+def _not_yet(cursor: Cursor, what: str) -> NoReturn:
+    raise cursor.unsupported(f"{what} are not available yet", cursor.token.span, AVAILABLE)
+
+
+@dataclass(slots=True)
+class _Options:
+    """What may follow RANGE, ROWS or LANDMARK in any order, with or without commas."""
+
+    slide: Duration | None = None
+    slide_rows: int | None = None
+    origin: Instant | None = None
+    attribute: Name | None = None
+    partition: tuple[Expr, ...] = ()
+
+
+def _options(cursor: Cursor) -> _Options:
+    found = _Options()
+    while True:
+        comma = cursor.accept_sign(",")
+        start = cursor.token.span
+        if cursor.accept("SLIDE"):
+            _once(cursor, found.slide is None and found.slide_rows is None, "SLIDE", start)
+            _slide(cursor, found)
+        elif cursor.accept("ORIGIN"):
+            _once(cursor, found.origin is None, "ORIGIN", start)
+            found.origin = instant(cursor, "the origin of the window")
+        elif cursor.accept("WATTR") or cursor.accept("WA"):
+            _once(cursor, found.attribute is None, "WATTR", start)
+            found.attribute = column(cursor)
+        elif cursor.accept("PA"):
+            _once(cursor, not found.partition, "PA", start)
+            found.partition = _expressions(cursor)
+        elif cursor.at_any("RATTR", "SATTR"):
+            _not_yet(cursor, f"windows with {cursor.token.upper}")
+        elif comma:
+            raise cursor.wanted("SLIDE, ORIGIN, WATTR or PA after the comma")
+        else:
+            return found
+
+
+def _once(cursor: Cursor, first: bool, word: str, at: Span) -> None:
+    if not first:
+        raise cursor.error(f"{word} appears twice in this window", at)
+
+
+def _slide(cursor: Cursor, found: _Options) -> None:
+    if cursor.token.kind == "number" and cursor.ahead().upper in ("ROWS", "ROW"):
+        found.slide_rows = _positive(cursor, "SLIDE")
+        cursor.advance()
+    elif cursor.token.kind == "number" and (
+        cursor.ahead().text in ("]", ",") or cursor.ahead().upper in _WORDS
+    ):
+        found.slide_rows = _positive(cursor, "SLIDE")
+    else:
+        found.slide = _positive_duration(cursor, "the slide of the window")
+
+
+_WORDS = frozenset({"ORIGIN", "WATTR", "WA", "PA"})
+
+
+def _expressions(cursor: Cursor) -> tuple[Expr, ...]:
+    """One expression or several; a comma before the next option ends them."""
+    found = [expression(cursor)]
+    while cursor.at_sign(",") and cursor.ahead().upper not in (
+        "ROWS",
+        "SLIDE",
+        "ORIGIN",
+        "WATTR",
+        "WA",
+        "RANGE",
+    ):
+        cursor.advance()
+        found.append(expression(cursor))
+    cursor.accept_sign(",")
+    return tuple(found)
+
+
+def _range(cursor: Cursor, start: Span) -> WindowClause:
+    if cursor.accept("UNBOUNDED"):
+        return _unbounded(cursor, start)
+    if cursor.accept("ALL"):
+        return _landmark(cursor, start)
+    if cursor.token.kind == "number" and cursor.ahead().upper in ("ROWS", "ROW"):
+        count = _row_count(cursor)
+        cursor.advance()
+        return _rows(cursor, start, count, ())
+    tumbling = cursor.accept("TUMBLING")
+    length = _positive_duration(cursor, "the range of the window")
+    options = _options(cursor)
+    if options.slide_rows is not None:
+        raise cursor.unsupported(
+            "windows with a RANGE in time and a SLIDE in rows are not available yet",
+            cursor.since(start),
+            AVAILABLE,
+        )
+    if options.partition:
+        raise cursor.error(
+            "PA belongs to windows of ROWS",
+            cursor.since(start),
+            "For a window of time GROUP BY gives the same answer.",
+        )
+    if tumbling and options.slide is not None:
+        raise cursor.error("a TUMBLING window has no SLIDE of its own", cursor.since(start))
+    slide = length if tumbling else options.slide
+    if options.origin is not None and slide is None:
+        raise cursor.error("ORIGIN belongs to windows with a SLIDE", cursor.since(start))
+    return RangeWindow(length, slide, options.origin or 0, options.attribute, cursor.since(start))
+
+
+def _unbounded(cursor: Cursor, start: Span) -> RangeWindow:
+    if cursor.at_any("SLIDE"):
+        raise cursor.error(
+            "an UNBOUNDED window has no SLIDE",
+            cursor.token.span,
+            "[LANDMARK SLIDE e] tells all rows so far at every multiple of e.",
+        )
+    return RangeWindow(None, None, 0, None, cursor.since(start))
+
+
+def _rows(cursor: Cursor, start: Span, count: int | None, partition: tuple[Expr, ...]) -> RowsWindow:
+    options = _options(cursor)
+    span = cursor.since(start)
+    if options.slide is not None:
+        raise cursor.error(
+            "a window of ROWS slides by rows, not by time", span, "Write for example [ROWS 100 SLIDE 10]."
+        )
+    if options.origin is not None:
+        raise cursor.error("ORIGIN belongs to windows of time", span)
+    if options.attribute is not None:
+        raise cursor.unsupported(
+            "windows of ROWS with a WATTR are not available yet", options.attribute.span, AVAILABLE
+        )
+    if count is None and options.slide_rows is not None:
+        raise cursor.error("an UNBOUNDED window has no SLIDE", span)
+    if partition and options.partition:
+        raise cursor.error("PARTITION BY and PA say the same twice", span)
+    if count is None and (partition or options.partition):
+        raise cursor.error(
+            "an UNBOUNDED window has no partitions", span, "Leave PARTITION BY out: the rows are the same."
+        )
+    return RowsWindow(count, options.slide_rows, partition or options.partition, span)
+
+
+def _row_count(cursor: Cursor) -> int | None:
+    return None if cursor.accept("UNBOUNDED") else _positive(cursor, "ROWS")
+
+
+def _partitioned(cursor: Cursor, start: Span) -> RowsWindow:
+    partition = _expressions(cursor)
+    cursor.expect("ROWS", purpose=" and their number after PARTITION BY")
+    return _rows(cursor, start, _row_count(cursor), partition)
+
+
+def _landmark(cursor: Cursor, start: Span) -> LandmarkWindow:
+    options = _options(cursor)
+    if options.slide is None:
+        raise cursor.wanted(
+            "SLIDE and a length of time in a LANDMARK window", "Write for example [LANDMARK SLIDE 1 HOUR]."
+        )
+    if options.partition:
+        raise cursor.error(
+            "PA belongs to windows of ROWS", cursor.since(start), "GROUP BY gives the same answer."
+        )
+    return LandmarkWindow(options.slide, options.origin or 0, options.attribute, cursor.since(start))
+
+
+def _positive(cursor: Cursor, what: str) -> int:
+    count = cursor.whole_number(f"a number of rows after {what}")
+    if count == 0:
+        raise cursor.error("a window needs at least one row", cursor.before.span)
+    return count
+
+
+def _positive_duration(cursor: Cursor, what: str) -> Duration:
+    start = cursor.token.span
+    length = duration(cursor, what)
+    if length <= 0:
+        raise cursor.error(f"{what} must be longer than nothing", cursor.since(start))
+    return length
+
+
+# -------------------------------------------------------------------------------------- windows that start at multiples
+
+
+def table_function(cursor: Cursor) -> tuple[str, StartingWindow]:
+    """Pass `TUMBLE(TABLE s, DESCRIPTOR(t), size[, offset])` or `HOP(TABLE s, DESCRIPTOR(t), slide, size[, offset])`.
+
+    Returns the stream's name and the window.
+    """
+    function = cursor.advance()
+    if function.upper in ("CUMULATE", "SESSION"):
+        raise cursor.unsupported(
+            f"{function.upper} windows are not available yet", function.span, "Available are TUMBLE and HOP."
+        )
+    cursor.expect_sign("(")
+    cursor.expect("TABLE", purpose=f" and a stream's name in {function.upper}")
+    name = cursor.name("a stream's name")
+    cursor.expect_sign(",")
+    cursor.expect("DESCRIPTOR", purpose=" and the column of event times")
+    cursor.expect_sign("(")
+    attribute = column(cursor)
+    cursor.expect_sign(")")
+    lengths = []
+    while cursor.accept_sign(","):
+        lengths.append(duration(cursor, "a length of time"))
+    cursor.expect_sign(")", " or ','")
+    span = cursor.since(function.span)
+    if function.upper == "TUMBLE":
+        if len(lengths) not in (1, 2):
+            raise cursor.error("TUMBLE takes a stream, its event time, a size and perhaps an offset", span)
+        size, slide, origin = lengths[0], lengths[0], (*lengths, 0)[1]
+    else:
+        if len(lengths) not in (2, 3):
+            raise cursor.error(
+                "HOP takes a stream, its event time, a slide, a size and perhaps an offset", span
+            )
+        slide, size, origin = (*lengths, 0)[:3]
+    return name, _starting(cursor, function.upper, StartingWindow(attribute, size, slide, origin, span))
+
+
+def is_window_call(item: Expr) -> bool:
+    """True for `window(…)` as an item of GROUP BY."""
+    return isinstance(item, FunctionCall) and item.name.lower() == "window"
+
+
+def grouped_window(cursor: Cursor, call: Expr) -> StartingWindow:
+    """The window of `GROUP BY window(t, size[, slide[, start]])`.
+
+    Raises `UserError` for other arguments.
+    """
+    assert isinstance(call, FunctionCall)
+    attribute, *lengths = call.arguments or (None,)
+    if not isinstance(attribute, Name) or not 1 <= len(lengths) <= 3:
+        raise cursor.error(
+            "window takes a column, a size and perhaps a slide and a start",
+            call.span,
+            "Write for example window(at, '10 minutes').",
+        )
+    size, *rest = (_length(cursor, item) for item in lengths)
+    slide, origin = rest[0] if rest else size, rest[1] if len(rest) > 1 else 0
+    return _starting(cursor, "window()", StartingWindow(attribute, size, slide, origin, call.span))
+
+
+def _length(cursor: Cursor, item: Expr | None) -> Duration:
+    if isinstance(item, Constant) and item.type == INTERVAL and isinstance(item.value, int):
+        return item.value
+    if isinstance(item, Constant) and item.type == STRING and isinstance(item.value, str):
+        try:
+            return interval_text(item.value)
+        except UserError as error:
+            raise cursor.error(error.message, item.span, error.remedy) from None
+    assert item is not None
+    raise cursor.error(
+        "window needs constant lengths of time", item.span, "Write for example window(at, '10 minutes')."
+    )
+
+
+def _starting(cursor: Cursor, what: str, window: StartingWindow) -> StartingWindow:
+    if window.range <= 0 or window.slide <= 0:
+        raise cursor.error("a window's size and slide must be longer than nothing", window.span)
+    if window.slide > window.range:
+        raise cursor.error(
+            f"the slide of {what} cannot be longer than its size",
+            window.span,
+            "A bracket can: FROM s [RANGE 1 MINUTE SLIDE 5 MINUTES].",
+        )
+    return window
