@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
+import itertools
+
 from building import ARRIVAL, SCHEMA, everything, rejected, stream
 
 from headrace.runtime.sources import lines
@@ -149,7 +151,7 @@ def test_any_cut_into_byte_ranges_gives_the_same_rows_and_rejects_in_the_same_or
     (record,) = list_new(definition, (), ARRIVAL)
     cuts = sorted(data.draw(st.lists(st.integers(0, record.size), max_size=6)))
     bounds = [0, *cuts, record.size]
-    pieces = [replace(record, start=a, end=b) for a, b in zip(bounds, bounds[1:], strict=False) if b > a]
+    pieces = [replace(record, start=a, end=b) for a, b in itertools.pairwise(bounds) if b > a]
     assert repr(everything(definition, pieces)) == repr(everything(definition))
 
 

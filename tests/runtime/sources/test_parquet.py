@@ -49,7 +49,7 @@ FORMATS = ["parquet", "arrow", "arrow stream"]
 @pytest.mark.parametrize("using", FORMATS)
 def test_columns_are_found_by_name_and_cast_to_the_schema(tmp_path: Path, using: str) -> None:
     write(tmp_path / "a", table(), using)
-    rows, reasons = everything(stream(tmp_path, using.split()[0]))
+    rows, reasons = everything(stream(tmp_path, using.split(maxsplit=1)[0]))
     assert rows == [{"k": k, "v": 1.5, "s": "x", "at": AT} for k in range(3)]
     assert reasons == []
 
@@ -68,7 +68,7 @@ def test_a_file_of_another_schema_is_one_reject(
     tmp_path: Path, using: str, replaced: dict, reason: str
 ) -> None:
     write(tmp_path / "a", table(**replaced), using)
-    assert rejected(stream(tmp_path, using.split()[0])) == [
+    assert rejected(stream(tmp_path, using.split(maxsplit=1)[0])) == [
         (0, str(tmp_path / "a"), f"{tmp_path / 'a'}: {reason}")
     ]
 
@@ -76,7 +76,7 @@ def test_a_file_of_another_schema_is_one_reject(
 @pytest.mark.parametrize("using", FORMATS)
 def test_a_value_that_does_not_fit_rejects_its_row_alone(tmp_path: Path, using: str) -> None:
     write(tmp_path / "a", table(k=pa.array([1, 1 << 40, 3])), using)
-    rows, reasons = everything(stream(tmp_path, using.split()[0]))
+    rows, reasons = everything(stream(tmp_path, using.split(maxsplit=1)[0]))
     assert [row["k"] for row in rows] == [1, 3]
     assert reasons == ["column k: 1099511627776 does not fit INT"]
 
@@ -87,7 +87,7 @@ def test_event_times_that_cannot_be_reject_their_rows(tmp_path: Path, using: str
         [None, 1_672_531_200_000_000, ARRIVAL + 86_400_000_001, -(1 << 62)], pa.timestamp("us", tz="UTC")
     )
     write(tmp_path / "a", table(4, AT=at), using)
-    rows, reasons = everything(stream(tmp_path, using.split()[0]))
+    rows, reasons = everything(stream(tmp_path, using.split(maxsplit=1)[0]))
     assert [row["k"] for row in rows] == [1]
     assert [reason[:32] for reason in reasons] == [
         "event time at is null",
@@ -102,7 +102,7 @@ def test_a_truncated_file_is_rejected_and_does_not_crash(tmp_path: Path, using: 
     write(tmp_path / "a", table(), using)
     whole = (tmp_path / "a").read_bytes()
     (tmp_path / "a").write_bytes(whole[:kept])
-    _, reasons = everything(stream(tmp_path, using.split()[0]))
+    _, reasons = everything(stream(tmp_path, using.split(maxsplit=1)[0]))
     assert len(reasons) == 1
     assert "not a readable" in reasons[0]
 

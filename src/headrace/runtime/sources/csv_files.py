@@ -54,7 +54,7 @@ def chunks(file: BinaryIO, record: IngestRecord, definition: StreamDefinition) -
         if headed:
             text = _without_head(block)
             headed = False
-        if not text.strip(b"\n"):
+        if not text or text.isspace():
             continue
         chunk = _Block(text, number, layout, definition.schema, options).read()
         number += chunk.numbers

@@ -14,30 +14,31 @@ from headrace.time import render_instant
 
 
 @contextmanager
-def opened(record: IngestRecord) -> Iterator[BinaryIO]:
-    """The record's file, checked when it is opened and again when it has been read.
+def opened(record: IngestRecord, root: str | None = None) -> Iterator[BinaryIO]:
+    """The record's file (a relative path is in `root`), checked when it is opened and again when it has been read.
 
     Raises `SourceChanged` when it was rewritten, grew, shrank or went away, `UserError` when it cannot be read.
     """
+    path = Path(root, record.uri) if root is not None else Path(record.uri)
     try:
-        file = Path(record.uri).open("rb")  # noqa: SIM115 (closed below)
+        file = path.open("rb")
     except FileNotFoundError:
         raise _changed(record, "it is gone") from None
     except OSError as problem:
-        raise unreadable(record.uri, problem) from None
+        raise unreadable(path, problem) from None
     with file:
         check(record, os.fstat(file.fileno()))
         yield file
         try:
-            check(record, Path(record.uri).stat())
+            check(record, path.stat())
         except FileNotFoundError:
             raise _changed(record, "it is gone") from None
 
 
 def check(record: IngestRecord, found: os.stat_result) -> None:
-    """Raise `SourceChanged` unless size and modification time are the record's."""
-    if (found.st_size, found.st_mtime_ns) != (record.size, record.mtime_ns):
-        raise _changed(record, _said(found.st_size, found.st_mtime_ns))
+    """Raise `SourceChanged` unless size and modification time (0: of no matter) are the record's."""
+    if found.st_size != record.size or record.mtime_ns not in (0, found.st_mtime_ns):
+        raise _changed(record, f"it has {_said(found.st_size, found.st_mtime_ns)}")
 
 
 def unreadable(uri: str | Path, problem: OSError) -> UserError:
@@ -50,12 +51,14 @@ def unreadable(uri: str | Path, problem: OSError) -> UserError:
 
 
 def _said(size: int, mtime_ns: int) -> str:
+    if not mtime_ns:
+        return f"{size} bytes"
     return f"{size} bytes, modified {render_instant(mtime_ns // 1000)}"
 
 
 def _changed(record: IngestRecord, found: str) -> SourceChanged:
     return SourceChanged(
         f"stream '{record.stream}': '{record.uri}' has changed since it was listed: "
-        f"expected {_said(record.size, record.mtime_ns)}, found {found}",
+        f"expected {_said(record.size, record.mtime_ns)}, found that {found}",
         remedy="Put the old file back; new rows belong in new files, moved into the folder when they are complete.",
     )

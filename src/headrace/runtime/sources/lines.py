@@ -41,7 +41,7 @@ def is_divisible(uri: str, encoding: str) -> bool:
 def head(file: BinaryIO, record: IngestRecord, encoding: str) -> bytes:
     """The first line that is not blank, without its end, in UTF-8; empty when there is none."""
     file.seek(0)
-    for block in _cut(_decoded(_chunks(_plain(file, record), None), encoding), quote=0):
+    for block in _cut(_decoded(_chunks(_plain(file, record), None, 1 << 16), encoding), quote=0):
         for line in block.removeprefix(_BOM).replace(b"\r", b"\n").split(b"\n"):
             if line.strip():
                 return line
@@ -75,10 +75,10 @@ def _plain(file: BinaryIO, record: IngestRecord) -> BinaryIO:
     return file
 
 
-def _chunks(file: BinaryIO, limit: int | None) -> Iterator[bytes]:
-    left = limit
+def _chunks(file: BinaryIO, limit: int | None, size: int | None = None) -> Iterator[bytes]:
+    left, size = limit, size or BLOCK
     while left is None or left > 0:
-        chunk = file.read(BLOCK if left is None else min(BLOCK, left))
+        chunk = file.read(size if left is None else min(size, left))
         if not chunk:
             return
         if left is not None:

@@ -30,11 +30,11 @@ def rate_record(
     )
 
 
-def rate_due(definition: StreamDefinition, start: Instant, done: int, now: Instant) -> IngestRecord | None:
+def due(definition: StreamDefinition, start: Instant, done: int, now: Instant) -> IngestRecord | None:
     """The rows that are due at `now` and not among the first `done`; None when there is none."""
     per_second = number(definition.options, "rowsPerSecond") or 1
-    due = max(0, (now - start) * per_second // SECOND + 1)
-    return rate_record(definition, start, done, due, now) if due > done else None
+    last = max(0, (now - start) * per_second // SECOND + 1)
+    return rate_record(definition, start, done, last, now) if last > done else None
 
 
 def chunks(record: IngestRecord, definition: StreamDefinition) -> Iterator[Chunk]:

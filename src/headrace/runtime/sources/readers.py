@@ -26,9 +26,13 @@ FORMATS: Final = ("csv", "json", "parquet", "arrow", "rate")
 
 
 def read(
-    record: IngestRecord, definition: StreamDefinition, columns: Sequence[str] | None = None
+    record: IngestRecord,
+    definition: StreamDefinition,
+    columns: Sequence[str] | None = None,
+    *,
+    root: str | None = None,
 ) -> Iterator[SourceBatch]:
-    """The rows of a record, in order, with the columns asked for (all when None).
+    """The rows of a record, in order, with the columns asked for (all when None). A relative path is in `root`.
 
     Records of csv and json are checked in all their cells whatever is asked for. A file that cannot be read as rows of
     the stream gives one reject. Raises `SourceChanged` for a file that is not what was listed.
@@ -37,7 +41,7 @@ def read(
     needed = wanted if definition.time is None or definition.time in wanted else (*wanted, definition.time)
     read_to = 0
     try:
-        for chunk in _chunks(record, definition, needed):
+        for chunk in _chunks(record, definition, needed, root):
             yield _judged(chunk, record, definition, wanted)
             read_to = int(chunk.numbers) + read_to
     except WholeFile as refused:
@@ -66,7 +70,9 @@ def _as_stream(definition: RelationDefinition) -> StreamDefinition:
     return StreamDefinition(definition.name, definition.schema, definition.using, definition.options)
 
 
-def _chunks(record: IngestRecord, definition: StreamDefinition, needed: Sequence[str]) -> Iterator[Chunk]:
+def _chunks(
+    record: IngestRecord, definition: StreamDefinition, needed: Sequence[str], root: str | None
+) -> Iterator[Chunk]:
     if record.format == "rate":
         yield from rate.chunks(record, definition)
         return
@@ -75,7 +81,7 @@ def _chunks(record: IngestRecord, definition: StreamDefinition, needed: Sequence
             f"'{record.uri}': there is no reader for {record.format}",
             remedy=f"There is: {', '.join(FORMATS)}.",
         )
-    with opened(record) as file:
+    with opened(record, root) as file:
         if record.format == "csv":
             yield from csv_files.chunks(file, record, definition)
         elif record.format == "json":

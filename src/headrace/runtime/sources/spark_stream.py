@@ -1,0 +1,104 @@
+"""Any Spark streaming DataFrame as a source: Structured Streaming runs it, each micro-batch becomes one segment.
+
+The one module of this package that knows Spark. The callback shares nothing with anybody: it writes a file and hands on a
+record. `foreachBatch` is at-least-once; a segment is named by its batch, so a repetition finds it there and hands on the
+same record, which the driver knows by its batch number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.errors import AlreadyPublished, UserError
+from headrace.runtime.sources.records import IngestRecord
+from headrace.runtime.sources.segments import batch_name, batches_written, segment_record, write_segment
+from headrace.time import Clock, now
+
+
+def start(
+    frame: DataFrame,
+    definition: StreamDefinition,
+    folder: Path,
+    checkpoint: Path,
+    on_record: Callable[[IngestRecord], None],
+    *,
+    available_now: bool = False,
+    clock: Clock = now,
+    root: Path | None = None,
+) -> StreamingQuery:
+    """Run the frame in append mode; `on_record` gets one record for each micro-batch with rows, maybe more than once.
+
+    Records are handed on again for all segments in `folder` first: what was written but perhaps not recorded before a
+    crash. `on_record` is called from Spark's thread and has to pass over a batch it knows. With `available_now` the
+    query ends when it has caught up. Raises `UserError` when the checkpoint of written segments is gone, or when the
+    frame cannot run in append mode.
+    """
+    written = batches_written(folder)
+    if written and not any((checkpoint / "offsets").glob("*")):
+        raise UserError(
+            f"stream '{definition.name}': its Spark checkpoint '{checkpoint}' is gone, but batches up to {written[-1]} were read",
+            remedy="Put the checkpoint back. Without it Spark would read its source again from the start: make a new stream for that.",
+        )
+    for batch in written:
+        on_record(segment_record(definition, folder / batch_name(batch), -1, clock(), batch=batch, root=root))
+
+    def take(micro_batch: DataFrame, batch: int) -> None:
+        rows = _write(micro_batch, folder, batch_name(batch))
+        if rows:
+            on_record(
+                segment_record(definition, folder / batch_name(batch), rows, clock(), batch=batch, root=root)
+            )
+
+    writer = (
+        frame.writeStream.outputMode("append")
+        .foreachBatch(take)
+        .option("checkpointLocation", str(checkpoint))
+    )
+    try:
+        return (writer.trigger(availableNow=True) if available_now else writer).start()
+    except AnalysisException as problem:
+        raise UserError(
+            f"stream '{definition.name}': Spark cannot run this DataFrame in append mode: {_first_line(problem)}",
+            remedy="Hand in rows that never change: aggregate in a query here, not in the DataFrame.",
+        ) from problem
+
+
+def _write(micro_batch: DataFrame, folder: Path, name: str) -> int:
+    """Write a micro-batch where its rows are, from one task, in the order of its partitions; how many rows."""
+    where = str(folder)
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"rows": [_write_batches(batches, Path(where), name)]})
+
+    return int(micro_batch.coalesce(1).mapInArrow(write, "rows BIGINT").collect()[0]["rows"])
+
+
+def _write_batches(batches: Iterable[pa.RecordBatch], folder: Path, name: str) -> int:
+    waiting = (batch for batch in batches if batch.num_rows)
+    first = next(waiting, None)
+    if first is None:
+        return 0
+    rows = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for batch in chain([first], waiting):
+            rows += batch.num_rows
+            yield batch
+
+    with suppress(AlreadyPublished):  # an earlier attempt at the same batch has written it whole
+        write_segment(folder, name, first.schema, counted())
+    return rows
+
+
+def _first_line(problem: BaseException) -> str:
+    return next(iter(str(problem).splitlines()), "")
