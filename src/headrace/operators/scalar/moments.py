@@ -1,0 +1,97 @@
+"""Points in time and durations: what moves them, what lies between them, what scales a duration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.scalar import arithmetic as integers
+from headrace.operators.scalar.casts import whole_of
+from headrace.operators.scalar.datum import (
+    Datum,
+    Kernel,
+    Numbers,
+    Outcome,
+    all_valid,
+    build,
+    failing,
+    raw,
+    rows_of,
+    valid,
+)
+from headrace.schema import BIGINT, INT, Type, to_arrow
+from headrace.time import DAY
+
+
+def arithmetic(symbol: str, arguments: tuple[Type, ...], result: Type) -> Kernel:
+    """`+ - * /` where a point in time or a duration takes part; computed on microseconds, or days for DATE."""
+    if symbol in ("*", "/"):
+        return _scaled(symbol, arguments, result)
+    kind = INT if result.name == "DATE" else BIGINT
+    exact = integers.additive(symbol, kind)
+    unit = DAY if result.name == "INTERVAL" and arguments[0].name == "DATE" else 1
+
+    def kernel(data: Sequence[Datum]) -> Outcome:
+        numbers = [_number(datum, unit) for datum in data]
+        values, failure = exact(numbers)
+        return build(raw(values), all_valid(data), to_arrow(result)), failure
+
+    return kernel
+
+
+def _number(datum: Datum, unit: int) -> Datum:
+    values = raw(datum) if unit == 1 else raw(datum).astype(np.int64) * unit
+    array = build(values, valid(datum), pa.int32() if values.dtype == np.int32 else pa.int64())
+    return array if isinstance(datum, pa.Array) else array[0]
+
+
+def _scaled(symbol: str, arguments: tuple[Type, ...], result: Type) -> Kernel:
+    """A duration times or by a number: exact for integers, through doubles for doubles, halves away from zero."""
+
+    def kernel(data: Sequence[Datum]) -> Outcome:
+        numbers = [_number(datum, 1) if datum.type != pa.float64() else datum for datum in data]
+        if any(kind.is_fractional for kind in arguments):
+            return _scaled_by_double(symbol, numbers, result)
+        if symbol == "*":
+            values, failure = integers.additive("*", BIGINT)(numbers)
+            return build(raw(values), all_valid(data), to_arrow(result)), failure
+        return _divided_by_integer(numbers, result)
+
+    return kernel
+
+
+def _scaled_by_double(symbol: str, numbers: Sequence[Datum], result: Type) -> Outcome:
+    left, right = (raw(number).astype(np.float64) for number in numbers)
+    failure = integers.by_zero(numbers, right) if symbol == "/" else None
+    with np.errstate(all="ignore"):
+        exact = np.broadcast_to(left * right if symbol == "*" else left / right, rows_of(numbers))
+    if failure is not None:
+        return build(np.zeros(len(exact), np.int64), None, to_arrow(result)), failure
+    return whole_of(numbers, _half_away(exact), result)
+
+
+def _half_away(values: Numbers) -> Numbers:
+    with np.errstate(all="ignore"):
+        down = np.trunc(values)
+        return np.where(np.abs(values - down) >= 0.5, down + np.sign(values), down)
+
+
+def _divided_by_integer(numbers: Sequence[Datum], result: Type) -> Outcome:
+    left, right = (raw(number) for number in numbers)
+    zero, least = right == 0, (left == np.iinfo(np.int64).min) & (right == -1)
+    divisor: Any = np.where(zero | least, 1, right)
+    rest = np.fmod(left, divisor)
+    whole = (left - rest) // divisor
+    up = np.abs(rest) >= np.abs(divisor) - np.abs(rest)
+    values = whole + np.where(up & (rest != 0), np.where((left < 0) == (divisor < 0), 1, -1), 0)
+
+    def describe(micros: int, by: int) -> str:
+        return "division by zero" if by == 0 else f"{micros} microseconds / {by} does not fit INTERVAL"
+
+    where = all_valid(numbers)
+    return build(np.broadcast_to(values, rows_of(numbers)), where, to_arrow(result)), failing(
+        zero | least, numbers, describe
+    )
