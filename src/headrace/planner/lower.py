@@ -10,13 +10,14 @@ from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Call, Column, Expression, Named, columns_of, conjuncts, transform
 from headrace.algebra.query import Join, Query, RelationScan, SortKey
 from headrace.algebra.windows import Landmark, TimeSlide
-from headrace.errors import UnsupportedQuery
 from headrace.operators.finish import Finish
+from headrace.operators.grouped import Grouped
 from headrace.operators.grouping import slot_of_name
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.panes import Panes
 from headrace.operators.row_steps import Keep, LookUp, RowStep
+from headrace.planner.lower_rows import Lowering, lower_rows, with_changes
 from headrace.planner.shape import Shape, shape_of
 from headrace.schema import BOOLEAN
 
@@ -27,21 +28,45 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
     Raises `UnsupportedQuery` with the reason for what no operator answers yet.
     """
     shape = shape_of(query)
-    if isinstance(shape.window, TimeSlide | Landmark) and shape.aggregate is not None and shape.emit is None:
-        return _pane_aggregate(name, query, shape, operator_id)
-    raise UnsupportedQuery(f"no operator answers this kind of query yet: {type(shape.window).__name__}")
+    lowering = _lowering(name, query, shape, operator_id)
+    on_panes = isinstance(shape.window, TimeSlide | Landmark) and shape.aggregate is not None
+    if on_panes and shape.bounds is None:
+        return with_changes(lowering, _pane_aggregate(name, query, shape, operator_id))
+    return lower_rows(lowering)
+
+
+def _lowering(name: str, query: Query, shape: Shape, operator_id: str) -> Lowering:
+    rename = _Rename(shape)
+    steps = row_steps(shape, apart=True)
+    below = 1 if shape.before else 0
+    return Lowering(
+        name=name,
+        query=query,
+        shape=shape,
+        id=operator_id,
+        below=steps[:below],
+        above=steps[below:],
+        finish=finish_of(shape),
+        grouped=_grouped(shape, rename) if shape.aggregate is not None else None,
+        prefix=f"{shape.scan.alias}.",
+    )
+
+
+def _grouped(shape: Shape, rename: _Rename) -> Grouped:
+    assert shape.aggregate is not None
+    keys = tuple(Named(key.name, rename(key.expression)) for key in shape.aggregate.keys)
+    return Grouped(
+        keys, tuple(NamedAggregate(item.name, rename.call(item.call)) for item in shape.aggregate.aggregates)
+    )
 
 
 def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> PaneAggregate:
     assert shape.aggregate is not None
     assert isinstance(shape.window, TimeSlide | Landmark)
-    rename = _Rename(shape)
-    keys = tuple(Named(key.name, rename(key.expression)) for key in shape.aggregate.keys)
-    aggregates = tuple(
-        NamedAggregate(item.name, rename.call(item.call)) for item in shape.aggregate.aggregates
-    )
+    grouped = _grouped(shape, _Rename(shape))
     finish = finish_of(shape)
-    single = finish.needs_whole_window or not keys
+    changes = shape.emit is not None and shape.emit.kind != "rstream"
+    single = finish.needs_whole_window or not grouped.keys or changes
     return PaneAggregate(
         id=operator_id,
         query=name,
@@ -49,8 +74,8 @@ def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> 
         panes=Panes.of(shape.window),
         range=shape.window.range if isinstance(shape.window, TimeSlide) else None,
         window_alias=shape.window_alias,
-        keys=keys,
-        aggregates=aggregates,
+        keys=grouped.keys,
+        aggregates=grouped.aggregates,
         finish=finish,
         steps=row_steps(shape, apart=query.emit_empty),
         below=1 if shape.before and query.emit_empty else 0,

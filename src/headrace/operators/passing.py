@@ -1,0 +1,47 @@
+"""A select over a bare stream: its rows go straight through when their epoch commits, whatever their order; no state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.finish import Finish, finish
+from headrace.operators.operator import Sections, Step, Turn
+from headrace.operators.row_store import ROWS, RowLayout, RowScanner, hold
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """`Project(Filter(Join(...)))` of a bare stream, and ISTREAM of it: `finish` has neither limit nor distinct."""
+
+    id: str
+    query: str
+    stream: str
+    rows: RowLayout
+    finish: Finish
+    relations: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The stream's columns it reads."""
+        return self.rows.reads()
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
+        """Evaluates the result rows themselves."""
+        return self.rows.scanner(relations)
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:  # noqa: ARG002
+        """This epoch's rows, each at its event time."""
+        held = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
+        if not held.rows:
+            return Step()
+        columns = {name: held.column(name) for name in self.rows.names}
+        results, rejected = finish(self.finish, columns, np.zeros(held.rows, np.int64), held.at)
+        return Step({}, results, rejected)
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
+        """There is nothing to keep."""
+        return self.rows.schema().empty_table()

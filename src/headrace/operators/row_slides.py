@@ -1,0 +1,291 @@
+"""`[ROWS n SLIDE m]` and its partitioned form: windows at every m-th row over the last n, with and without aggregates.
+
+Rows get dense ranks in their partition when punctuation has passed them (decision D10); from then on a rank is to these
+windows what an instant is to windows of time, and panes of ranks serve aggregates just so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.windows import TimeSlide
+from headrace.operators.batch import Rejected
+from headrace.operators.changes import Telling, consolidated
+from headrace.operators.finish import Finish, finish
+from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
+from headrace.operators.grouping import Groups, Ints, compact, flat, group
+from headrace.operators.operator import AT, WINDOW, Sections, Step, Turn
+from headrace.operators.pane_store import Layout, gather, reduce_answer, select
+from headrace.operators.pane_windows import WindowCells
+from headrace.operators.panes import Panes
+from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
+from headrace.operators.window_rows import repeated
+from headrace.time import FOREVER
+
+RANK: Final = "__rank"
+RANKED: Final = "ranked"
+_STAMP: Final = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class RowSlides:
+    """`Finish(Aggregate?(Windowed(RowsSlide)))`; with `telling`, each window against the one before of its partition.
+
+    The first `partitions` stored values are the partition. `grouped` reads the stored values that follow, in its order of
+    inputs; None without aggregates.
+    """
+
+    id: str
+    query: str
+    stream: str
+    count: int
+    slide: int
+    partitions: int
+    bounds_prefix: str
+    rows: RowLayout
+    grouped: Grouped | None
+    finish: Finish
+    emit_empty: bool = False
+    telling: Telling | None = None
+    relations: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The stream's columns it reads."""
+        return self.rows.reads()
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
+        """Evaluates what is stored of each row."""
+        return self.rows.scanner(relations)
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Rank the rows that punctuation passed; answer the windows they complete."""
+        limit = FOREVER if turn.final else turn.now
+        arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
+        waiting = hold(self.rows, [run[ROWS] for run in runs if ROWS in run])
+        waiting = waiting.where((waiting.at >= turn.closed) & (waiting.at < limit))
+        state: dict[str, pa.Table] = {}
+        if (later := arrived.where(arrived.at >= limit)).rows:
+            state[ROWS] = later.table
+        fresh = hold(self.rows, [waiting.table, arrived.where(arrived.at < limit).table])
+        if not fresh.rows:
+            return Step(state)
+        ranked = rank(self, [run[RANKED] for run in runs if RANKED in run], fresh)
+        state[RANKED] = ranked.fresh()
+        results, rejected = _answer(self, ranked)
+        return Step(state, results, rejected)
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """Ranked rows of windows to come, and of the last one closed; unranked rows that still wait."""
+        if section == ROWS:
+            held = hold(self.rows, tables)
+            return held.where(held.at >= turn.closed).table
+        whole = pa.concat_tables(tables)
+        ranks = flat(whole.column(RANK)).to_numpy(zero_copy_only=False)
+        groups = self.by_partition(whole)
+        last = np.zeros(groups.count, np.int64)
+        np.maximum.at(last, groups.codes, ranks)
+        return whole.filter(pa.array(ranks > (last // self.slide * self.slide - self.count)[groups.codes]))
+
+    def by_partition(self, table: pa.Table) -> Groups:
+        """The partition of each row."""
+        return group(
+            [flat(table.column(name)) for name in self.rows.names[: self.partitions]], table.num_rows
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """All rows at hand, with the rank of each in its partition, from 1; rows of one stream row share it.
+
+    `before` and `last` are the greatest ranks of each partition, before this epoch and now. `older` rows come first.
+    """
+
+    held: Held
+    codes: Ints
+    ranks: Ints
+    before: Ints
+    last: Ints
+    older: int
+
+    def fresh(self) -> pa.Table:
+        """The rows ranked now, as they are stored."""
+        table = self.held.table.slice(self.older)
+        return table.append_column(RANK, pa.array(self.ranks[self.older :]))
+
+    def time_of(self, codes: Ints, ranks: Ints) -> Ints:
+        """The time of the row of a rank in a partition."""
+        span = int(self.last.max()) + 1
+        keys = self.codes * span + self.ranks
+        order = np.argsort(keys, kind="stable")
+        return self.held.at[order[np.searchsorted(keys, codes * span + ranks, sorter=order)]]
+
+
+def rank(operator: RowSlides, stored: Sequence[pa.Table], fresh: Held) -> Ranked:
+    """Continue each partition's ranks over the fresh rows, in the order (event time, position)."""
+    older = hold(operator.rows, [table.drop_columns([RANK]) for table in stored])
+    known = [flat(table.column(RANK)).to_numpy(zero_copy_only=False) for table in stored]
+    held = hold(operator.rows, [older.table, fresh.table])
+    groups = operator.by_partition(held.table)
+    ranks = np.concatenate([*known, np.zeros(fresh.rows, np.int64)])
+    before = np.zeros(groups.count, np.int64)
+    np.maximum.at(before, groups.codes[: older.rows], ranks[: older.rows])
+    codes = groups.codes[older.rows :]
+    ranks[older.rows :] = before[codes] + dense_ranks(codes, fresh.at, fresh.position)
+    last = before.copy()
+    np.maximum.at(last, groups.codes, ranks)
+    return Ranked(held, groups.codes, ranks, before, last, older.rows)
+
+
+def dense_ranks(codes: Ints, at: Ints, position: Ints) -> Ints:
+    """The rank of each row among its code's, from 1, by (time, position); equal positions share a rank."""
+    order = np.lexsort((position, at, codes))
+    code, place = codes[order], position[order]
+    turns = np.r_[True, code[1:] != code[:-1]] if len(order) else np.zeros(0, bool)
+    steps = turns | np.r_[True, place[1:] != place[:-1]] if len(order) else turns
+    number = np.cumsum(steps)
+    starts = np.flatnonzero(turns)
+    number -= np.repeat(number[starts] - 1, np.diff(np.r_[starts, len(order)]))
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = number
+    return ranks
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """Numbers for the windows of all partitions: consecutive in one, a gap between two."""
+
+    offset: Ints
+    first: Ints
+    last: Ints
+
+    def split(self, numbers: Ints) -> tuple[Ints, Ints]:
+        """Partition and window of each number."""
+        codes = np.searchsorted(self.offset, numbers, side="right") - 1
+        return codes, numbers - self.offset[codes]
+
+
+Chunk = tuple[Ints, dict[str, pa.Array], np.ndarray | None]
+"""Window numbers, columns, and where an aggregate overflowed."""
+
+
+def _answer(operator: RowSlides, ranked: Ranked) -> tuple[pa.Table | None, tuple[Rejected, ...]]:
+    last, before = ranked.last // operator.slide, ranked.before // operator.slide
+    first = np.maximum(before if operator.telling else before + 1, 1)
+    first = np.where(last > before, first, last + 1)
+    series = _Series(np.cumsum(last + 2) - last - 2, first, last)
+    if not (last > before).any():
+        return None, ()
+    tables: list[pa.Table] = []
+    rejected: list[Rejected] = []
+    chunks = (
+        _rows(operator, ranked, series) if operator.grouped is None else _groups(operator, ranked, series)
+    )
+    for numbers, columns, failed in chunks:
+        codes, windows = series.split(numbers)
+        ends = ranked.time_of(codes, windows * operator.slide)
+        starts = ranked.time_of(codes, np.maximum(windows * operator.slide - operator.count, 0) + 1)
+        prefix = operator.bounds_prefix
+        columns[f"{prefix}window_start"] = pa.array(starts).cast(_STAMP)
+        columns[f"{prefix}window_end"] = pa.array(ends).cast(_STAMP)
+        columns[f"{prefix}window_id"] = pa.array(windows)
+        table, bad = finish(operator.finish, columns, numbers, ends, failed)
+        tables.append(table)
+        rejected += bad
+    results = pa.concat_tables(tables) if tables else None
+    if operator.telling and results is not None:
+        results = _differences(operator, ranked, series, results)
+    return results, tuple(rejected)
+
+
+def _rows(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Chunk]:
+    """Live rows in their windows: window number and columns."""
+    low, high = _windows_of(operator, ranked.ranks - 1)
+    low = np.maximum(low, series.first[ranked.codes])
+    high = np.minimum(high, series.last[ranked.codes])
+    due = np.flatnonzero((low <= high) & ranked.held.live)
+    shift = series.offset[ranked.codes[due]]
+    for row, number in repeated(low[due] + shift, high[due] + shift):
+        picked = pa.array(due[row])
+        columns = {name: ranked.held.column(name).take(picked) for name in operator.rows.names}
+        yield number, columns, None
+
+
+def _windows_of(operator: RowSlides, places: Ints) -> tuple[Ints, Ints]:
+    """First and last window that holds a place (rank - 1): i*m - n <= place < i*m."""
+    return places // operator.slide + 1, (places + operator.count) // operator.slide
+
+
+def _groups(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Chunk]:
+    """Aggregated windows: window number, key and aggregate columns, overflows."""
+    grouped = operator.grouped
+    assert grouped is not None
+    panes = Panes.of(TimeSlide(operator.count, operator.slide))
+    live = np.flatnonzero(ranked.held.live)
+    place = panes.of_instants(ranked.ranks[live] - 1)
+    span = int(place.max()) + 1 if len(place) else 1
+    picked = pa.array(live)
+    values = [ranked.held.column(name).take(picked) for name in operator.rows.names[operator.partitions :]]
+    tables = fold(grouped, ranked.codes[live] * span + place, values, 0)
+    found = [
+        _window_cells(layout, table, panes, span, series)
+        for layout, table in zip(grouped.layouts, tables, strict=True)
+    ]
+    chunks = [found[0]]
+    if operator.emit_empty and not grouped.keys:
+        numbers = np.concatenate(
+            [
+                np.arange(low, high + 1) + shift
+                for low, high, shift in zip(series.first, series.last, series.offset, strict=True)
+            ]
+        )
+        missing = numbers[~np.isin(numbers, found[0].windows)]
+        chunks.append(WindowCells(missing, (), nothing(grouped.layouts[0].feds, len(missing))))
+    for chunk in chunks:
+        if chunk.rows:
+            columns, failed = columns_of_cells(grouped, chunk, [[part] for part in found[1:]])
+            yield chunk.windows, columns, failed
+
+
+def _window_cells(layout: Layout, table: pa.Table, panes: Panes, span: int, series: _Series) -> WindowCells:
+    """Pane cells repeated per window that closes now, and reduced."""
+    rows = gather(layout, [table])
+    codes, pane = np.divmod(rows.blocks, span)
+    assert panes.back is not None
+    low = np.maximum(pane // panes.per_slide + 1, series.first[codes])
+    high = np.minimum((pane - (1 if panes.cut else 0)) // panes.per_slide + panes.back, series.last[codes])
+    copies = np.maximum(high - low + 1, 0)
+    source = np.repeat(np.arange(rows.rows), copies)
+    window = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
+    numbers = window + series.offset[codes[source]]
+    count = max(rows.groups.count, 1)
+    combined, live = compact(
+        numbers * count + rows.groups.codes[source], int(series.offset[-1] + series.last[-1] + 2) * count
+    )
+    answer = reduce_answer(layout, select(rows.answer, source), combined, len(live))
+    found, member = np.divmod(live, count)
+    return WindowCells(found, tuple(key.take(pa.array(member)) for key in rows.groups.keys), answer)
+
+
+def _differences(operator: RowSlides, ranked: Ranked, series: _Series, rows: pa.Table) -> pa.Table:
+    """Each window that closes now against the one before it."""
+    numbers = flat(rows.column(WINDOW)).to_numpy(zero_copy_only=False)
+    codes, windows = series.split(numbers)
+    before = ranked.before // operator.slide
+    entering, leaving = windows > before[codes], windows < series.last[codes]
+    picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
+    target = np.concatenate([numbers[entering], numbers[leaving] + 1])
+    signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
+    assert operator.telling is not None
+    told = consolidated(rows.take(pa.array(picked)), target, signs, operator.telling)
+    codes, windows = series.split(flat(told.column(AT)).to_numpy(zero_copy_only=False))
+    ends = ranked.time_of(codes, windows * operator.slide)
+    return told.set_column(told.column_names.index(AT), AT, pa.array(ends))
+
+
+__all__ = ["Ranked", "RowSlides", "dense_ranks", "rank"]

@@ -1,0 +1,125 @@
+"""Rows in sliding and landmark windows of time, without aggregates: every row appears in each window that holds it.
+
+A row is kept once until its last window closes; it is repeated per window only when the window closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.batch import Rejected
+from headrace.operators.finish import Finish, finish
+from headrace.operators.grouping import Ints
+from headrace.operators.operator import Sections, Step, Turn
+from headrace.operators.panes import Panes
+from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
+from headrace.time import BEGINNING, Duration
+
+_MOST_COPIES: Final = 1_000_000
+_LOWEST: Final = -(1 << 60)
+_STAMP: Final = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows:
+    """`Finish(Windowed(TimeSlide | Landmark))` of one query; `bounds_prefix` stands before `window_start` and the like."""
+
+    id: str
+    query: str
+    stream: str
+    panes: Panes
+    range: Duration | None
+    bounds_prefix: str
+    rows: RowLayout
+    finish: Finish
+    relations: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The stream's columns it reads."""
+        return self.rows.reads()
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
+        """Evaluates what is stored of each row."""
+        return self.rows.scanner(relations)
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Keep what came; answer the windows that closed."""
+        arrived = [delta[ROWS] for delta in deltas if ROWS in delta]
+        state = {ROWS: pa.concat_tables(arrived)} if arrived else {}
+        closed, now = self._closed(turn)
+        if now <= closed:
+            return Step(state)
+        held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), *arrived])
+        low, high = self._windows(held.at)
+        open_windows = max(0, int(high.max()) - now) if held.rows and self.panes.back is not None else 1
+        low, high = np.maximum(low, closed + 1), np.minimum(high, now)
+        due = low <= high
+        results, rejected = self._answer(held.where(due), low[due], high[due])
+        return Step(state, results, rejected, open_windows)
+
+    def _closed(self, turn: Turn) -> tuple[int, int]:
+        """The last window answered before, and the last one to answer now."""
+        closed = _LOWEST if turn.closed == BEGINNING else self.panes.last_closed(turn.closed)
+        if turn.now == BEGINNING:
+            return closed, closed
+        if turn.final and self.panes.back is None:
+            return closed, max(closed, self.panes.last_closed(turn.greatest) + 1)
+        return closed, self.panes.last_closed(turn.now)
+
+    def _windows(self, at: Ints) -> tuple[Ints, Ints]:
+        """The first and the last window that holds each instant; last < first when none does."""
+        first = (at - self.panes.anchor) // self.panes.slide + 1
+        if self.range is None:
+            return first, np.full(len(at), -_LOWEST)
+        return first, (at + self.range - self.panes.anchor) // self.panes.slide
+
+    def _answer(self, held: Held, low: Ints, high: Ints) -> tuple[pa.Table | None, tuple[Rejected, ...]]:
+        tables: list[pa.Table] = []
+        rejected: list[Rejected] = []
+        for row, window in repeated(low, high):
+            columns = {name: held.column(name).take(pa.array(row)) for name in self.rows.names}
+            ends = self.panes.anchor + window * self.panes.slide
+            columns[f"{self.bounds_prefix}window_start"] = (
+                pa.nulls(len(row), _STAMP) if self.range is None else pa.array(ends - self.range).cast(_STAMP)
+            )
+            columns[f"{self.bounds_prefix}window_end"] = pa.array(ends).cast(_STAMP)
+            columns[f"{self.bounds_prefix}window_id"] = pa.array(window)
+            table, bad = finish(self.finish, columns, window, ends)
+            tables.append(table)
+            rejected += bad
+        return (pa.concat_tables(tables) if tables else None), tuple(rejected)
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
+        """Rows whose last window has closed are gone."""
+        held = hold(self.rows, tables)
+        closed = _LOWEST if turn.closed == BEGINNING else self.panes.last_closed(turn.closed)
+        low, high = self._windows(held.at)
+        return held.where((high > closed) & (low <= high)).table
+
+
+def repeated(low: Ints, high: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """(row, window) for every window in low..high of each row: whole windows, a bounded number of pairs at a time."""
+    if not len(low):
+        return
+    first, last = int(low.min()), int(high.max())
+    total = int((high - low + 1).sum())
+    if total > _MOST_COPIES and last > first:
+        middle = (first + last) // 2
+        early, late = low <= middle, high > middle
+        for part, least, greatest in (
+            (early, low, np.minimum(high, middle)),
+            (late, np.maximum(low, middle + 1), high),
+        ):
+            numbers = np.flatnonzero(part)
+            for row, window in repeated(least[part], greatest[part]):
+                yield numbers[row], window
+        return
+    copies = high - low + 1
+    row = np.repeat(np.arange(len(low)), copies)
+    yield row, np.arange(len(row)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)

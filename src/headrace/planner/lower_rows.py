@@ -1,0 +1,306 @@
+"""From a bound query to the operators that keep rows: windows without aggregates, windows of rows, instants, streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headrace.algebra.aggregates import NamedAggregate
+from headrace.algebra.expressions import Column, Expression, Named, columns_of, transform
+from headrace.algebra.query import Ago, Bounds, Query, SortKey
+from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeRange, TimeSlide, Unbounded, slides
+from headrace.errors import UnsupportedQuery
+from headrace.operators.changes import Telling
+from headrace.operators.finish import Finish
+from headrace.operators.grouped import Grouped
+from headrace.operators.grouping import slot_of_name
+from headrace.operators.instant_aggregate import InstantAggregate
+from headrace.operators.instants import InstantRows, Validity
+from headrace.operators.operator import Operator
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.panes import Panes
+from headrace.operators.passing import Passing
+from headrace.operators.row_slides import RowSlides
+from headrace.operators.row_steps import LookUp, RowStep
+from headrace.operators.row_store import Bounded, RowLayout
+from headrace.operators.window_changes import WindowChanges
+from headrace.operators.window_rows import WindowRows
+from headrace.planner.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """What all of these need: the query, its shape, its steps below and above the window, and the renaming of columns."""
+
+    name: str
+    query: Query
+    shape: Shape
+    id: str
+    below: tuple[RowStep, ...]
+    above: tuple[RowStep, ...]
+    finish: Finish
+    grouped: Grouped | None
+    prefix: str
+
+    @property
+    def slot(self) -> int:
+        """Where rows meet that must meet."""
+        return slot_of_name(self.id)
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """Relations that the steps look up."""
+        return tuple(step.relation for step in (*self.below, *self.above) if isinstance(step, LookUp))
+
+    @property
+    def telling(self) -> Telling:
+        """How changes are told."""
+        if self.shape.emit is not None:
+            return self.shape.emit.kind
+        return "istream" if self.query.emission == "stream" else "changes"
+
+    @property
+    def partition(self) -> tuple[Expression, ...]:
+        """The window's partition."""
+        window = self.shape.window
+        return tuple(map(self.rename, window.partition)) if isinstance(window, Rows | RowsSlide) else ()
+
+    def rename(self, expression: Expression) -> Expression:
+        """Stream columns by their plain names; the window's bounds keep theirs."""
+        return transform(expression, self._column)
+
+    def _column(self, node: Expression) -> Expression | None:
+        if isinstance(node, Column) and node.name.startswith(self.prefix) and not self._is_bound(node.name):
+            return Column(node.name.removeprefix(self.prefix), node.type)
+        return None
+
+    def _is_bound(self, name: str) -> bool:
+        bounds = (f"{self.shape.window_alias}.window_{part}" for part in ("start", "end", "id"))
+        return slides(self.shape.window) and name in bounds
+
+    def stored(self) -> tuple[tuple[Expression, ...], Finish]:
+        """What is kept of each row, and what is left to do over it: expressions of the row alone are values by then."""
+        plan = self.finish
+        keys = [key.expression for key in (*plan.order, *plan.sort)]
+        wanted = [self.rename(expression) for expression in (*(c.expression for c in plan.columns), *keys)]
+        kept: dict[Expression, None] = {}
+        for expression in wanted:
+            if any(self._is_bound(name) for name in columns_of(expression)):
+                kept.update(dict.fromkeys(self._plain_columns(expression)))
+            else:
+                kept[expression] = None
+        offset = len(self.partition)
+        places = {expression: f"c{place}" for place, expression in enumerate(kept, start=offset)}
+
+        def over_stored(expression: Expression) -> Expression:
+            renamed = self.rename(expression)
+            if renamed in places:
+                return Column(places[renamed], renamed.type)
+            return transform(
+                renamed, lambda node: Column(places[node], node.type) if node in places else None
+            )
+
+        def key(item: SortKey) -> SortKey:
+            return replace(item, expression=over_stored(item.expression))
+
+        finish = replace(
+            plan,
+            columns=tuple(Named(column.name, over_stored(column.expression)) for column in plan.columns),
+            order=tuple(map(key, plan.order)),
+            sort=tuple(map(key, plan.sort)),
+        )
+        return tuple(kept), finish
+
+    def _plain_columns(self, expression: Expression) -> list[Expression]:
+        found: list[Expression] = []
+
+        def note(node: Expression) -> Expression | None:
+            if isinstance(node, Column) and not self._is_bound(node.name):
+                found.append(node)
+            return None
+
+        transform(expression, note)
+        return found
+
+    def outputs(self) -> list[Expression]:
+        """The select list, by the names below it."""
+        return [self.rename(column.expression) for column in self.finish.columns]
+
+    def layout(
+        self, kept: tuple[Expression, ...], routing: tuple[int, ...] | None, bounded: Bounded | None = None
+    ) -> RowLayout:
+        """Rows at rest."""
+        return RowLayout(
+            partition=self.partition,
+            kept=kept,
+            below=self.below,
+            above=self.above,
+            counts_all=isinstance(self.shape.window, Rows | RowsSlide),
+            routing=routing,
+            slot=self.slot,
+            bounded=bounded or Bounded(),
+        )
+
+
+def lower_rows(lowering: Lowering) -> Operator:
+    """The operator for what panes do not answer. Raises `UnsupportedQuery` with the reason."""
+    shape = lowering.shape
+    if shape.bounds is not None and not isinstance(shape.window, TimeRange | Unbounded):
+        raise UnsupportedQuery(
+            "BEGIN ... END stands over a bare stream or [RANGE r] only",
+            remedy="Leave out the window, or its SLIDE.",
+        )
+    match shape.window:
+        case TimeSlide() | Landmark():
+            return _window_rows(lowering)
+        case RowsSlide():
+            return _row_slides(lowering)
+    if _passes(lowering):
+        kept, finish = lowering.stored()
+        return Passing(
+            lowering.id, lowering.name, shape.scan.name, lowering.layout(kept, ()), finish, lowering.relations
+        )
+    if lowering.telling == "rstream" and shape.window != TimeRange(0):
+        raise UnsupportedQuery("RSTREAM needs a window with SLIDE, or [NOW]")
+    return _instant_rows(lowering) if lowering.grouped is None else _instant_aggregate(lowering)
+
+
+def _passes(lowering: Lowering) -> bool:
+    """A select over a bare stream: it only ever adds rows, whatever their order."""
+    shape = lowering.shape
+    plain = shape.bounds is None and shape.aggregate is None and shape.top is None and not shape.distinct
+    return plain and isinstance(shape.window, Unbounded) and lowering.telling == "istream"
+
+
+def with_changes(lowering: Lowering, inner: PaneAggregate | WindowRows) -> Operator:
+    """ISTREAM or DSTREAM over successive windows, where asked for."""
+    emit = lowering.shape.emit
+    if emit is None or emit.kind == "rstream":
+        return inner
+    return WindowChanges(inner, inner.panes, emit.kind, inner.finish, lowering.slot)
+
+
+def _window_rows(lowering: Lowering) -> Operator:
+    shape = lowering.shape
+    assert isinstance(shape.window, TimeSlide | Landmark)
+    kept, finish = lowering.stored()
+    meets = finish.needs_whole_window or (shape.emit is not None and shape.emit.kind != "rstream")
+    rows = WindowRows(
+        id=lowering.id,
+        query=lowering.name,
+        stream=shape.scan.name,
+        panes=Panes.of(shape.window),
+        range=shape.window.range if isinstance(shape.window, TimeSlide) else None,
+        bounds_prefix=f"{shape.window_alias}.",
+        rows=lowering.layout(kept, None if meets else ()),
+        finish=finish,
+        relations=lowering.relations,
+    )
+    return with_changes(lowering, rows)
+
+
+def _row_slides(lowering: Lowering) -> Operator:
+    shape, grouped = lowering.shape, lowering.grouped
+    assert isinstance(shape.window, RowsSlide)
+    kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
+    partitions = len(lowering.partition)
+    changes = shape.emit is not None and shape.emit.kind != "rstream"
+    return RowSlides(
+        id=lowering.id,
+        query=lowering.name,
+        stream=shape.scan.name,
+        count=shape.window.count,
+        slide=shape.window.slide,
+        partitions=partitions,
+        bounds_prefix=f"{shape.window_alias}.",
+        rows=lowering.layout(kept, tuple(range(partitions)) or None),
+        grouped=grouped,
+        finish=finish,
+        emit_empty=lowering.query.emit_empty,
+        telling=lowering.telling if changes else None,
+        relations=lowering.relations,
+    )
+
+
+def _validity(lowering: Lowering) -> tuple[Validity, Bounded]:
+    """How long a row holds, by its window and `BEGIN ... END` together."""
+    window = lowering.shape.window
+    if isinstance(window, Rows):
+        return Validity(count=window.count, partitions=len(lowering.partition)), Bounded()
+    ends = [window.range + 1] if isinstance(window, TimeRange) else []
+    bounds = lowering.shape.bounds
+    if bounds is None:
+        return Validity(*ends), Bounded()
+    if isinstance(bounds.begin, Ago):
+        ends.append(bounds.begin.duration + 1)
+    bounded = _bounded(bounds)
+    return Validity(max(min(ends) - bounded.shift, 0) if ends else None), bounded
+
+
+def _bounded(bounds: Bounds) -> Bounded:
+    low = None if isinstance(bounds.begin, Ago) else bounds.begin
+    if isinstance(bounds.end, Ago):
+        return Bounded(low, None, bounds.end.duration)
+    return Bounded(low, bounds.end)
+
+
+def _hashable(expressions: Sequence[Expression]) -> bool:
+    return all(expression.type.name not in ("STRUCT", "ARRAY", "MAP") for expression in expressions)
+
+
+def _instant_rows(lowering: Lowering) -> Operator:
+    """Equal result rows must meet, since a row that comes and one that goes cancel out."""
+    kept, finish = lowering.stored()
+    outputs, partition = lowering.outputs(), lowering.partition
+    routing: tuple[int, ...] | None = None
+    if finish.limit is None and isinstance(lowering.shape.window, Rows):
+        routing = tuple(range(len(partition))) if partition and set(partition) <= set(outputs) else None
+    elif finish.limit is None and _hashable(outputs):
+        routing = tuple(kept.index(output) for output in dict.fromkeys(outputs))
+    validity, bounded = _validity(lowering)
+    return InstantRows(
+        lowering.id,
+        lowering.name,
+        lowering.shape.scan.name,
+        validity,
+        lowering.layout(kept, routing, bounded),
+        finish,
+        lowering.telling,
+        lowering.relations,
+    )
+
+
+def _instant_aggregate(lowering: Lowering) -> Operator:
+    grouped, partition = lowering.grouped, lowering.partition
+    assert grouped is not None
+    shape = lowering.shape
+    if lowering.telling == "rstream" and not grouped.keys and (lowering.below or lowering.above):
+        raise UnsupportedQuery(
+            "RSTREAM over [NOW] of an aggregate with WHERE or a join needs GROUP BY",
+            remedy="Add GROUP BY, or put the condition into the aggregate: COUNT(*) FILTER (WHERE ...).",
+        )
+    shown = {
+        column.expression.name for column in lowering.finish.columns if isinstance(column.expression, Column)
+    }
+    keys = {key.name for key in grouped.keys}
+    apart = bool(keys) and keys <= shown and not lowering.finish.needs_whole_window
+    routing: tuple[int, ...] | None = None
+    if apart and not isinstance(shape.window, Rows):
+        routing = tuple(range(len(grouped.keys)))
+    elif apart and partition and set(partition) <= {key.expression for key in grouped.keys}:
+        routing = tuple(range(len(partition)))
+    validity, bounded = _validity(lowering)
+    return InstantAggregate(
+        lowering.id,
+        lowering.name,
+        shape.scan.name,
+        validity,
+        lowering.layout(tuple(grouped.inputs()), routing, bounded),
+        grouped,
+        lowering.finish,
+        lowering.telling,
+        lowering.relations,
+    )
+
+
+__all__ = ["Lowering", "NamedAggregate", "lower_rows", "with_changes"]
