@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,10 +16,11 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 import itertools
 
-from building import ARRIVAL, SCHEMA, everything, rejected, stream
+from building import ARRIVAL, everything, rejected, stream
 
 from headrace.runtime.sources import lines
 from headrace.runtime.sources.listing import list_new
+from headrace.schema import STRING, Field, Schema
 
 GOOD = b"1,1.5,x,2023-01-01 00:00:00"
 AT = datetime(2023, 1, 1, tzinfo=UTC)
@@ -135,7 +138,7 @@ LINE = st.one_of(
     st.tuples(
         CELL, CELL, st.sampled_from(["a", '"b,b"', '""', '"q""q"', 'in"ner', '"open', "é", ""]), CELL
     ).map(",".join),
-    st.sampled_from(["", "  ", "1,2", "1,2,3,4,5", '"'] * 1),
+    st.sampled_from(["", "  ", "1,2", "1,2,3,4,5", '"']),
     st.just("1,2,z,2023-01-01 00:00:00"),
 )
 
@@ -168,5 +171,88 @@ def test_the_size_of_blocks_does_not_matter(
         assert repr(everything(definition)) == repr(whole)
 
 
-def test_the_schema_of_these_tests_has_an_event_time() -> None:
-    assert SCHEMA.find("at") is not None
+CELLS = st.one_of(
+    st.none(), st.text(st.characters(codec="utf-8", exclude_characters="\r\n\ufeff"), max_size=6)
+)
+SPREAD = st.one_of(st.none(), st.text('ab ,;"\n', max_size=6))
+TEXTS = Schema((Field("a", STRING), Field("b", STRING)))
+
+
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=8), st.sampled_from([",", ";", "\t", "|"]))
+def test_what_pythons_csv_module_writes_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str | None, str | None]], separator: str
+) -> None:
+    file = tmp_path_factory.mktemp("round") / "a.csv"
+    with file.open("w", newline="", encoding="utf-8") as out:
+        csv.writer(out, delimiter=separator).writerows([("a", "b"), *rows])
+    found, reasons = everything(stream(file, "csv", TEXTS, None, header="true", sep=separator))
+    # Python writes None and '' alike, as nothing; here that is NULL.
+    assert [(row["a"], row["b"]) for row in found] == [tuple(cell or None for cell in row) for row in rows]
+    assert reasons == []
+
+
+@given(st.lists(st.tuples(SPREAD, SPREAD), min_size=1, max_size=8), st.integers(8, 64))
+def test_with_multi_line_any_text_comes_back_whatever_the_blocks(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str | None, str | None]], block: int
+) -> None:
+    file = tmp_path_factory.mktemp("round") / "a.csv"
+    with file.open("w", newline="", encoding="utf-8") as out:
+        for row in rows:
+            quoted = ["" if cell is None else '"' + cell.replace('"', '""') + '"' for cell in row]
+            out.write(",".join(quoted) + "\r\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "BLOCK", block)
+        found, reasons = everything(stream(file, "csv", TEXTS, None, multiLine="true"))
+    assert [(row["a"], row["b"]) for row in found] == rows
+    assert reasons == []
+
+
+def test_compressed_files_and_other_encodings_read_alike(tmp_path: Path) -> None:
+    text = "k,v,s,at\n1,1.5,é,2023-01-01\n1,x,ü,2023-01-01\n"
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.encode()))
+    (tmp_path / "b.csv").write_bytes(text.encode("latin-1"))
+    (tmp_path / "c.csv").write_bytes(text.encode("utf-16"))
+    for name, encoding in (("a.csv.gz", "UTF-8"), ("b.csv", "ISO-8859-1"), ("c.csv", "UTF-16")):
+        definition = stream(tmp_path / name, "csv", header="true", encoding=encoding)
+        rows, reasons = everything(definition)
+        assert [row["s"] for row in rows] == ["é"]
+        assert reasons == ["column v: 'x' is not a DOUBLE"]
+        assert rejected(definition)[0][1] == "1,x,ü,2023-01-01"
+
+
+def test_a_compressed_file_that_ends_too_soon_is_a_reject(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(GOOD * 10)[:-9])
+    rows, reasons = everything(stream(tmp_path, "csv"))
+    assert rows == []
+    assert [reason.split(": ", 1)[1][:30] for reason in reasons] == ["not a readable compressed file"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "values"),
+    [
+        (
+            {"nullValue": "NA"},
+            'NA,NA,NA,2023-01-01\n,,"NA",2023-01-01',
+            [(None, None, None), (None, None, None)],
+        ),
+        ({"sep": ";", "quote": "'"}, "1;2.5;'a;b';2023-01-01", [(1, 2.5, "a;b")]),
+        ({"escape": "\\"}, '1,2.5,"a\\"b",2023-01-01', [(1, 2.5, 'a"b')]),
+        ({"escape": '"'}, '1,2.5,"a""b",2023-01-01', [(1, 2.5, 'a"b')]),
+        ({"quote": ""}, '1,2.5,"a,2023-01-01', [(1, 2.5, '"a')]),
+        ({"nanValue": "-", "positiveInf": "oo"}, "1,oo,a,2023-01-01", [(1, float("inf"), "a")]),
+        (
+            {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"},
+            " 1 , 2.5 , a , 2023-01-01 \n1, , ,2023-01-01",
+            [(1, 2.5, "a"), (1, None, None)],
+        ),
+        ({"delimiter": "\\t"}, "1\t2.5\ta\t2023-01-01", [(1, 2.5, "a")]),
+        ({"timestampFormat": "dd/MM/yyyy"}, "1,2.5,a,31/01/2023", [(1, 2.5, "a")]),
+    ],
+)
+def test_options_mean_what_they_mean_to_spark(
+    tmp_path: Path, options: dict[str, str], text: str, values: list[tuple[object, ...]]
+) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    rows, reasons = everything(stream(tmp_path, "csv", **options))
+    assert reasons == []
+    assert [(row["k"], row["v"], row["s"]) for row in rows] == values

@@ -290,24 +290,26 @@ class _Block:
 
 def _records(text: bytes, options: TextOptions) -> list[bytes]:
     """The lines that are not empty; with `multiLine`, lines joined while a quote is open."""
-    found = [line for line in text.split(b"\n") if line] if not options.multi_line else []
     if not options.multi_line:
-        return found
-    held = b""
+        return [line for line in text.split(b"\n") if line]
+    found: list[bytes] = []
+    held: list[bytes] = []
+    inside = False
     for line in text.split(b"\n"):
-        held = held + b"\n" + line if held else line
-        if held and not _is_open(held, options):
-            found.append(held)
-            held = b""
-    return [*found, held] if held else found
+        inside = _is_open(line, options, inside=inside)
+        if line or held:
+            held.append(line)
+        if held and not inside:
+            found.append(b"\n".join(held))
+            held = []
+    return [*found, b"\n".join(held)] if held else found
 
 
-def _is_open(line: bytes, options: TextOptions) -> bool:
-    """Whether the line ends inside quotes, by the rules Arrow's parser follows."""
+def _is_open(line: bytes, options: TextOptions, *, inside: bool = False) -> bool:
+    """Whether the line ends inside quotes, by the rules Arrow's parser follows; `inside` tells how it begins."""
     quote, separator = ord(options.quote or '"'), ord(options.separator)
     escape = ord(options.escape) if options.escape not in ("", options.quote) else -1
-    inside = False
-    starting = True
+    starting = not inside
     at = 0
     while at < len(line):
         symbol = line[at]
@@ -322,7 +324,7 @@ def _is_open(line: bytes, options: TextOptions) -> bool:
         elif not inside and starting and symbol == quote:
             inside, starting = True, False
         elif not inside:
-            starting = symbol in (separator, _FEED)
+            starting = symbol == separator
         at += 1
     return inside
 

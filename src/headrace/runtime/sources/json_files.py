@@ -25,6 +25,8 @@ from headrace.runtime.sources.records import IngestRecord
 from headrace.runtime.sources.refusal import Chunk, Refused, WholeFile
 from headrace.schema import Schema
 
+_FEED, _OPEN, _CLOSE = b"\n{}"
+_PIECE: Final = 256
 _AS_TEXT: Final = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
 
 
@@ -40,18 +42,33 @@ def chunks(file: BinaryIO, record: IngestRecord, definition: StreamDefinition) -
         return
     number = 0
     for block in lines.blocks(file, record, options.encoding):
-        try:
-            chunk = _in_bulk(block, number, definition.schema, options)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, _LineByLine):
-            texts = [line for line in block.split(b"\n") if line.strip()]
-            chunk = _from_texts(texts, number, definition.schema, options)
+        chunk = _read(block, number, definition.schema, options)
         number += chunk.numbers
         yield chunk
 
 
+def _read(block: bytes, first: int, schema: Schema, options: TextOptions) -> Chunk:
+    """A block in bulk; if that fails, in pieces; and a piece for which it fails line by line."""
+    try:
+        return _in_bulk(block, first, schema, options)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, _LineByLine):
+        texts = [line for line in block.split(b"\n") if line.strip()]
+    if len(texts) <= _PIECE:
+        return _from_texts(texts, first, schema, options)
+    starts = range(0, len(texts), _PIECE)
+    pieces = [_read(b"\n".join(texts[at : at + _PIECE]), first + at, schema, options) for at in starts]
+    return Chunk(
+        pa.concat_batches([piece.batch for piece in pieces]),
+        np.concatenate([piece.rows for piece in pieces]),
+        [refused for piece in pieces for refused in piece.refused],
+        len(texts),
+        lambda row: texts[row - first].decode("utf-8", "replace"),
+    )
+
+
 def _in_bulk(block: bytes, first: int, schema: Schema, options: TextOptions) -> Chunk:
     texts = _Texts(block)
-    if not texts.count or not lines.is_utf8(block):
+    if not texts.count or not texts.are_objects or not lines.is_utf8(block):
         raise _LineByLine
     asked = pa.schema(
         [
@@ -82,13 +99,22 @@ def _in_bulk(block: bytes, first: int, schema: Schema, options: TextOptions) -> 
 
 
 class _Texts:
-    """The lines of a block that are not blank; taken apart only when one is asked for."""
+    """The lines of a block that are not empty; taken apart only when one is asked for.
+
+    `are_objects` is False unless each begins with `{` and ends with `}`. Then no object spans lines; and what is no
+    object never reaches Arrow, which takes `null` for one, and on a first line dies of it.
+    """
 
     def __init__(self, block: bytes) -> None:
         self._block = block
-        feeds = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
-        blank = int((np.diff(feeds, prepend=-1) == 1).sum())
-        self.count = len(feeds) - blank + (not block.endswith(b"\n"))
+        symbols = np.frombuffer(block, np.uint8)
+        feeds = np.flatnonzero(symbols == _FEED)
+        starts = np.concatenate(([0], feeds + 1))
+        ends = np.concatenate((feeds, [len(block)]))
+        full = starts < ends
+        starts, ends = starts[full], ends[full]
+        self.count = len(starts)
+        self.are_objects = bool((symbols[starts] == _OPEN).all() and (symbols[ends - 1] == _CLOSE).all())
         self._texts: list[bytes] | None = None
 
     def text(self, number: int) -> str:
@@ -127,7 +153,7 @@ def _object(text: bytes) -> object:
 
 def _row(found: object, schema: Schema, options: TextOptions) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise Misfit(f"not a JSON object but {type(found).__name__}")
+        raise Misfit(f"not a JSON object but {'null' if found is None else type(found).__name__}")
     row = {}
     for field in schema:
         try:

@@ -5,8 +5,12 @@ Law: the same record gives the same rows, numbers and rejects on every read, or 
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import numpy as np
@@ -81,7 +85,7 @@ def _chunks(
             f"'{record.uri}': there is no reader for {record.format}",
             remedy=f"There is: {', '.join(FORMATS)}.",
         )
-    with opened(record, root) as file:
+    with opened(record, root) as file, _compression():
         if record.format == "csv":
             yield from csv_files.chunks(file, record, definition)
         elif record.format == "json":
@@ -90,6 +94,15 @@ def _chunks(
             yield from parquet_files.chunks(file, record, definition.schema, needed)
         else:
             yield from arrow_files.chunks(file, record, definition.schema, needed)
+
+
+@contextmanager
+def _compression() -> Iterator[None]:
+    """What is left of a compressed file that is broken cannot be had."""
+    try:
+        yield
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as problem:
+        raise WholeFile(f"not a readable compressed file: {problem}") from problem
 
 
 def _judged(
