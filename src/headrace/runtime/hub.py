@@ -18,16 +18,18 @@ from headrace.algebra.query import Query
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import HeadraceError, UserError
+from headrace.language.statement import Statement
 from headrace.observation import EpochObservation
 from headrace.operators.operator import Operator
-from headrace.runtime import pushing, results, spark_frames
+from headrace.runtime import pushing, results, sinks, spark_frames
 from headrace.runtime.engine import Engine
 from headrace.runtime.executor import Executor
 from headrace.runtime.home import Home
 from headrace.runtime.loop import Loop
+from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import bound
 from headrace.runtime.standing_query import StandingQuery
-from headrace.runtime.statements import Outcome, Statements
+from headrace.runtime.statements import Statements
 from headrace.store.lock import HomeLock
 from headrace.time import Clock, now
 
@@ -41,6 +43,7 @@ class Hub:
 
     def __init__(self, path: Path, executor: Executor, *, clock: Clock = now, tasks: int | None = None) -> None:
         self._closing = ExitStack()
+        self._sinks = ExitStack()
         self._closing.enter_context(HomeLock(path))
         self.path = path
         self.home = Home.at(path)
@@ -57,6 +60,10 @@ class Hub:
     def execute(self, script: str) -> list[Outcome]:
         """Run statements ended by `;`. Raises `UserError` with line and column; statements before it have taken effect."""
         return self._statements.execute(script)
+
+    def carry_out(self, statement: Statement, script: str) -> Outcome:
+        """Run one parsed statement of a script. Raises `UserError` with its place in the script."""
+        return self._statements.carry_out(statement, script)
 
     def register(self, select: str, name: str, *, from_now: bool = False) -> StandingQuery:
         """Register a standing query over all archived rows, then live ones; `from_now` skips the past."""
@@ -102,8 +109,19 @@ class Hub:
 
         With `seal` the end is final: the closing rows are committed, and none are returned.
         """
+        self.catch_up()
+        return self.finish(seal=seal)
+
+    def catch_up(self, proceed: Callable[[], bool] = lambda: True) -> bool:
+        """Consume all input that is there now; False when `proceed` said to stop before that.
+
+        What arrives meanwhile may wait for the next call, so this ends also on sources that never do.
+        """
         self._streaming.drain()
-        self.loop.drain()
+        return self.loop.catch_up(proceed)
+
+    def finish(self, *, seal: bool = False) -> dict[str, pa.Table]:
+        """Answer as if the streams ended here, without reading on; see `run_once`."""
         with self.loop.lock:
             if seal:
                 self.loop.on_epoch(self.loop.engine.seal())
@@ -130,6 +148,17 @@ class Hub:
         """Finish the epoch under way; the home is ready for the next run."""
         self._streaming.stop()
         self.loop.stop()
+
+    def sink(self, query: str, to: str | Path | sinks.Receiver, *, format: str = "csv", name: str | None = None) -> sinks.Sink:  # noqa: A002 - the word users know
+        """Deliver a query's committed results to a folder, a callable or the 'console', from where the last run stopped.
+
+        A folder gets one file an epoch, each row exactly once; a callable gets (epoch, table) at least once, in order. It
+        delivers in a thread of its own until the hub is closed. `name` tells two sinks to one target apart.
+        """
+        sink = sinks.open_sink(self, query, to, format, name)
+        self._sinks.callback(sink.close)
+        sink.start()
+        return sink
 
     def on_epoch(self, listener: Callable[[EpochObservation], None]) -> None:
         """Call `listener` with each epoch's observation after it is committed."""
@@ -199,6 +228,7 @@ class Hub:
         try:
             if self.loop.is_running:
                 self.stop()
+            self._sinks.close()
         finally:
             self._closing.close()
 

@@ -47,6 +47,24 @@ class Loop:
             count += 1
         return count
 
+    def catch_up(self, proceed: Callable[[], bool]) -> bool:
+        """Epochs until all input is consumed that was there at the call; False when `proceed` said to stop first."""
+        with self.lock:
+            self.engine.intake.listen(self.engine.plan.streams.values())
+            end = self.engine.home.ingest_log.length
+        while proceed():
+            seen = self.step()
+            if seen is None:
+                return True
+            if seen.kind == "epoch" and not self._waits_before(end):
+                return True
+        return False
+
+    def _waits_before(self, ordinal: int) -> bool:
+        with self.lock:
+            streams = self.engine.plan.streams
+            return any(record.ordinal < ordinal for name in streams for record in self.engine.intake.waiting(name))
+
     @property
     def is_running(self) -> bool:
         """True while the thread lives."""

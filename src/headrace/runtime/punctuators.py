@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.algebra.expressions import Expression, columns_of
 from headrace.catalog.definitions import StreamDefinition
-from headrace.language.bind import bind_expression
+from headrace.language.bind_expressions import bind_expression
 from headrace.operators.batch import Batch
 from headrace.operators.scalar import Evaluation
 from headrace.time import BEGINNING, Instant

@@ -33,8 +33,11 @@ def ranges(path: str, using: str, size: int, options: Mapping[str, str]) -> list
 
 
 def _bytes(path: str, size: int, options: Mapping[str, str]) -> Iterator[Range]:
+    if size <= PIECE + PIECE // 2:
+        yield 0, size, -1
+        return
     text = text_options(options)
-    if size <= PIECE + PIECE // 2 or text.multi_line or not is_divisible(path, text.encoding):
+    if text.multi_line or not is_divisible(path, text.encoding):
         yield 0, size, -1
         return
     pieces = round(size / PIECE)

@@ -1,0 +1,87 @@
+"""An operator told to people: what it reads, keeps and gives, and which class its window is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
+from headrace.operators.operator import Operator
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.row_steps import Keep, RowStep
+from headrace.time import render_duration
+
+
+def explain(operator: Operator) -> str:
+    """Indented lines, from the answer down to the stream."""
+    return "\n".join(_lines(operator))
+
+
+def _lines(operator: Operator) -> Iterator[str]:
+    yield f"query {operator.query}"
+    if isinstance(operator, PaneAggregate):
+        yield from _pane_aggregate(operator)
+    else:
+        yield f"  {type(operator).__name__}"
+        yield from (f"    {name}: {value}" for name, value in _settings(operator))
+    steps: tuple[RowStep, ...] = getattr(operator, "steps", ())
+    for step in reversed(steps):
+        if isinstance(step, Keep):
+            yield f"  keep rows where {show(step.predicate)}"
+        else:
+            how = "left join" if step.keep_unmatched else "join"
+            pairs = zip(step.left_keys, step.right_keys, strict=True)
+            on = " and ".join(f"{show(left)} = {step.alias}.{show(right)}" for left, right in pairs)
+            yield f"  {how} relation {step.relation} on {on or 'every row'}"
+    yield f"  read stream {operator.stream}: {', '.join(sorted(operator.columns)) or 'no columns'}"
+
+
+def _pane_aggregate(operator: PaneAggregate) -> Iterator[str]:
+    panes = operator.panes
+    finish = operator.finish
+    if finish.limit is not None:
+        keys = ", ".join(show(key.expression) + (" DESC" if key.descending else "") for key in finish.order)
+        yield f"  first {finish.limit} rows of each window{f' by {keys}' if keys else ''}"
+    for predicate in finish.having:
+        yield f"  keep groups where {show(predicate)}"
+    reach = "all of the past" if panes.per_window is None else f"{panes.per_window} panes"
+    yield f"  window every {render_duration(panes.slide)} of {reach} (context free), combined from dyadic blocks"
+    cut = "" if not panes.cut else f", cut at {render_duration(panes.cut)}"
+    yield f"  pane partials: {panes.per_slide} a slide{cut}; {_partials(operator)}"
+    where = "one slot" if operator.single_slot is not None else "by group"
+    yield f"  group by {', '.join(show(key.expression) for key in operator.keys) or 'nothing'} (routed to {where})"
+
+
+def _partials(operator: PaneAggregate) -> str:
+    named = []
+    for layout in operator.layouts:
+        for fed in layout.feds:
+            argument = show(fed.expression) if fed.expression is not None else "*"
+            named.append(f"{type(fed.partial).__name__.lower()}({argument})")
+    return ", ".join(named)
+
+
+def _settings(operator: Operator) -> Iterator[tuple[str, object]]:
+    if is_dataclass(operator):
+        for each in fields(operator):
+            if each.name not in ("id", "query", "stream", "steps", "finish", "relations"):
+                yield each.name, getattr(operator, each.name)
+
+
+def show(expression: Expression) -> str:
+    """An expression as text, close to SQL."""
+    match expression:
+        case Column(name=name):
+            return name
+        case Literal(value=value):
+            return "NULL" if value is None else repr(value) if isinstance(value, str) else str(value)
+        case Cast(argument=argument, type=kind):
+            return f"CAST({show(argument)} AS {kind})"
+        case Case(branches=branches, otherwise=otherwise):
+            whens = " ".join(f"WHEN {show(when)} THEN {show(then)}" for when, then in branches)
+            return f"CASE {whens} ELSE {show(otherwise)} END"
+        case Call(function=function, arguments=arguments):
+            parts = [show(argument) for argument in arguments]
+            if function.isidentifier() and function not in ("and", "or", "div"):
+                return f"{function}({', '.join(parts)})"
+            return f"({f' {function.upper()} '.join(parts)})"

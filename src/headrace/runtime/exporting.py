@@ -1,0 +1,112 @@
+"""`--output DIR`: one file per query that holds its answers so far, kept current.
+
+Windows and streams: every row emitted in the life of the home, and the provisional ones; relations and BEGIN … END: what
+INVOKE returns. A file is replaced whole, so a reader sees one epoch or the next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.algebra.query import Bounds, Query, walk
+from headrace.errors import StoreError, UserError
+from headrace.operators.operator import Operator
+from headrace.runtime import answers, results
+from headrace.runtime.home import Home
+from headrace.runtime.output import render
+from headrace.runtime.results import visible
+from headrace.runtime.standing_query import sort_of
+from headrace.store.manifest import Manifest
+
+if TYPE_CHECKING:
+    from headrace.runtime.hub import Hub
+
+
+def told_rows(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, provisional: pa.Table | None = None
+) -> pa.Table:
+    """All that a query has told, in the order of the contract; only the selected columns."""
+    if is_answer(query):
+        table = answers.invoke(home, manifest, operator, query)
+    else:
+        parts = [part.table for part in results.epochs_of(home, manifest, operator.id)]
+        parts += [provisional] if provisional is not None else []
+        table = pa.concat_tables(parts) if parts else results.empty(query)
+    return visible(results.ordered(table, sort_of(operator), query.schema.names), query)
+
+
+def is_answer(query: Query) -> bool:
+    """True for queries whose file holds what INVOKE returns, not what was emitted."""
+    return query.emission == "relation" or any(isinstance(node, Bounds) for node in walk(query.root))
+
+
+@dataclass(slots=True)
+class Exporter:
+    """Writes the files of all queries of a hub in one format."""
+
+    hub: Hub
+    folder: Path
+    style: str
+    _seen: int = 0
+    _written: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make the folder now: a mistake in its name must not cost a run."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"cannot make the folder {self.folder}: {error.strerror}", remedy="Name another with --output."
+            ) from error
+
+    def refresh(self) -> list[str]:
+        """Replace the files of queries whose answers have changed; their names."""
+        manifest, changed = self.hub.home.latest(), []
+        told = self._newly_told(manifest)
+        for name, (operator, query) in self._queries().items():
+            stream = manifest.streams.get(operator.stream, {}) if is_answer(query) else {}
+            mark = (operator.id, stream.get("greatest"), stream.get("rows"))
+            if operator.id in told or self._written.get(name) != mark:
+                self._replace(name, told_rows(self.hub.home, manifest, operator, query))
+                self._written[name] = mark
+                changed.append(name)
+        return changed
+
+    def finish(self, provisional: Mapping[str, pa.Table]) -> None:
+        """Write every file, with the rows that the queries would give if the streams ended here."""
+        manifest = self.hub.home.latest()
+        for name, (operator, query) in self._queries().items():
+            self._replace(name, told_rows(self.hub.home, manifest, operator, query, provisional.get(name)))
+
+    def _queries(self) -> dict[str, tuple[Operator, Query]]:
+        names = [query.definition.name for query in self.hub.catalog.queries.values()]
+        return {name: self.hub.operator_and_query(name) for name in names}
+
+    def _newly_told(self, manifest: Manifest) -> set[str]:
+        """Operators with result rows since the last look."""
+        log, found = self.hub.home.list_of(manifest, "results"), set()
+        for _, entry in log.iterate(self.hub.home.store.read, self._seen):
+            found |= set(entry["queries"])
+        self._seen = log.length
+        return found
+
+    def _replace(self, name: str, table: pa.Table) -> None:
+        path = self.folder / f"{file_name(name)}.{self.style}"
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        try:
+            unfinished.write_bytes(render(table, self.style))
+            os.replace(unfinished, path)
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {error.strerror}") from error
+
+
+def file_name(query: str) -> str:
+    """A query's name as a file's: what a file system cannot hold is percent-encoded."""
+    safe = "".join(f"%{ord(mark):02X}" if mark in "/\\%\0" else mark for mark in query)
+    return f"%2E{safe[1:]}" if safe.startswith(".") else safe

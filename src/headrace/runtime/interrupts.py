@@ -1,0 +1,60 @@
+"""Ctrl-C and SIGTERM: the first asks to finish the epoch under way, the second ends the process at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_CONVENTION: Final = 128  # a shell's way to say that a signal ended a process
+
+
+class Interrupts:
+    """Inside a `with` block signals only set a flag: an exception in the middle of a job would lose the connection to it."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._before: dict[int, Any] = {}
+        self.signal: int | None = None
+
+    @property
+    def stop(self) -> bool:
+        """True once a signal has come."""
+        return self._asked.is_set()
+
+    @property
+    def exit_code(self) -> int:
+        """What an interrupted piece of work that cannot be called done exits with."""
+        return _CONVENTION + (self.signal or signal.SIGINT)
+
+    def proceed(self) -> bool:
+        """The opposite of `stop`, as a function."""
+        return not self._asked.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a signal, at most so long; whether one has come."""
+        return self._asked.wait(seconds)
+
+    def request(self, number: int = signal.SIGINT) -> None:
+        """As if the signal had come."""
+        self.signal = number
+        self._asked.set()
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if self._asked.is_set():
+            os._exit(_CONVENTION + number)  # the person has asked twice; the JVM ends when our pipe to it breaks
+        self.request(number)

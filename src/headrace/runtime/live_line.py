@@ -1,0 +1,110 @@
+"""How is it going? One line on stderr: rewritten in place on a terminal, printed every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time as stopwatch
+from collections import deque
+from collections.abc import Callable
+from typing import Final, TextIO
+
+from headrace.observation import EpochObservation
+from headrace.time import BEGINNING, DAY, FOREVER, render_duration, render_instant
+
+_EVERY_SECONDS: Final = 5.0
+_RATE_EPOCHS: Final = 12
+_CLEAR: Final = "\r\x1b[2K"
+
+
+class LiveLine:
+    """Told of every epoch (`update`, from any thread); `message` prints a line of text without tearing it."""
+
+    def __init__(
+        self, stream: TextIO, *, quiet: bool = False, clock: Callable[[], float] = stopwatch.monotonic
+    ) -> None:
+        self._stream, self._quiet, self._clock = stream, quiet, clock
+        self._live = stream.isatty()
+        self._lock = threading.Lock()
+        self._shown = False
+        self._printed = clock()
+        self._recent: deque[tuple[float, int]] = deque([(clock(), 0)], maxlen=_RATE_EPOCHS)
+        self.rows = self.late = self.rejected = self.epochs = 0
+
+    def update(self, seen: EpochObservation) -> None:
+        """Count an epoch and show where things are."""
+        with self._lock:
+            self.epochs += 1
+            self.rows += seen.rows
+            self.late += sum(stream.late for stream in seen.streams.values())
+            self.rejected += sum(stream.rejected for stream in seen.streams.values())
+            self.rejected += sum(operator.rejected for operator in seen.operators.values())
+            now = self._clock()
+            self._recent.append((now, seen.rows))
+            if self._quiet:
+                return
+            if self._live:
+                columns = shutil.get_terminal_size().columns
+                self._stream.write(_CLEAR + self.line(seen)[: columns - 1])
+                self._shown = True
+            elif now - self._printed >= _EVERY_SECONDS:
+                self._printed = now
+                self._stream.write(self.line(seen) + "\n")
+            self._stream.flush()
+
+    def line(self, seen: EpochObservation) -> str:
+        """Rows, rows/s, open windows, how far event time is, state, late and rejected rows."""
+        parts = [f"epoch {seen.epoch}" + (f" ({seen.kind})" if seen.kind != "epoch" else "")]
+        parts += [f"{self.rows:,} rows", f"{self.rate():,.0f} rows/s"]
+        windows = sum(operator.open_windows for operator in seen.operators.values())
+        if windows:
+            parts.append(f"{windows:,} open windows")
+        if (progress := _progress(seen)) is not None:
+            parts.append(progress)
+        parts.append(f"state {seen.state_bytes / 1e6:.1f} MB")
+        parts += [f"{count:,} {what}" for count, what in ((self.late, "late"), (self.rejected, "rejected")) if count]
+        return " · ".join(parts)
+
+    def rate(self) -> float:
+        """Rows a second over the last epochs."""
+        spent = self._recent[-1][0] - self._recent[0][0]
+        rows = sum(rows for _, rows in list(self._recent)[1:])
+        return rows / spent if spent > 0 else 0.0
+
+    def message(self, text: str) -> None:
+        """A line that stays, unless quiet."""
+        if not self._quiet:
+            self.warning(text)
+
+    def warning(self, text: str) -> None:
+        """A line that stays, also when quiet."""
+        with self._lock:
+            self._wipe()
+            self._stream.write(text + "\n")
+            self._stream.flush()
+
+    def clear(self) -> None:
+        """Take the live line away, before something else is printed."""
+        with self._lock:
+            self._wipe()
+            self._stream.flush()
+
+    def _wipe(self) -> None:
+        if self._shown:
+            self._stream.write(_CLEAR)
+            self._shown = False
+
+
+def _progress(seen: EpochObservation) -> str | None:
+    """The lag of the stream that is furthest behind; for data of long ago where its event time is."""
+    known = [
+        (stream.punctuation, stream.lag)
+        for stream in seen.streams.values()
+        if stream.punctuation is not None and BEGINNING < stream.punctuation < FOREVER
+    ]
+    if not known:
+        return None
+    at, lag = min(known)
+    if lag is None or lag > DAY:
+        return f"at {render_instant(at)}"
+    return f"lag {render_duration(max(lag, 0) // 1_000_000 * 1_000_000).lower()}"

@@ -1,0 +1,55 @@
+"""A home seen without its writer's lock: what INVOKE, SHOW and EXPLAIN need, from committed files alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.algebra.query import Query
+from headrace.catalog.catalog import Catalog
+from headrace.errors import UserError
+from headrace.operators.operator import Operator
+from headrace.planner.lower import lower
+from headrace.runtime import answers, results
+from headrace.runtime.home import Home
+from headrace.runtime.planning import bound
+from headrace.runtime.results import visible
+from headrace.runtime.standing_query import sort_of
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads a home that this or another process writes. Never changes a byte of it."""
+
+    home: Home
+
+    @staticmethod
+    def at(path: Path) -> Reader:
+        """The home in a folder.
+
+        Raises `UserError` when there is none.
+        """
+        if not (path / "manifests").is_dir():
+            raise UserError(f"there is no home in {path}", remedy="headrace run SCRIPT --home DIR makes one.")
+        return Reader(Home.at(path))
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists now, also what another process has just registered."""
+        self.home.refresh()
+        return self.home.catalog
+
+    def operator_and_query(self, name: str) -> tuple[Operator, Query]:
+        """A query's operator and its algebra."""
+        catalog = self.catalog
+        standing = catalog.require_query(name)
+        query = bound(catalog, standing)
+        return lower(standing.definition.name, query, standing.operator_id), query
+
+    def invoke(self, name: str) -> pa.Table:
+        """A query's current answer, as of the latest epoch that was committed."""
+        operator, query = self.operator_and_query(name)
+        table = answers.invoke(self.home, self.home.latest(), operator, query)
+        return visible(results.ordered(table, sort_of(operator), query.schema.names), query)

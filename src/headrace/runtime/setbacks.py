@@ -1,0 +1,58 @@
+"""What did not reach the answers? Late and rejected rows of a run: how many, where they are, what would have helped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from headrace.runtime.home import Home
+from headrace.store.manifest import Manifest
+from headrace.time import render_duration
+
+
+def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> Iterator[str]:
+    """One sentence for each stream with late rows, each stream and each query with rejected ones.
+
+    Counted between two manifests. `kept` False: the home goes with the run, so the reasons are told instead of the place.
+    """
+    for stream in home.catalog.streams.values():
+        then, now = before.streams.get(stream.name, {}), after.streams.get(stream.name, {})
+        late = now.get("late", 0) - then.get("late", 0)
+        if late > 0:
+            told = f"{stream.name}: {_rows(late)} came late and {_is(late)} in no answer"
+            if stream.punctuated_by is not None:
+                yield f"{told}; its PUNCTUATED BY promised too early."
+            else:
+                needed = render_duration(stream.slack + now["slack_needed"])
+                yield f"{told}; SLACK INTERVAL {needed} would have kept all."
+        rejected = now.get("rejected", 0) - then.get("rejected", 0)
+        if rejected > 0:
+            place = f"rejects/stream/{stream.name}"
+            yield _told(home, after, stream.name, f"{stream.name}: {_rows(rejected)} rejected", place, kept=kept)
+    was, became = before.facts.get("rejected", {}), after.facts.get("rejected", {})
+    for query in home.catalog.queries.values():
+        failed = became.get(query.operator_id, 0) - was.get(query.operator_id, 0)
+        if failed > 0:
+            told = f"{query.definition.name}: its expressions failed on {_rows(failed)}"
+            yield _told(home, after, query.operator_id, told, f"rejects/query/{query.operator_id}", kept=kept)
+
+
+def _told(home: Home, after: Manifest, of: str, what: str, place: str, *, kept: bool) -> str:
+    where = f"see {Path(home.store.root) / place}" if kept else "run with --home DIR to keep them"
+    return f"{what}, for instance: {_first_reason(home, after, of)}; {where}."
+
+
+def _first_reason(home: Home, after: Manifest, of: str) -> str:
+    _, entry = next(iter(home.list_of(after, f"rejects:{of}").iterate(home.store.read, reverse=True)))
+    with home.store.map(entry["name"]) as file:
+        return str(pq.read_table(file, columns=["reason"]).column("reason")[0])
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"

@@ -1,0 +1,228 @@
+"""Carrying out statements: what each one changes or shows.
+
+Definitions are checked, and queries bound and lowered, before anything is logged: what cannot run is refused here, with
+the reason. A CREATE equal to what is there does nothing, so a script can be run again on the home it made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.catalog.journal import query_to_json, relation_to_json, stream_to_json
+from headrace.errors import UserError, did_you_mean
+from headrace.language import statement as said
+from headrace.language.bind import bind_query
+from headrace.language.statements import parse_script
+from headrace.planner.lower import lower
+from headrace.runtime import showing
+from headrace.runtime.outcome import Outcome
+from headrace.runtime.planning import CatalogNames
+from headrace.runtime.plans import save_relation
+from headrace.runtime.sources.options import settle
+from headrace.runtime.sources.readers import read_all
+
+if TYPE_CHECKING:
+    from headrace.runtime.hub import Hub
+
+
+class Statements:
+    """Carries out statements on a hub."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._actions = {
+            said.CreateStream: self._create_stream,
+            said.CreateRelation: self._create_relation,
+            said.CreateQuery: self._create_query,
+            said.AlterQuery: self._alter,
+            said.RenameQuery: self._rename,
+            said.SetQuery: self._set_query,
+            said.Drop: self._drop,
+            said.PauseQuery: self._pause,
+            said.ResumeQuery: self._resume,
+            said.RefreshRelation: self._refresh,
+            said.SetTimeZone: self._set_zone,
+            said.Invoke: self._invoke,
+        }
+
+    def execute(self, script: str) -> list[Outcome]:
+        """All statements of a script, in order. A parse error anywhere stops it before the first takes effect."""
+        return [self.carry_out(each, script) for each in parse_script(script)]
+
+    def carry_out(self, statement: said.Statement, script: str) -> Outcome:
+        """One statement.
+
+        Raises `UserError`, placed in the script.
+        """
+        action = self._actions.get(type(statement))
+        try:
+            if action is None:
+                return showing.show(self._hub.home, statement)
+            return action(statement)
+        except UserError as error:
+            if error.span is None:
+                error.span = statement.span
+            raise error.within(script) from None
+
+    def create_query(self, name: str, select: str, *, from_now: bool = False) -> Outcome:
+        """Register a query from its text alone."""
+        return self._put_query(QueryDefinition(name, select.strip().rstrip(";"), from_now), replacing=False)
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self._hub.catalog
+
+    def _create_stream(self, statement: said.CreateStream) -> Outcome:
+        definition = settle(statement.definition, Path.cwd())
+        assert isinstance(definition, StreamDefinition)
+        known = self._catalog.stream(definition.name)
+        if known == definition:
+            return Outcome("create", definition.name, f"stream {definition.name} is there already")
+        self._free(definition.name, known, definition, statement.replace)
+        self._hub.log({"do": "create_stream", "stream": stream_to_json(definition)})
+        return Outcome("create", definition.name, f"stream {definition.name} created")
+
+    def _free(self, name: str, known: Any, wanted: Any, replacing: bool) -> None:  # noqa: FBT001
+        """The name is free, or bears a thing of the same kind that may be replaced."""
+        kind = self._catalog.kind_of(name)
+        if kind is None or (known is not None and replacing):
+            return
+        if known is None:
+            raise UserError(f"there is a {kind} named '{name}' already", remedy="Choose another name, or drop it first.")
+        raise UserError(
+            f"the {kind} '{name}' exists and differs in {_difference(known, wanted)}",
+            remedy="CREATE OR REPLACE takes the new definition; DROP removes the old one.",
+        )
+
+    def _create_relation(self, statement: said.CreateRelation) -> Outcome:
+        definition = settle(statement.definition, Path.cwd())
+        assert isinstance(definition, RelationDefinition)
+        stored = self._catalog.relation(definition.name)
+        if stored is not None and stored.definition == definition:
+            return Outcome("create", definition.name, f"relation {definition.name} is there already")
+        self._free(definition.name, stored.definition if stored else None, definition, statement.replace)
+        return self._put_relation(definition, 0 if stored is None else stored.version + 1, "created")
+
+    def _put_relation(self, definition: RelationDefinition, version: int, verb: str) -> Outcome:
+        table, rejects = read_all(definition, self._hub.loop.engine.clock())
+        if rejects.num_rows:
+            raise UserError(
+                f"{rejects.num_rows} of its rows cannot be read as {definition.name}'s columns; the first: "
+                f"{rejects.column('reason')[0].as_py()}",
+                remedy="Correct the file, or the relation's column types.",
+            )
+        file = save_relation(self._hub.home.store, definition.name, version, table)
+        self._hub.log({"do": "put_relation", "relation": relation_to_json(definition), "file": file})
+        return Outcome("create", definition.name, f"relation {definition.name} {verb}, {table.num_rows:,} rows")
+
+    def _refresh(self, statement: said.RefreshRelation) -> Outcome:
+        stored = self._catalog.relation(statement.name)
+        if stored is None:
+            names = [each.definition.name for each in self._catalog.relations.values()]
+            raise UserError(f"there is no relation '{statement.name}'", remedy=did_you_mean(statement.name, names))
+        return self._put_relation(stored.definition, stored.version + 1, "refreshed")
+
+    def _create_query(self, statement: said.CreateQuery) -> Outcome:
+        try:
+            return self._put_query(statement.definition, replacing=statement.replace)
+        except UserError as error:
+            raise _moved(error, statement.select.span.start) from None
+
+    def _put_query(self, definition: QueryDefinition, *, replacing: bool) -> Outcome:
+        known = self._catalog.query(definition.name)
+        same = known is not None and _same_text(known.definition.text, definition.text)
+        if same and known is not None and known.definition.from_now == definition.from_now:
+            return Outcome("create", definition.name, f"query {definition.name} is there already")
+        old = replace(known.definition, paused=False) if known is not None else None
+        self._free(definition.name, old, definition, replacing)
+        self._check(definition)
+        self._hub.log({"do": "put_query", "query": query_to_json(definition)})
+        return Outcome("create", definition.name, f"query {definition.name} registered")
+
+    def _check(self, definition: QueryDefinition) -> None:
+        """Bind and lower: whatever cannot run is refused now."""
+        query = bind_query(definition.text, CatalogNames(self._catalog))
+        lower(definition.name, query, "unregistered")
+
+    def _alter(self, statement: said.AlterQuery) -> Outcome:
+        known = self._catalog.require_query(statement.name)
+        definition = replace(known.definition, text=statement.query)
+        try:
+            self._check(definition)
+        except UserError as error:
+            raise _moved(error, statement.select.span.start) from None
+        self._hub.log({"do": "put_query", "query": query_to_json(definition)})
+        return Outcome("alter", definition.name, f"query {definition.name} altered")
+
+    def _rename(self, statement: said.RenameQuery) -> Outcome:
+        known = self._catalog.require_query(statement.name)
+        kind = self._catalog.kind_of(statement.new_name)
+        if kind is not None and statement.new_name.lower() != statement.name.lower():
+            raise UserError(f"there is a {kind} named '{statement.new_name}' already", remedy="Choose another name.")
+        self._hub.log({"do": "rename", "name": known.definition.name, "to": statement.new_name})
+        return Outcome("alter", statement.new_name, f"query {known.definition.name} is now {statement.new_name}")
+
+    def _set_query(self, statement: said.SetQuery) -> Outcome:
+        self._catalog.require_query(statement.name)
+        first = next(iter(statement.options), "")
+        raise UserError(f"a query has no setting '{first}' yet", remedy="ALTER QUERY takes AS and RENAME TO.")
+
+    def _drop(self, statement: said.Drop) -> Outcome:
+        if self._catalog.kind_of(statement.name) != statement.kind:
+            if statement.if_exists:
+                return Outcome("drop", statement.name, f"there was no {statement.kind} {statement.name}")
+            names = [n for n in CatalogNames(self._catalog).known() if self._catalog.kind_of(n) == statement.kind]
+            raise UserError(f"there is no {statement.kind} '{statement.name}'", remedy=did_you_mean(statement.name, names))
+        users = showing.users_of(self._catalog, statement.kind, statement.name)
+        if users:
+            raise UserError(
+                f"the {statement.kind} '{statement.name}' is read by {', '.join(users)}", remedy="Drop these queries first."
+            )
+        self._hub.log({"do": "drop", "kind": statement.kind, "name": statement.name})
+        return Outcome("drop", statement.name, f"{statement.kind} {statement.name} dropped")
+
+    def _pause(self, statement: said.PauseQuery) -> Outcome:
+        known = self._catalog.require_query(statement.name)
+        if not known.definition.paused:
+            self._hub.log({"do": "pause", "name": known.definition.name})
+        return Outcome("pause", known.definition.name, f"query {known.definition.name} paused")
+
+    def _resume(self, statement: said.ResumeQuery) -> Outcome:
+        known = self._catalog.require_query(statement.name)
+        if known.definition.paused:
+            self._hub.log({"do": "resume", "name": known.definition.name})
+        return Outcome("resume", known.definition.name, f"query {known.definition.name} resumed, it catches up first")
+
+    def _set_zone(self, statement: said.SetTimeZone) -> Outcome:
+        if statement.zone.upper() not in ("UTC", "ETC/UTC", "Z", "GMT"):
+            raise UserError(f"the session zone '{statement.zone}' is not available yet", remedy="SET TIME ZONE 'UTC'.")
+        return Outcome("set", None, "time zone UTC")
+
+    def _invoke(self, statement: said.Invoke) -> Outcome:
+        query = self._hub.query(statement.name)
+        table = query.invoke()
+        return Outcome("invoke", query.name, f"{table.num_rows} rows", table)
+
+
+def _same_text(one: str, other: str) -> bool:
+    """Equal as parsed, whatever the spacing."""
+    return " ".join(one.split()) == " ".join(other.split())
+
+
+def _moved(error: UserError, offset: int) -> UserError:
+    """An error placed in a query's own text, moved to where that text stands in the script."""
+    if error.span is not None and error.text is not None:
+        error.span = type(error.span)(error.span.start + offset, error.span.end + offset)
+        error.text = None
+    return error
+
+
+def _difference(known: Any, wanted: Any) -> str:
+    fields = [name for name in known.__dataclass_fields__ if getattr(known, name) != getattr(wanted, name)]
+    return ", ".join(fields) or "nothing"
+
+
