@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +16,10 @@ from building import ARRIVAL, everything
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import UserError
+from headrace.runtime.sources.cells import convert
+from headrace.runtime.sources.options import text_options
 from headrace.runtime.sources.records import IngestRecord
-from headrace.schema import BIGINT, STRING, TIMESTAMP, Field, Schema
+from headrace.schema import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, Field, Schema, decimal
 
 pytestmark = pytest.mark.spark
 
@@ -109,3 +112,51 @@ def test_well_formed_files_read_as_spark_reads_them(spark, tmp_path: Path, using
     assert [repr({**row, "at": row["at"].timestamp()}) for row in found] == [
         repr({**row, "at": row["at"].timestamp()}) for row in expected
     ]
+
+
+NOTATIONS = {
+    INT: ["1", "+1", "-1", " 1", "1 ", "1.0", "0x1", "2147483647", "2147483648", "1e2", "--1", "+", "007", "1_0"],
+    DOUBLE: ["1", " 1.5 ", "+1.5", ".5", "5.", "1e3", "1E-3", "NaN", "Inf", "-Inf", "Infinity", "x", "1,5", "-", "0x10"],
+    decimal(5, 2): ["1", "1.005", "-1.005", "+1.5", "1000", "999.99", "999.995", ".5", "1e2", "x", "1E-2"],
+    BOOLEAN: ["true", "TRUE", "False", "t", "1", "0", "yes", " true"],
+    DATE: ["2024-02-29", "2023-02-29", "2024-2-9", "2024-02", "2024", "24-01-01", "2024-01-01 05:00:00", " 2024-01-01 ", "x"],
+    TIMESTAMP: [
+        *("2024-01-01 00:00:00", "2024-01-01T00:00:00", "2024-01-01", "2024-01", "2024", "2024-1-1 1:2:3", "2024-01-01 24:00:00"),
+        *("2024-01-01 00:00:00.1", "2024-01-01 00:00:00.123456789", "2024-01-01 00:00", "2024-01-01 05", "2023-02-29 00:00:00"),
+        *("2024-01-01T00:00:00Z", "2024-01-01T00:00:00+01:00", "2024-01-01T00:00:00-0130", "2024-01-01 00:00:00 UTC"),
+        *("2024-01-01T00:00:00+24:00", " 2024-01-01 00:00:00 ", "x", "2024-01-01T00:00:00+5", "2024-01-01 00:00:60"),
+    ],
+}  # fmt: skip
+
+
+def test_cells_mean_what_they_mean_to_spark(spark, tmp_path: Path) -> None:
+    """Two differences are meant: a time without a day is no moment here (Spark takes today), and a zone may be as far
+    as 23:59 from Greenwich (in Spark 18:00).
+    """
+    from pyspark.sql import functions as f
+
+    differences = []
+    for kind, texts in NOTATIONS.items():
+        file = tmp_path / f"{kind.name}.csv"
+        file.write_text("".join(f'{number};"{text}"\n' for number, text in enumerate(texts)))
+        frame = (
+            spark.read.schema(f"n INT, c {kind}")
+            .option("sep", ";")
+            .option("mode", "PERMISSIVE")
+            .csv(str(file))
+        )
+        cell = f.col("c").cast("double") if kind == TIMESTAMP else f.col("c").cast("string")
+        theirs = {row["n"]: row["c"] for row in frame.select("n", cell.alias("c")).collect()}
+        for number, text in enumerate(texts):
+            values, _ = convert(pa.array([text]), kind, text_options({}))
+            ours = values[0].as_py()
+            if isinstance(ours, datetime):
+                ours = ours.timestamp()
+            elif ours is not None:
+                ours = {True: "true", False: "false"}.get(ours) if isinstance(ours, bool) else str(ours)
+            same = ours == theirs[number]
+            if kind == DOUBLE and ours is not None and theirs[number] is not None:
+                same = repr(float(ours)) == repr(float(theirs[number]))
+            if not same:
+                differences.append((str(kind), text, ours, theirs[number]))
+    assert differences == []

@@ -276,12 +276,12 @@ def moment(text: str) -> int | None:
 
 
 def _offset(zone: str) -> int | None:
-    """Seconds east of Greenwich; None beyond 18 hours."""
+    """Seconds east of Greenwich; None for a whole day and more."""
     if zone in ("Z", "UTC", "GMT"):
         return 0
     digits = re.findall(r"\d{1,2}", zone)
     hours, minutes, seconds = (int(each) for each in (*digits, "0", "0")[:3])
     total = hours * 3600 + minutes * 60 + seconds
-    if hours > 18 or minutes > 59 or seconds > 59 or total > 18 * 3600:
+    if hours > 23 or minutes > 59 or seconds > 59:
         return None
     return -total if zone[0] == "-" else total
