@@ -64,7 +64,9 @@ class UserError(HeadraceError):
 
     exit_code = 2
 
-    def __init__(self, message: str, *, span: Span | None = None, text: str | None = None, remedy: str | None = None):
+    def __init__(
+        self, message: str, *, span: Span | None = None, text: str | None = None, remedy: str | None = None
+    ):
         super().__init__(message)
         self.message, self.span, self.text, self.remedy = message, span, text, remedy
 

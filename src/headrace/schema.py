@@ -52,7 +52,7 @@ class Type:
     @property
     def is_orderable(self) -> bool:
         """True for what `<` and MIN accept."""
-        return self.name not in ("MAP",)
+        return self.name != "MAP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,10 @@ class Schema:
         seen: set[str] = set()
         for field in self.fields:
             if field.name.lower() in seen:
-                raise UserError(f"the column name '{field.name}' appears twice", remedy="Give one of them an alias with AS.")
+                raise UserError(
+                    f"the column name '{field.name}' appears twice",
+                    remedy="Give one of them an alias with AS.",
+                )
             seen.add(field.name.lower())
 
     def __iter__(self) -> Iterator[Field]:

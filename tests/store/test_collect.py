@@ -19,6 +19,7 @@ from headrace.store.manifest import Manifest, ManifestLog, StateRun
 from headrace.store.pins import Pin, all_pins, put_pin, remove_pin
 from headrace.store.radix_list import ListFiles, RadixList
 from headrace.time import FOREVER, HOUR, MINUTE
+from tests.store.faults import FaultyDisk
 
 NOW = 1_700_000_000_000_000
 
@@ -32,7 +33,7 @@ def written(store: LocalStore, name: str, age: int = 2 * HOUR) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path / "home")
+    return LocalStore(tmp_path / "home", FaultyDisk())  # it does not wait for the disk
 
 
 def epochs(store: LocalStore, count: int) -> ManifestLog:

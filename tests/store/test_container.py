@@ -90,6 +90,14 @@ def test_many_small_chunks_become_one_and_equal_schemas_are_written_once() -> No
     assert same.table("s7")["x"].to_pylist() == [7]
 
 
+def test_a_container_cut_out_at_an_odd_place_is_read_aligned() -> None:
+    table = pa.table({"x": np.arange(100)})
+    body = pa.py_buffer(b"abc" + pack({"a": table})).slice(3)
+    found = Container.open(body).table("a")
+    assert found.equals(table)
+    assert found["x"].chunk(0).to_numpy().flags.aligned
+
+
 def test_a_section_that_is_not_there_is_told_with_those_that_are() -> None:
     with pytest.raises(StoreError, match="no section 'c' in received bytes; there is: a, b"):
         Container.open(pack({"a": pa.table({"x": [1]}), "b": pa.table({"x": [1]})})).table("c")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import AlreadyPublished, StoreError
+from headrace.store.disk import Disk
 from headrace.store.filesystem import UNFINISHED, LocalStore, MissingFile
 
 RACERS = 4
@@ -98,12 +100,6 @@ def test_listing_shows_names_with_a_prefix_and_unfinished_ones_only_on_demand(
     assert store.list(unfinished=True) == []
 
 
-def test_a_hint_can_be_replaced(store: LocalStore) -> None:
-    store.hint("hints/a", b"1")
-    store.hint("hints/a", b"22")
-    assert store.read("hints/a") == b"22"
-
-
 def test_a_store_travels_to_another_process(store: LocalStore) -> None:
     store.write_once("a", [b"x"])
     assert pickle.loads(pickle.dumps(store)).read("a") == b"x"
@@ -120,6 +116,19 @@ def test_an_error_of_the_system_says_what_was_tried(store: LocalStore, tmp_path:
         store.delete("folder")
     with pytest.raises(MissingFile, match="there is no file"):
         store.sync(["no/such", "file"])
+
+
+def test_a_file_system_without_links_is_refused_and_not_worked_around(tmp_path: Path) -> None:
+    class NoLinks(Disk):
+        def link(self, source: str, target: str) -> None:
+            raise OSError(errno.EPERM, "Operation not permitted", source, None, target)
+
+    store = LocalStore(tmp_path, NoLinks())
+    with pytest.raises(StoreError, match=r"cannot publish 'a': .* offers no hard links.*local file system"):
+        store.put_if_absent("a", b"")
+    with pytest.raises(StoreError, match=r"cannot write 'a': .* offers no hard links"):
+        store.write_once("a", [b""])
+    assert store.list() == store.list(unfinished=True) == []
 
 
 def test_of_threads_that_publish_the_same_names_each_name_has_one_winner(store: LocalStore) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,6 +112,7 @@ OPERATIONS: dict[str, Callable[[Home], object]] = {
     "collect": Home.collect,
     "drop from a log": lambda home: RecordLog(home.store, INGEST_LOG).drop_before(5),
     "pin": lambda home: put_pin(home.store, Pin("another", "me", epoch=5)),
+    "unpin and collect": lambda home: (remove_pin(home.store, "reader"), home.collect()),
     "unpin": lambda home: remove_pin(home.store, "reader"),
 }
 PUBLISHING = {"commit", "takeover"}
@@ -222,7 +226,7 @@ def test_a_publisher_overtaken_just_before_it_publishes_loses_and_one_that_repla
     def overtake(call: str) -> None:
         if call in {"link", "rename"}:
             home.disk.before_call = None
-            publish(kind(home.store.root), 2)
+            publish(kind(home.store.root, FaultyDisk()), 2)
 
     home.disk.before_call = overtake
     publish(home.store, 1)
@@ -248,3 +252,36 @@ def test_a_full_disk_is_told_and_leaves_nothing_that_counts(tmp_path: Path) -> N
         assert home.store.list(unfinished=True) == []
         assert problems_after_restart(home, before.epoch, False, "commit") == []
     assert refused > 5
+
+
+def test_a_driver_killed_again_and_again_commits_every_epoch_it_said_it_did(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from tests.store.test_kill_points import Home\n"
+        "from headrace.store.filesystem import LocalStore; from headrace.store.manifest import ManifestLog\n"
+        "home = Home(Path(sys.argv[1])); home.store = LocalStore(home.store.root)\n"
+        "home.names = iter(range(int(sys.argv[2]) * 10**6, 10**9))\n"
+        "print(ManifestLog(home.store).takeover().epoch, flush=True)\n"
+        "while True: print(home.commit().epoch, flush=True)"
+    )
+    said = -1
+    for attempt in range(4):
+        driver = subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path), str(attempt + 1)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+        lines = [driver.stdout.readline() for _ in range(5 + attempt)]
+        driver.kill()
+        rest = driver.communicate()[0].splitlines()
+        epochs = [int(line) for line in (*lines, *rest) if line.strip().isdigit()]
+        assert epochs == list(range(epochs[0], epochs[-1] + 1))
+        # One more may have been published than the driver lived to say.
+        assert epochs[0] - said in ({1} if said < 0 else {1, 2})
+        said = epochs[-1]
+        store = LocalStore(tmp_path / "home")
+        faults = [found for found in check_home(store, now=0, grace=FOREVER) if found.severity == "fault"]
+        assert faults == []
+        latest = ManifestLog(store).latest()
+        assert latest.epoch in {said, said + 1}
+        assert latest.incarnation == attempt + 1

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headrace.errors import AlreadyPublished, CorruptStore, StoreError
 from headrace.store.filesystem import LocalStore
 from headrace.store.log import RecordLog
+from tests.store.faults import FaultyDisk
 
 
 @given(
@@ -22,7 +23,7 @@ from headrace.store.log import RecordLog
 def test_a_log_is_a_numbered_list_of_records(
     batches: list[list[object]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    store = LocalStore(tmp_path_factory.mktemp("home"))
+    store = LocalStore(tmp_path_factory.mktemp("home"), FaultyDisk())
     log, model = RecordLog(store, "ingest"), []
     for batch in batches:
         assert log.append(batch) == len(model)

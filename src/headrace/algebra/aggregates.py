@@ -64,7 +64,8 @@ def result_type(function: str, argument: Type | None) -> Type:
         return argument
     if not (argument.is_numeric or argument.name == "VOID"):
         raise UserError(
-            f"{function.upper()} needs a number, not {argument}", remedy="CAST the argument to a numeric type first."
+            f"{function.upper()} needs a number, not {argument}",
+            remedy="CAST the argument to a numeric type first.",
         )
     if function == "sum":
         return _sum_type(argument)

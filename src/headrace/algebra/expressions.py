@@ -105,13 +105,17 @@ def transform(expression: Expression, change: Callable[[Expression], Expression 
     rebuilt: Expression
     match expression:
         case Call():
-            rebuilt = replace(expression, arguments=tuple(transform(part, change) for part in expression.arguments))
+            rebuilt = replace(
+                expression, arguments=tuple(transform(part, change) for part in expression.arguments)
+            )
         case Cast():
             rebuilt = replace(expression, argument=transform(expression.argument, change))
         case Case():
             rebuilt = replace(
                 expression,
-                branches=tuple((transform(when, change), transform(then, change)) for when, then in expression.branches),
+                branches=tuple(
+                    (transform(when, change), transform(then, change)) for when, then in expression.branches
+                ),
                 otherwise=transform(expression.otherwise, change),
             )
         case _:

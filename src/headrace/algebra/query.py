@@ -81,7 +81,9 @@ class Windowed:
         if not slides(self.window):
             return self.source.schema
         added = (("window_start", TIMESTAMP), ("window_end", TIMESTAMP), ("window_id", BIGINT))
-        return Schema(self.source.schema.fields + tuple(Field(f"{self.alias}.{name}", kind) for name, kind in added))
+        return Schema(
+            self.source.schema.fields + tuple(Field(f"{self.alias}.{name}", kind) for name, kind in added)
+        )
 
 
 @dataclass(frozen=True, slots=True)

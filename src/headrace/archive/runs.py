@@ -53,7 +53,9 @@ class RunWriter:
         fate = np.zeros(len(at), np.int8) if late is None else late.astype(np.int8)
         self.late += int(fate.sum())
         names = [*self.schema.names, POSITION, AT, FATE]
-        self.tables.append(pa.table([*columns, pa.array(position), pa.array(at), pa.array(fate)], names=names))
+        self.tables.append(
+            pa.table([*columns, pa.array(position), pa.array(at), pa.array(fate)], names=names)
+        )
 
     def encode(self) -> tuple[pa.Buffer, RunFacts] | None:
         """The file's bytes, in the order (event time, position), and its facts; None when there were no rows."""
@@ -62,7 +64,9 @@ class RunWriter:
         whole = pa.concat_tables(self.tables)
         at = np.concatenate([table.column(AT).combine_chunks().to_numpy() for table in self.tables])
         if (at[1:] < at[:-1]).any():
-            position = np.concatenate([table.column(POSITION).combine_chunks().to_numpy() for table in self.tables])
+            position = np.concatenate(
+                [table.column(POSITION).combine_chunks().to_numpy() for table in self.tables]
+            )
             whole = whole.take(pa.array(np.lexsort([position, at])))
         facts = RunFacts(len(at), self.late, int(at.min()), int(at.max()))
         out = pa.BufferOutputStream()
@@ -72,7 +76,9 @@ class RunWriter:
             out,
             compression="lz4",
             row_group_size=_ROW_GROUP,
-            use_dictionary=[name for name in whole.column_names if name not in ours and _worth_a_dictionary(whole, name)],
+            use_dictionary=[
+                name for name in whole.column_names if name not in ours and _worth_a_dictionary(whole, name)
+            ],
             column_encoding=dict.fromkeys(ours, "DELTA_BINARY_PACKED"),
             write_statistics=ours,
         )

@@ -192,8 +192,9 @@ class _SelectBinder:
             if isinstance(item, AllColumns):
                 found += self._all_columns(item)
             else:
-                name = output_name(item.expression) if item.alias is None else item.alias
-                found.append((name, self._bind(item.expression, "SELECT"), item.span))
+                value = self._bind(item.expression, "SELECT")
+                name = output_name(item.expression, value.type) if item.alias is None else item.alias
+                found.append((name, value, item.span))
         return found
 
     def _all_columns(self, item: AllColumns) -> list[tuple[str, Expression, Span]]:

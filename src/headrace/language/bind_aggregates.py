@@ -9,7 +9,7 @@ from headrace.algebra.aggregates import AggregateCall, NamedAggregate, canonical
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, Named, children
 from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.ast import FunctionCall
-from headrace.language.bind_expressions import ExpressionBinder, located
+from headrace.language.bind_expressions import ExpressionBinder, joined, located
 from headrace.schema import BOOLEAN
 
 
@@ -73,14 +73,14 @@ class Grouping:
             return AggregateCall("count", asked[0], kind, condition=condition)
         present = tuple(Call("isnotnull", (item,), BOOLEAN) for item in asked)
         factors = present if condition is None else (condition, *present)
-        return AggregateCall("count", None, kind, condition=_all(factors))
+        return AggregateCall("count", None, kind, condition=joined("and", factors) if factors else None)
 
     def _count_if(self, node: FunctionCall, condition: Expression | None) -> AggregateCall:
         if len(node.arguments) != 1 or node.star or node.distinct:
             raise UserError("COUNT_IF takes one condition")
         counted = self.inner.condition(node.arguments[0], "the argument of COUNT_IF")
         factors = (counted,) if condition is None else (condition, counted)
-        return AggregateCall("count", None, result_type("count", None), condition=_all(factors))
+        return AggregateCall("count", None, result_type("count", None), condition=joined("and", factors))
 
     def above(self, expression: Expression, seen: dict[str, Span], fallback: Span) -> Expression:
         """The expression over keys and aggregates.
@@ -104,10 +104,6 @@ class Grouping:
             return None
 
         return rewritten(expression, change)
-
-
-def _all(factors: tuple[Expression, ...]) -> Expression | None:
-    return None if not factors else factors[0] if len(factors) == 1 else Call("and", factors, BOOLEAN)
 
 
 def rewritten(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, NoReturn
+from typing import Literal as Choice
 
 from headrace.algebra.aggregates import canonical
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
@@ -69,6 +70,15 @@ def cast(value: Expression, kind: Type, *, safe: bool = False) -> Expression:
         if folded is not None:
             return folded
     return Cast(value, kind, safe)
+
+
+def joined(operator: Choice["and", "or"], operands: Iterable[Expression]) -> Expression:
+    """The conjunction or disjunction of at least one operand, without the same operator directly inside."""
+    flat: list[Expression] = []
+    for operand in operands:
+        inside = isinstance(operand, Call) and operand.function == operator
+        flat += operand.arguments if isinstance(operand, Call) and inside else (operand,)
+    return flat[0] if len(flat) == 1 else Call(operator, tuple(flat), BOOLEAN)
 
 
 def _folded(literal: Literal, kind: Type) -> Literal | None:
@@ -179,8 +189,7 @@ class ExpressionBinder:
             else:
                 flat.append(operand)
         word = node.operator.upper()
-        bound = tuple(self.condition(operand, f"an operand of {word}") for operand in flat)
-        return Call(node.operator, bound, BOOLEAN)
+        return joined(node.operator, [self.condition(operand, f"an operand of {word}") for operand in flat])
 
     def _prefix(self, node: Prefix) -> Expression:
         if node.operator == "not":

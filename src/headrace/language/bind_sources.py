@@ -32,9 +32,8 @@ from headrace.language.ast import (
     StartingWindow,
     WindowClause,
 )
-from headrace.language.bind_expressions import ExpressionBinder, located
+from headrace.language.bind_expressions import ExpressionBinder, joined, located
 from headrace.language.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
-from headrace.schema import BOOLEAN
 
 STREAM_FIRST: Final = (
     "Available are one stream and any number of relations, the stream first: FROM s JOIN r ON …"
@@ -171,7 +170,7 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
         if bound.emission == "relation":
             raise UnsupportedQuery(
                 f"the query '{definition.name}' holds a relation, not a stream, and cannot be read in FROM yet",
-                remedy=f"Give it a window with SLIDE, or make it a stream: ISTREAM({definition.name}'s SELECT).",
+                remedy="Give it a window with SLIDE, or make it a stream with ISTREAM(SELECT …).",
             )
         return QueryScan(definition.name, source.alias or definition.name, bound.schema)
     raise UserError(
@@ -254,7 +253,7 @@ def _check_attribute(attribute: Name | None, scan: StreamScan | QueryScan, text:
             text=text,
             remedy=f"Take the window over '{time}', or make '{name}' the event time of a stream: TIMESTAMP BY {name}."
             if time
-            else "Use a bracket: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE].",
+            else "Use a bracket without WATTR: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE].",
         )
 
 
@@ -297,7 +296,7 @@ def _joined(
             )
         pairs.append(binder.call("=", name.span, binder.bind(name), right))
     hidden = source.hidden | {name.parts[-1].lower() for name in clause.using}
-    condition = pairs[0] if len(pairs) == 1 else Call("and", tuple(pairs), BOOLEAN)
+    condition = joined("and", pairs)
     return Scope(scope.text, (*scope.sources, replace(source, hidden=hidden))), condition
 
 
@@ -313,11 +312,6 @@ def _conditions(scope: Scope, functions: Mapping[str, UserFunction]) -> Expressi
     return ExpressionBinder(scope.text, scope.column, aggregate, functions)
 
 
-def together(factors: list[Expression]) -> Expression:
-    """The conjunction of at least one factor."""
-    return factors[0] if len(factors) == 1 else Call("and", tuple(factors), BOOLEAN)
-
-
 def tree(sources: From, where: Expression | None, *, grouped_window: bool) -> Node:
     """Scan, window, joins and WHERE, bottom up.
 
@@ -330,7 +324,7 @@ def tree(sources: From, where: Expression | None, *, grouped_window: bool) -> No
     if grouped_window:
         early = [factor for factor in pending if all(name.startswith(prefix) for name in columns_of(factor))]
         pending = [factor for factor in pending if factor not in early]
-        node = Filter(node, together(early)) if early else node
+        node = Filter(node, joined("and", early)) if early else node
     assert sources.stream.window is not None
     node = Windowed(node, sources.stream.alias, sources.stream.window)
     for source, kind, condition in sources.relations:
@@ -344,9 +338,9 @@ def tree(sources: From, where: Expression | None, *, grouped_window: bool) -> No
                 if columns_of(factor) <= known and columns_of(factor) & own
             ]
             pending = [factor for factor in pending if factor not in taken]
-            condition = together(taken) if taken else None  # noqa: PLW2901
+            condition = joined("and", taken) if taken else None  # noqa: PLW2901
         node = Join(node, source.scan, kind, condition)
-    return Filter(node, together(pending)) if pending else node
+    return Filter(node, joined("and", pending)) if pending else node
 
 
 def _equates(factor: Expression) -> bool:

@@ -147,8 +147,8 @@ def _of_text(cursor: Cursor) -> Duration:
 
 
 def _fields_of_text(text: str) -> Fields:
-    words = [_field(word.strip("0123456789.,+-")) for word in text.split()]
-    fields = [word for word in words if word in FIELDS] or ["SECOND"]
+    units = [word.strip("0123456789.,+-") for word in text.split()]
+    fields = [_field(unit) for unit in units if _is_unit(unit.upper())]
     return min(fields, key=FIELDS.index), max(fields, key=FIELDS.index)
 
 

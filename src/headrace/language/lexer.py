@@ -1,7 +1,7 @@
 r"""Which words, numbers, strings and signs does a text consist of, and where does each stand?
 
-Literals follow Spark SQL: `'it''s'` and `'it\'s'`, strings in double quotes, raw strings `r'\d'`, neighbouring strings
-joined, identifiers in backticks, numbers with suffixes such as `1L`, `1.5D`, `2BD`.
+Literals follow Spark SQL: `'it''s'` and `'it\'s'`, strings in double quotes, raw strings `r'\d'`,
+identifiers in backticks, numbers with suffixes such as `1L`, `1.5D`, `2BD`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,6 @@ def tokens(text: str) -> tuple[Token, ...]:
     at = _skip(text, 0)
     while at < len(text):
         token = _token(text, at)
-        if token.kind == "string" and found and found[-1].kind == "string":
-            before = found.pop()
-            token = Token("string", before.text + token.text, before.span.to(token.span))
         found.append(token)
         at = _skip(text, token.span.end)
     found.append(Token("end", "", Span(len(text), len(text))))

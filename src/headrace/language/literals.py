@@ -32,8 +32,8 @@ UNIT_NAMES: Final[dict[str, Duration]] = {
 CALENDAR: Final = frozenset({"MONTH", "MONTHS", "YEAR", "YEARS", "QUARTER", "QUARTERS"})
 """Units whose length depends on the date."""
 
-LONGEST: Final[Duration] = 10_000 * 365 * DAY
-"""No interval is longer: twice it still fits where instants and durations are added."""
+LONGEST: Final[Duration] = 4_000 * 365 * DAY
+"""No interval is longer: twice it after 1970 is still before the year 10000."""
 
 _INTEGERS: Final = ((INT, 32), (BIGINT, 64))
 _SUFFIXES: Final = {"Y": (TINYINT, 8), "S": (SMALLINT, 16), "L": (BIGINT, 64)}
@@ -140,9 +140,9 @@ def span_of(amount: str, unit: str) -> Duration:
 
 
 def in_range(length: Duration) -> Duration:
-    """The duration itself; raises `UserError` when it is beyond 10,000 years."""
+    """The duration itself; raises `UserError` when it is beyond 4000 years."""
     if abs(length) > LONGEST:
-        raise UserError("an interval cannot be longer than 10000 years")
+        raise UserError("an interval cannot be longer than 4000 years")
     return length
 
 

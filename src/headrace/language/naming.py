@@ -24,7 +24,7 @@ from headrace.language.ast import (
     OneOf,
     Prefix,
 )
-from headrace.schema import INTERVAL
+from headrace.schema import DATE, INTERVAL, Type
 
 _CAPITALS: Final = frozenset(
     [
@@ -58,14 +58,18 @@ _DEFAULTS: Final = {
     ("locate", 2): ("1",),
     ("regexp_replace", 3): ("1",),
     ("regexp_extract", 2): ("1",),
+    ("lpad", 2): (" ",),
+    ("rpad", 2): (" ",),
     ("unix_timestamp", 1): ("yyyy-MM-dd HH:mm:ss",),
     ("to_unix_timestamp", 1): ("yyyy-MM-dd HH:mm:ss",),
 }
 """Arguments that Spark fills in, and shows."""
 
 
-def output_name(node: Expr) -> str:
-    """The name of an unaliased column of the select list."""
+def output_name(node: Expr, kind: Type) -> str:
+    """The name of an unaliased column of the select list whose values are of this type."""
+    if isinstance(node, Infix) and kind == DATE and node.operator in "+-":
+        return f"date_{'add' if node.operator == '+' else 'sub'}({shown(node.left)}, {shown(node.right)})"
     if isinstance(node, CastTo) and isinstance(node.operand, Name):
         return node.operand.parts[-1]
     return shown(node)

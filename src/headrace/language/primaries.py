@@ -66,8 +66,7 @@ def primary(cursor: Cursor, whole: Whole) -> Expr:
     """
     token = cursor.token
     if token.kind == "string":
-        cursor.advance()
-        return Constant(token.text, STRING, token.text, token.span)
+        return _string(cursor)
     if cursor.at_sign("("):
         return _parenthesised(cursor, whole)
     if (
@@ -90,6 +89,14 @@ def primary(cursor: Cursor, whole: Whole) -> Expr:
 
 
 _CONSTANTS: Final = {"NULL": (None, VOID), "TRUE": (True, BOOLEAN), "FALSE": (False, BOOLEAN)}
+
+
+def _string(cursor: Cursor) -> Constant:
+    """One string; neighbouring ones are joined."""
+    start, text = cursor.token.span, ""
+    while cursor.token.kind == "string":
+        text += cursor.advance().text
+    return Constant(text, STRING, text, cursor.since(start))
 
 
 def column(cursor: Cursor) -> Name:

@@ -46,7 +46,8 @@ def bracket(cursor: Cursor) -> WindowClause:
     elif cursor.accept("LANDMARK"):
         window = _landmark(cursor, start)
     elif cursor.at_any("WINDOW", "SESSION", "CUMULATE"):
-        _not_yet(cursor, f"{cursor.token.upper} windows")
+        user = cursor.at_any("WINDOW")
+        _not_yet(cursor, "user-defined windows" if user else f"{cursor.token.upper} windows")
     else:
         raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK or NOW", AVAILABLE)
     cursor.expect_sign("]", " or SLIDE, ORIGIN, WATTR, PA")
@@ -313,6 +314,12 @@ def _length(cursor: Cursor, item: Expr | None) -> Duration:
 def _starting(cursor: Cursor, what: str, window: StartingWindow) -> StartingWindow:
     if window.range <= 0 or window.slide <= 0:
         raise cursor.error("a window's size and slide must be longer than nothing", window.span)
+    if abs(window.origin) >= window.slide:
+        raise cursor.error(
+            f"the start of {what} must be shorter than its slide",
+            window.span,
+            "Windows start at start + i*slide for every i.",
+        )
     if window.slide > window.range:
         raise cursor.error(
             f"the slide of {what} cannot be longer than its size",

@@ -84,7 +84,9 @@ def lower(call: AggregateCall, answer: Answer) -> Lowered:
     if call.function == "avg":
         return _decimal_average(call, value, number)
     whole, bad = at_rest.whole_numbers(value, call.type)
-    return Lowered(pc.if_else(pa.array(number > 0), whole, pa.scalar(None, whole.type)), bad if bad.any() else None)
+    return Lowered(
+        pc.if_else(pa.array(number > 0), whole, pa.scalar(None, whole.type)), bad if bad.any() else None
+    )
 
 
 def _variance(function: str, moments: Cells) -> pa.Array:
@@ -96,7 +98,9 @@ def _variance(function: str, moments: Cells) -> pa.Array:
     return pa.array(values, mask=number < least)
 
 
-def _extreme(call: AggregateCall, fed: Fed, value: np.ndarray, number: np.ndarray, answer: Answer) -> pa.Array:
+def _extreme(
+    call: AggregateCall, fed: Fed, value: np.ndarray, number: np.ndarray, answer: Answer
+) -> pa.Array:
     kind = to_arrow(call.type)
     if fed.is_ranked:
         return at_rest.unrank(value, answer.dictionaries[fed]).cast(kind)

@@ -41,7 +41,9 @@ class Batch:
 
     def only(self, names: frozenset[str]) -> Batch:
         """The same rows with fewer columns."""
-        return Batch({name: column for name, column in self.columns.items() if name in names}, self.at, self.position)
+        return Batch(
+            {name: column for name, column in self.columns.items() if name in names}, self.at, self.position
+        )
 
 
 @dataclass(frozen=True, slots=True)

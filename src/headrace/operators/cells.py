@@ -39,7 +39,9 @@ class Fed:
         """The types of its columns at rest."""
         if self.is_ranked and self.expression is not None:
             return [to_arrow(self.expression.type)]
-        if isinstance(self.partial, Moments) or self.encoding == "double" and not isinstance(self.partial, Count):
+        if isinstance(self.partial, Moments) or (
+            self.encoding == "double" and not isinstance(self.partial, Count)
+        ):
             return [pa.float64()] * self.partial.width
         return [pa.int64()] * self.partial.width
 
@@ -98,7 +100,8 @@ def argument(fed: Fed, values: pa.Array | None, dictionary: pa.Array | None = No
 def _numbers(fed: Fed, values: pa.Array, dictionary: pa.Array | None) -> Column:
     if fed.encoding == "double":
         doubles = values if pa.types.is_float64(values.type) else _as_double(values)
-        return pc.fill_null(doubles, 0.0).to_numpy(zero_copy_only=False) if values.null_count else doubles.to_numpy()
+        numbers: Column = pc.fill_null(doubles, 0.0).to_numpy() if values.null_count else doubles.to_numpy()
+        return numbers
     if fed.encoding == "int":
         return as_int64(values)
     if fed.encoding == "limbs2":
@@ -119,7 +122,9 @@ def _decimal_limbs(values: pa.Array) -> Column:
     if values.null_count:
         values = pc.fill_null(values, pa.scalar(0, pa.int64()).cast(values.type))
     wide = values.cast(pa.decimal128(38, values.type.scale))
-    words = np.frombuffer(wide.buffers()[1], np.uint32)[4 * wide.offset : 4 * (wide.offset + len(wide))].reshape(-1, 4)
+    words = np.frombuffer(wide.buffers()[1], np.uint32)[
+        4 * wide.offset : 4 * (wide.offset + len(wide))
+    ].reshape(-1, 4)
     limbs = words.astype(np.int64)
     limbs[:, 3] = words[:, 3].view(np.int32)
     return limbs
@@ -135,7 +140,8 @@ def ranks(values: pa.Array, dictionary: pa.Array | None) -> Column:
     """The place of each value in a sorted dictionary; NULL as 0."""
     assert dictionary is not None
     places = pc.index_in(values, value_set=dictionary)
-    return pc.fill_null(places, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    found: Column = pc.fill_null(places, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
 
 
 def store(fed: Fed, cells: Cells, dictionary: pa.Array | None) -> list[pa.Array]:
@@ -166,18 +172,22 @@ def load(fed: Fed, columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Cells
 
 def whole_numbers(limbs: Cells, kind: Type) -> tuple[pa.Array, np.ndarray]:
     """Exact integers or decimals from summed limbs, and where they do not fit the type (there NULL)."""
-    parts = [part.astype(np.int64, copy=True) for part in limbs]
-    carry = np.zeros(len(parts[0]), np.int64)
-    for place, part in enumerate(parts):
-        part += carry
-        carry = part >> 32
-        if place < len(parts) - 1:
-            part &= 0xFFFFFFFF
+    parts: list[Column] = []
+    carry = np.zeros(len(limbs[0]), np.int64)
+    for limb in limbs:
+        full = limb.astype(np.int64) + carry
+        carry = full >> 32
+        parts.append(full & 0xFFFFFFFF)
+    parts[-1] = full
     if kind.name != "DECIMAL":
         return _bigints(parts)
     top = parts[3]
-    words = np.stack([*(part.astype(np.uint32) for part in parts[:3]), top.astype(np.int32).view(np.uint32)], axis=1)
-    raw = pa.Array.from_buffers(pa.decimal128(38, kind.scale), len(top), [None, pa.py_buffer(words.tobytes())])
+    words = np.stack(
+        [*(part.astype(np.uint32) for part in parts[:3]), top.astype(np.int32).view(np.uint32)], axis=1
+    )
+    raw = pa.Array.from_buffers(
+        pa.decimal128(38, kind.scale), len(top), [None, pa.py_buffer(words.tobytes())]
+    )
     limit = pa.scalar(10**kind.precision - 1).cast(pa.decimal128(38, 0)) if kind.precision < 38 else None
     bad = (top >= 2**31) | (top < -(2**31))
     if limit is not None:

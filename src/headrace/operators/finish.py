@@ -87,7 +87,9 @@ def finish(
 
 
 def _first_of_each(table: pa.Table, outputs: int) -> pa.Array:
-    groups = group([flat(table.column(place)) for place in range(outputs)] + [flat(table.column(WINDOW))], table.num_rows)
+    groups = group(
+        [flat(table.column(place)) for place in range(outputs)] + [flat(table.column(WINDOW))], table.num_rows
+    )
     first = np.full(groups.count, table.num_rows, np.int64)
     np.minimum.at(first, groups.codes, np.arange(table.num_rows))
     return pa.array(np.sort(first))
@@ -95,12 +97,17 @@ def _first_of_each(table: pa.Table, outputs: int) -> pa.Array:
 
 def _top(table: pa.Table, plan: Finish, order: Sequence[pa.Array]) -> pa.Table:
     """The first `limit` rows of each window; ties cut by all output columns, ascending, nulls first."""
-    keys = [sort_rank(value, key.descending, key.nulls_first) for value, key in zip(order, plan.order, strict=True)]
+    keys = [
+        sort_rank(value, key.descending, key.nulls_first)
+        for value, key in zip(order, plan.order, strict=True)
+    ]
     keys += [sort_rank(flat(table.column(place)), False, True) for place in range(len(plan.columns))]
     windows = flat(table.column(WINDOW)).to_numpy()
     by = np.lexsort([*reversed(keys), windows])
     ordered = windows[by]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.empty(0, np.int64)
+    starts = (
+        np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.empty(0, np.int64)
+    )
     rank = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.r_[starts, len(ordered)]))
     assert plan.limit is not None
     return table.take(pa.array(by[rank < plan.limit]))
@@ -118,7 +125,11 @@ def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
     words = encoded.dictionary
     place = np.empty(len(words), np.int64)
     place[pc.sort_indices(words).to_numpy()] = np.arange(len(words))
-    ranks = place[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)] if len(words) else np.zeros(len(values), int)
+    ranks = (
+        place[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
+        if len(words)
+        else np.zeros(len(values), int)
+    )
     ranks = -ranks if descending else ranks
     ranks[nulls] = -(len(words) + 1) if nulls_first else len(words) + 1
     return ranks

@@ -102,7 +102,9 @@ def _combine(encoded: list[tuple[Ints, pa.Array]], rows: int) -> Groups:
         rest, part = np.divmod(rest, size)
         parts.append(part)
     parts.append(rest)
-    keys = tuple(values.take(pa.array(part)) for (_, values), part in zip(encoded, reversed(parts), strict=True))
+    keys = tuple(
+        values.take(pa.array(part)) for (_, values), part in zip(encoded, reversed(parts), strict=True)
+    )
     return Groups(codes, len(present), keys)
 
 
@@ -168,7 +170,8 @@ def as_int64(column: pa.Array) -> Ints:
         column = column.view(pa.int64())
     if column.null_count:
         column = pc.fill_null(column, False if pa.types.is_boolean(column.type) else 0)
-    return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    values: Ints = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return values
 
 
 def _mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

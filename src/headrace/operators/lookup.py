@@ -54,9 +54,11 @@ def _codes(index: Index, keys: Sequence[pa.Array], rows: int) -> Ints:
         return np.zeros(rows, np.int64) if len(index.order) else np.full(rows, -1)
     if len(keys) == 1:
         places = pc.index_in(normalise(keys[0]), value_set=index.keys[0], skip_nulls=True)
-        return pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        single: Ints = pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return single
     stacked = [
-        pa.concat_arrays([own, normalise(flat(other)).cast(own.type)]) for own, other in zip(index.keys, keys, strict=True)
+        pa.concat_arrays([own, normalise(flat(other)).cast(own.type)])
+        for own, other in zip(index.keys, keys, strict=True)
     ]
     known = len(index.keys[0])
     together = group(stacked, known + rows)

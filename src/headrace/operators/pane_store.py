@@ -61,7 +61,8 @@ class Layout:
         """The Arrow schema of its rows."""
         fields = [pa.field(KEY, pa.int64()), pa.field(SLOT, pa.int16())]
         fields += [
-            pa.field(name, to_arrow(key.expression.type)) for name, key in zip(self.key_names, self.keys, strict=True)
+            pa.field(name, to_arrow(key.expression.type))
+            for name, key in zip(self.key_names, self.keys, strict=True)
         ]
         for place, fed in enumerate(self.feds):
             fields += [pa.field(n, t) for n, t in zip(self.cell_names(place), fed.arrow_types(), strict=True)]
@@ -187,13 +188,17 @@ def cover(first: int, stop: int, top: int) -> list[tuple[int, int]]:
     """
     blocks = []
     while first < stop:
-        level = min(((first & -first).bit_length() - 1) if first else top, (stop - first).bit_length() - 1, top)
+        level = min(
+            ((first & -first).bit_length() - 1) if first else top, (stop - first).bit_length() - 1, top
+        )
         blocks.append((level, first >> level))
         first += 1 << level
     return blocks
 
 
-def parents(layout: Layout, sealed: Sequence[pa.Table], fresh: pa.Table, span: tuple[int, int], top: int) -> list[pa.Table]:
+def parents(
+    layout: Layout, sealed: Sequence[pa.Table], fresh: pa.Table, span: tuple[int, int], top: int
+) -> list[pa.Table]:
     """Blocks of levels 1..top that become complete when the panes [span) close; `fresh` holds those panes, merged."""
     built: list[pa.Table] = []
     below = fresh
@@ -205,7 +210,9 @@ def parents(layout: Layout, sealed: Sequence[pa.Table], fresh: pa.Table, span: t
         child = block_key(level - 1, 0)
         older = between(sealed, child + 2 * low, child + 2 * high)
         rows = gather(layout, [*older, *between([below], child + 2 * low, child + 2 * high)])
-        lifted = Gathered(((rows.blocks - child) >> 1) + block_key(level, 0), rows.slots, rows.groups, rows.answer)
+        lifted = Gathered(
+            ((rows.blocks - child) >> 1) + block_key(level, 0), rows.slots, rows.groups, rows.answer
+        )
         below = merge_gathered(layout, lifted)
         built.append(below)
     return built

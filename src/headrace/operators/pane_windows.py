@@ -58,7 +58,9 @@ def closing(panes: Panes, closed: int, now: int, present: tuple[int, int] | None
     if present is None:
         return range(0)
     last = panes.last_window(present[1])
-    return range(max(closed + 1, panes.first_window(present[0])), (now if last is None else min(now, last)) + 1)
+    return range(
+        max(closed + 1, panes.first_window(present[0])), (now if last is None else min(now, last)) + 1
+    )
 
 
 def extent(tables: Sequence[pa.Table]) -> tuple[int, int] | None:
@@ -71,7 +73,9 @@ def extent(tables: Sequence[pa.Table]) -> tuple[int, int] | None:
     return (min(end[0] for end in ends), max(end[1] for end in ends)) if ends else None
 
 
-def windows(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int) -> Iterator[WindowCells]:
+def windows(
+    layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int
+) -> Iterator[WindowCells]:
     """The cells of all windows in `due`, a chunk at a time; `sealed` holds every closed pane and its blocks."""
     start = due.start
     while start < due.stop:
@@ -101,7 +105,9 @@ def _skip(panes: Panes, sealed: Sequence[pa.Table], window: int) -> int:
     return max(window, panes.first_window(least))
 
 
-def _chunk(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int) -> WindowCells | None:
+def _chunk(
+    layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int
+) -> WindowCells | None:
     first, last = panes.first(due[0]), panes.first(due[-1])
     stop_first, stop_last = panes.stop(due[0]), panes.stop(due[-1])
     if first is None or last is None:
@@ -137,7 +143,11 @@ def _dense(
 ) -> WindowCells:
     count, wanted = rows.groups.count, np.arange(due.start, due.stop)
     pane = rows.blocks - block_key(0, 0)
-    firsts = np.array([panes.first(window) or 0 for window in due]) if panes.back is not None else np.zeros(len(due), int)
+    firsts = (
+        np.array([panes.first(window) or 0 for window in due])
+        if panes.back is not None
+        else np.zeros(len(due), int)
+    )
     stops = np.array([panes.stop(window) for window in due])
     cells: dict[Fed, Cells] = {}
     with np.errstate(all="ignore"):
@@ -146,7 +156,9 @@ def _dense(
             backward = grid.table(part == _LEFT, left_range[1] - 1 - pane, left_range[1] - left_range[0])
             forward = grid.table(part == _RIGHT, pane - right_range[0], right_range[1] - right_range[0])
             centre = grid.table(part == _MIDDLE, np.zeros(rows.rows, np.int64), 0)
-            parts = fed.partial.combine(_at(backward, left_range[1] - firsts), _at(centre, np.zeros(len(due), int)))
+            parts = fed.partial.combine(
+                _at(backward, left_range[1] - firsts), _at(centre, np.zeros(len(due), int))
+            )
             parts = fed.partial.combine(parts, _at(forward, stops - right_range[0]))
             cells[fed] = tuple(part.reshape(-1) for part in parts)
     alive = np.flatnonzero(cells[layout.feds[0]][0] > 0)
@@ -190,7 +202,9 @@ def _sparse(layout: Layout, panes: Panes, rows: Gathered, in_middle: np.ndarray,
     copies = np.maximum(high - low, 0)
     source = np.repeat(np.arange(rows.rows), copies)
     window = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
-    codes, live = compact((window - due.start) * rows.groups.count + rows.groups.codes[source], len(due) * rows.groups.count)
+    codes, live = compact(
+        (window - due.start) * rows.groups.count + rows.groups.codes[source], len(due) * rows.groups.count
+    )
     answer = reduce_answer(layout, select(rows.answer, source), codes, len(live))
     found, member = np.divmod(live, rows.groups.count)
     keys = tuple(key.take(pa.array(member)) for key in rows.groups.keys)

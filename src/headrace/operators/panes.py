@@ -35,7 +35,9 @@ class Panes:
         """The panes of a window sequence."""
         if isinstance(window, Landmark):
             return Panes(window.slide, window.anchor, 0, None)
-        return Panes(window.slide, window.anchor, -window.range % window.slide, -(-window.range // window.slide))
+        return Panes(
+            window.slide, window.anchor, -window.range % window.slide, -(-window.range // window.slide)
+        )
 
     @property
     def per_slide(self) -> int:

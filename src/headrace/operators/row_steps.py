@@ -146,7 +146,10 @@ def _prepare(step: LookUp, table: pa.Table) -> Prepared:
 def _paired(batch: Batch, step: LookUp, table: pa.Table, left: Ints, right: Ints) -> Batch:
     rows = batch.take(left)
     picked = pa.array(right)
-    extra = {f"{step.alias}.{name}": table.column(name).combine_chunks().take(picked) for name in table.column_names}
+    extra = {
+        f"{step.alias}.{name}": table.column(name).combine_chunks().take(picked)
+        for name in table.column_names
+    }
     return Batch({**rows.columns, **extra}, rows.at, rows.position)
 
 
@@ -162,7 +165,10 @@ def _with_unmatched(batch: Batch, joined: Batch, matched: Ints, step: LookUp) ->
     order = np.argsort(np.concatenate([matched, lonely]), kind="stable")
     picked = pa.array(order)
     return Batch(
-        {name: pa.concat_arrays([joined.columns[name], columns[name]]).take(picked) for name in joined.columns},
+        {
+            name: pa.concat_arrays([joined.columns[name], columns[name]]).take(picked)
+            for name in joined.columns
+        },
         np.concatenate([joined.at, rows.at])[order],
         np.concatenate([joined.position, rows.position])[order],
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from headrace.operators.operator import Operator
@@ -62,10 +61,9 @@ def _partials(operator: PaneAggregate) -> str:
 
 
 def _settings(operator: Operator) -> Iterator[tuple[str, object]]:
-    if is_dataclass(operator):
-        for each in fields(operator):
-            if each.name not in ("id", "query", "stream", "steps", "finish", "relations"):
-                yield each.name, getattr(operator, each.name)
+    for name in getattr(operator, "__dataclass_fields__", {}):
+        if name not in ("id", "query", "stream", "steps", "finish", "relations"):
+            yield name, getattr(operator, name)
 
 
 def show(expression: Expression) -> str:

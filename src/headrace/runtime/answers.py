@@ -41,7 +41,12 @@ def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> 
 
 
 def _latest_window(
-    home: Home, manifest: Manifest, operator: Operator, query: Query, window: TimeSlide | Landmark, closed: Instant
+    home: Home,
+    manifest: Manifest,
+    operator: Operator,
+    query: Query,
+    window: TimeSlide | Landmark,
+    closed: Instant,
 ) -> pa.Table:
     """The greatest window that ends at or before the punctuation, also when nothing of it is left after HAVING.
 
@@ -90,7 +95,9 @@ def uncommitted(home: Home, manifest: Manifest, operator: Operator) -> list[pa.T
         task=0,
         low=0,
         high=SLOTS,
-        runs=tuple(RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes) for run in manifest.state),
+        runs=tuple(
+            RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes) for run in manifest.state
+        ),
         streams={operator.stream: StreamProgress(known["punctuation"], known["greatest"])},
         closed={operator.id: closed},
         now={operator.id: max(closed, known["greatest"] + 1)},

@@ -50,9 +50,11 @@ def in_order(blobs: Iterable[bytes]) -> list[ScanBlob]:
 def deltas_of(blobs: Iterable[ScanBlob], operator: str) -> list[Sections]:
     """One operator's deltas, one entry a blob that has any."""
     prefix = f"{operator}/"
-    found = []
+    found: list[Sections] = []
     for blob in blobs:
-        mine = {name[len(prefix) :]: table for name, table in blob.sections.items() if name.startswith(prefix)}
+        mine = {
+            name[len(prefix) :]: table for name, table in blob.sections.items() if name.startswith(prefix)
+        }
         if mine:
             found.append(mine)
     return found

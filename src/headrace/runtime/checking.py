@@ -34,6 +34,8 @@ def check(path: Path, *, at: Instant | None = None) -> Report:
     notes = len(findings) - len(faults)
     lines = [f"FAULT {finding.name}: {finding.message}" for finding in faults]
     if notes:
-        lines.append(f"{notes} file{'' if notes == 1 else 's'} that no manifest names yet, not old enough to be collected")
+        lines.append(
+            f"{notes} file{'' if notes == 1 else 's'} that no manifest names yet, not old enough to be collected"
+        )
     lines.append(f"{path} has {len(faults)} faults" if faults else f"{path} is whole")
     return Report(tuple(lines), len(faults))

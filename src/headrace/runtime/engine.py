@@ -79,8 +79,12 @@ class Engine:
         self._plan_name = save_plan(self.home.store, self.plan)
         self._planned = catalog.position
         known = {operator: Standing(**place) for operator, place in self.manifest.operators.items()}
-        places = {operator: known.get(operator) or self._newcomer(operator) for operator in self.plan.operators}
-        self.manifest = replace(self.manifest, operators={name: place.as_json() for name, place in places.items()})
+        places = {
+            operator: known.get(operator) or self._newcomer(operator) for operator in self.plan.operators
+        }
+        self.manifest = replace(
+            self.manifest, operators={name: place.as_json() for name, place in places.items()}
+        )
 
     def _newcomer(self, operator: str) -> Standing:
         """A new operator begins with the archive, or FROM NOW (or without an archive) with what comes next."""
@@ -134,7 +138,9 @@ class Engine:
         for name, definition in self.plan.streams.items():
             chosen = self.admission.take(self.intake.waiting(name), definition)
             if chosen:
-                pieces += [(Piece(name, record.ordinal, record=record.record), _weight(record)) for record in chosen]
+                pieces += [
+                    (Piece(name, record.ordinal, record=record.record), _weight(record)) for record in chosen
+                ]
                 taken[name] = tuple(record.ordinal for record in chosen)
         floors = self.intake.idle_floors(self.plan.streams.values(), self.manifest)
         floors = {name: at for name, at in floors.items() if at > self._progress(name).punctuation}
@@ -161,7 +167,9 @@ class Engine:
         chunk = replay_chunk([ArchiveEntry.from_json(entry) for entry in raw], REPLAY_ROWS)
         definition = self.plan.streams[stream]
         records = self.intake.records(chunk) if definition.archive == "in place" else {}
-        pieces = [(piece, entry.rows + 1) for entry in chunk for piece in pieces_of(entry, definition, records)]
+        pieces = [
+            (piece, entry.rows + 1) for entry in chunk for piece in pieces_of(entry, definition, records)
+        ]
         end = start + len(chunk)
         arrived = end == self._archive_length(stream)
         now = self._progress(stream).punctuation if arrived else chunk[-1].after
@@ -179,7 +187,14 @@ class Engine:
         executed = stopwatch.perf_counter()
         before = self.manifest
         planned = publishing.next_manifest(
-            before, work, receipts, self.plan, self._plan_name, self.home.catalog.position, self.clock(), self.home.store
+            before,
+            work,
+            receipts,
+            self.plan,
+            self._plan_name,
+            self.home.catalog.position,
+            self.clock(),
+            self.home.store,
         )
         self.home.manifests.publish(planned)
         self.manifest = planned
@@ -209,10 +224,13 @@ class Engine:
 
     def _state_messages(self, work: Work, tasks: int) -> list[StateMessage]:
         streams = {
-            name: replace(self._progress(name), floor=work.floors.get(name, BEGINNING)) for name in self.plan.streams
+            name: replace(self._progress(name), floor=work.floors.get(name, BEGINNING))
+            for name in self.plan.streams
         }
         closed = {name: self._standing(name).closed for name in work.operators}
-        runs = [RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes) for run in self.manifest.state]
+        runs = [
+            RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes) for run in self.manifest.state
+        ]
         return [
             StateMessage(
                 str(self.home.store.root),
@@ -239,5 +257,3 @@ def _scan_tasks(work: Work, cores: int) -> int:
     """About two tasks a core for much input, one for little: each task costs a fixed 20 ms."""
     weight = sum(weight for _, weight in work.pieces)
     return max(1, min(2 * cores, weight // 100_000, len(work.pieces)))
-
-

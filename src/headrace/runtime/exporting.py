@@ -62,7 +62,8 @@ class Exporter:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(
-                f"cannot make the folder {self.folder}: {error.strerror}", remedy="Name another with --output."
+                f"cannot make the folder {self.folder}: {error.strerror}",
+                remedy="Name another with --output.",
             ) from error
 
     def refresh(self) -> list[str]:

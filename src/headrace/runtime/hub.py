@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-
 class Hub:
     """Streams, relations and standing queries of one home."""
 
-    def __init__(self, path: Path, executor: Executor, *, clock: Clock = now, tasks: int | None = None) -> None:
+    def __init__(
+        self, path: Path, executor: Executor, *, clock: Clock = now, tasks: int | None = None
+    ) -> None:
         self._closing = ExitStack()
         self._sinks = ExitStack()
         self._closing.enter_context(HomeLock(path))
@@ -80,7 +81,9 @@ class Hub:
         self.catalog.require_query(name)
         self.log({"do": "drop", "kind": "query", "name": name})
 
-    def create_stream(self, name: str, frame: DataFrame, *, timestamp: str | None = None, **options: Any) -> None:
+    def create_stream(
+        self, name: str, frame: DataFrame, *, timestamp: str | None = None, **options: Any
+    ) -> None:
         """Make a stream of any Spark streaming DataFrame; Spark runs it, its micro-batches become our input."""
         self._streaming.create(name, frame, timestamp, options)
 
@@ -149,7 +152,9 @@ class Hub:
         self._streaming.stop()
         self.loop.stop()
 
-    def sink(self, query: str, to: str | Path | sinks.Receiver, *, format: str = "csv", name: str | None = None) -> sinks.Sink:  # noqa: A002 - the word users know
+    def sink(
+        self, query: str, to: str | Path | sinks.Receiver, *, format: str = "csv", name: str | None = None
+    ) -> sinks.Sink:  # noqa: A002 - the word users know
         """Deliver a query's committed results to a folder, a callable or the 'console', from where the last run stopped.
 
         A folder gets one file an epoch, each row exactly once; a callable gets (epoch, table) at least once, in order. It
@@ -196,7 +201,10 @@ class Hub:
             "epoch": manifest.epoch,
             "running": self.loop.is_running,
             "streams": {name: dict(known) for name, known in manifest.streams.items()},
-            "queries": {q.definition.name: manifest.operators.get(q.operator_id) for q in self.catalog.queries.values()},
+            "queries": {
+                q.definition.name: manifest.operators.get(q.operator_id)
+                for q in self.catalog.queries.values()
+            },
             "rejected": dict(manifest.facts.get("rejected", {})),
             "state_bytes": sum(run.bytes for run in manifest.state),
             "last_epoch": self.last.as_dict() if self.last is not None else None,
@@ -248,5 +256,3 @@ class Hub:
         self._log.flush()
         for listener in self._listeners:
             listener(seen)
-
-

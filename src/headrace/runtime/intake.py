@@ -77,7 +77,9 @@ class Intake:
         wanted = {ordinal for entry in entries for ordinal in entry.ordinals}
         if not wanted:
             return {}
-        return {ordinal: entry for ordinal, entry in self.home.ingest_log.read(min(wanted)) if ordinal in wanted}
+        return {
+            ordinal: entry for ordinal, entry in self.home.ingest_log.read(min(wanted)) if ordinal in wanted
+        }
 
     def idle_floors(self, streams: Iterable[StreamDefinition], manifest: Manifest) -> dict[str, Instant]:
         """Punctuations of streams that have been silent longer than their timeout: they drift with the clock.
@@ -87,7 +89,12 @@ class Intake:
         now, floors = self.clock(), {}
         for stream in streams:
             known = manifest.streams.get(stream.name)
-            if stream.idle_timeout is None or known is None or known["greatest"] == BEGINNING or self.waiting(stream.name):
+            if (
+                stream.idle_timeout is None
+                or known is None
+                or known["greatest"] == BEGINNING
+                or self.waiting(stream.name)
+            ):
                 continue
             silent = now - known.get("arrived", now)
             if silent >= stream.idle_timeout:
@@ -128,8 +135,8 @@ class Intake:
 
     def _enqueue(self, ordinal: int, record: IngestRecord) -> None:
         rows = record.rows_hint if record.rows_hint >= 0 else None
-        length = record.end - record.start if record.end >= 0 and record.format in ("csv", "json") else record.size
+        length = (
+            record.end - record.start if record.end >= 0 and record.format in ("csv", "json") else record.size
+        )
         pending = Pending(ordinal, record.stream, rows, length, record.to_json())
         self._waiting.setdefault(record.stream, []).append(pending)
-
-

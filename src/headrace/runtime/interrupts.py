@@ -56,5 +56,7 @@ class Interrupts:
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self._asked.is_set():
-            os._exit(_CONVENTION + number)  # the person has asked twice; the JVM ends when our pipe to it breaks
+            os._exit(
+                _CONVENTION + number
+            )  # the person has asked twice; the JVM ends when our pipe to it breaks
         self.request(number)

@@ -62,7 +62,9 @@ class LiveLine:
         if (progress := _progress(seen)) is not None:
             parts.append(progress)
         parts.append(f"state {seen.state_bytes / 1e6:.1f} MB")
-        parts += [f"{count:,} {what}" for count, what in ((self.late, "late"), (self.rejected, "rejected")) if count]
+        parts += [
+            f"{count:,} {what}" for count, what in ((self.late, "late"), (self.rejected, "rejected")) if count
+        ]
         return " · ".join(parts)
 
     def rate(self) -> float:

@@ -63,7 +63,9 @@ class Loop:
     def _waits_before(self, ordinal: int) -> bool:
         with self.lock:
             streams = self.engine.plan.streams
-            return any(record.ordinal < ordinal for name in streams for record in self.engine.intake.waiting(name))
+            return any(
+                record.ordinal < ordinal for name in streams for record in self.engine.intake.waiting(name)
+            )
 
     @property
     def is_running(self) -> bool:

@@ -33,7 +33,9 @@ def open_hub(
     """
     path = Path(home).expanduser().absolute()
     if path.exists() and not path.is_dir():
-        raise UserError(f"the home {path} is a file", remedy="Name a folder; it is made if it does not exist.")
+        raise UserError(
+            f"the home {path} is a file", remedy="Name a folder; it is made if it does not exist."
+        )
     if local:
         return Hub(path, LocalExecutor(), tasks=tasks or 2)
     from headrace.runtime.session import session  # noqa: PLC0415 - pyspark only where a session is wanted

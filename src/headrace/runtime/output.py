@@ -86,7 +86,7 @@ def _each(make: Callable[[Any], str], values: Iterable[Any]) -> list[Any]:
     return [None if value is None else make(value) for value in values]
 
 
-def _boolean(value: bool) -> str:  # noqa: FBT001 - a cell's value
+def _boolean(value: bool) -> str:
     return "true" if value else "false"
 
 
@@ -171,7 +171,9 @@ def _json(value: Any) -> str:
 def to_text(table: pa.Table, limit: int | None = None) -> str:
     """A table for people: aligned columns, numbers to the right, NULL spelled out; at most `limit` rows."""
     shown = table if limit is None else table.slice(0, limit)
-    columns = [["NULL" if text is None else _printable(text) for text in _texts(column)] for column in shown.columns]
+    columns = [
+        ["NULL" if text is None else _printable(text) for text in _texts(column)] for column in shown.columns
+    ]
     names = [_printable(name) for name in table.column_names]
     widths = [max([len(name), *map(len, column)]) for name, column in zip(names, columns, strict=True)]
     right = [_is_number(field.type) for field in table.schema]

@@ -61,5 +61,3 @@ def make_plan(catalog: Catalog) -> EpochPlan:
         {stream.name: stream for stream in catalog.streams.values()},
         {relation.definition.name: relation.file for relation in catalog.relations.values()},
     )
-
-

@@ -55,7 +55,9 @@ def load_relation(store: Store, name: str) -> pa.Table:
 
 def open_run(store: Store, name: str) -> dict[str, pa.Table]:
     """The sections of a state or results run, memory-mapped."""
-    sections: dict[str, pa.Table] = _cached(store, name, lambda: Container.open(store.map(name), name).tables())
+    sections: dict[str, pa.Table] = _cached(
+        store, name, lambda: Container.open(store.map(name), name).tables()
+    )
     return sections
 
 

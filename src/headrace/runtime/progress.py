@@ -37,7 +37,9 @@ def merged(receipts: Iterable[ScanReceipt], stream: str) -> tuple[Instant, Insta
 
 
 def after_scans(
-    streams: Mapping[str, StreamDefinition], before: Mapping[str, StreamProgress], receipts: Iterable[ScanReceipt]
+    streams: Mapping[str, StreamDefinition],
+    before: Mapping[str, StreamProgress],
+    receipts: Iterable[ScanReceipt],
 ) -> dict[str, StreamProgress]:
     """Every stream's progress after an epoch: a pure function of the epoch's receipts, so every task agrees on it."""
     seen = list(receipts)

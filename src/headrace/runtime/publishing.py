@@ -69,11 +69,17 @@ def before_epoch(before: Manifest, plan: EpochPlan, work: Work) -> dict[str, Str
     for name in plan.streams:
         known = before.streams.get(name)
         floor = work.floors.get(name, BEGINNING)
-        found[name] = StreamProgress(known["punctuation"], known["greatest"], floor) if known else StreamProgress(floor=floor)
+        found[name] = (
+            StreamProgress(known["punctuation"], known["greatest"], floor)
+            if known
+            else StreamProgress(floor=floor)
+        )
     return found
 
 
-def _append(lists: dict[str, RadixList], name: str, entries: Sequence[Mapping[str, Any]], store: Store) -> None:
+def _append(
+    lists: dict[str, RadixList], name: str, entries: Sequence[Mapping[str, Any]], store: Store
+) -> None:
     def write(segment: bytes) -> str:
         file = names.list_segment(name)
         store.write_once(file, [segment])
@@ -113,7 +119,12 @@ def _append_rejects(
 ) -> None:
     for scan in scans:
         for stream, file in scan.rejects.items():
-            _append(lists, f"rejects:{stream}", [{"epoch": epoch, "name": file, "rows": scan.rejected[stream]}], store)
+            _append(
+                lists,
+                f"rejects:{stream}",
+                [{"epoch": epoch, "name": file, "rows": scan.rejected[stream]}],
+                store,
+            )
     for receipt in receipts:
         for operator, file in receipt.rejects.items():
             entry = {"epoch": epoch, "name": file, "rows": receipt.rejected[operator]}
@@ -130,7 +141,9 @@ def _streams(
 ) -> dict[str, dict[str, Any]]:
     found = {}
     for name in plan.streams:
-        known = dict(before.streams.get(name, {"next": 0, "rows": 0, "late": 0, "rejected": 0, "slack_needed": 0}))
+        known = dict(
+            before.streams.get(name, {"next": 0, "rows": 0, "late": 0, "rejected": 0, "slack_needed": 0})
+        )
         known["punctuation"], known["greatest"] = reached[name].punctuation, reached[name].greatest
         if name in work.taken:
             known["next"], known["arrived"] = max(work.taken[name]) + 1, now
@@ -191,8 +204,8 @@ def observe(
     """What the epoch measured. Stage times are the longest task's."""
     scans = scans_of(receipts)
     stages = dict(seconds)
-    for part in (*scans, *receipts):
-        for stage, spent in part.seconds.items():
+    for measured in [scan.seconds for scan in scans] + [receipt.seconds for receipt in receipts]:
+        for stage, spent in measured.items():
             stages[stage] = max(stages.get(stage, 0.0), spent)
     return EpochObservation(
         epoch=after.epoch,
@@ -223,8 +236,8 @@ def _operators_seen(
     receipts: Sequence[StateReceipt], scans: Sequence[ScanReceipt]
 ) -> dict[str, OperatorObservation]:
     found: dict[str, dict[str, int]] = {}
-    for part in (*scans, *receipts):
-        for name, seen in part.operators.items():
+    for part in [scan.operators for scan in scans] + [receipt.operators for receipt in receipts]:
+        for name, seen in part.items():
             total = found.setdefault(name, dict.fromkeys(_SUMMED, 0))
             for measure in _SUMMED:
                 total[measure] += getattr(seen, measure)

@@ -59,9 +59,13 @@ def _judged(batch: SourceBatch, first: int, punctuation: Instant) -> Arrival:
     late = batch.at < punctuation
     rejects = [
         (first + row, text, reason)
-        for row, text, reason in zip(*(batch.rejects.column(name).to_pylist() for name in ("row", "text", "reason")), strict=True)
+        for row, text, reason in zip(
+            *(batch.rejects.column(name).to_pylist() for name in ("row", "text", "reason")), strict=True
+        )
     ]
-    return Arrival(list(batch.table.columns), batch.at, batch.rows + first, late if late.any() else None, rejects)
+    return Arrival(
+        list(batch.table.columns), batch.at, batch.rows + first, late if late.any() else None, rejects
+    )
 
 
 def _from_archive(store: Store, name: str, columns: tuple[str, ...]) -> Iterator[Arrival]:

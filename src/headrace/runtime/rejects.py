@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 from headrace.operators.batch import Rejected
 
 STREAM_SCHEMA = pa.schema([("position", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
-QUERY_SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("position", pa.int64()), ("reason", pa.string())])
+QUERY_SCHEMA = pa.schema(
+    [("at", pa.timestamp("us", tz="UTC")), ("position", pa.int64()), ("reason", pa.string())]
+)
 
 
 @dataclass(slots=True)
@@ -32,14 +34,23 @@ class RejectWriter:
     def encode(self) -> pa.Buffer:
         """A Parquet file of them."""
         columns = list(zip(*self.found, strict=True))
-        return _parquet(pa.table([pa.array(list(c), t) for c, t in zip(columns, STREAM_SCHEMA.types, strict=True)], schema=STREAM_SCHEMA))
+        return _parquet(
+            pa.table(
+                [pa.array(list(c), t) for c, t in zip(columns, STREAM_SCHEMA.types, strict=True)],
+                schema=STREAM_SCHEMA,
+            )
+        )
 
 
 def encode_query_rejects(rejected: Sequence[Rejected]) -> pa.Buffer:
     """A Parquet file of rows on which a query's expressions failed (position -1: a result row)."""
     parts = [
         pa.table(
-            [pa.array(each.at).cast(pa.timestamp("us", tz="UTC")), pa.array(each.position), pa.array(each.reasons, pa.string())],
+            [
+                pa.array(each.at).cast(pa.timestamp("us", tz="UTC")),
+                pa.array(each.position),
+                pa.array(each.reasons, pa.string()),
+            ],
             schema=QUERY_SCHEMA,
         )
         for each in rejected

@@ -32,7 +32,8 @@ class EpochResults:
 
 def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
     """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
-    epoch, tables = -1, []
+    epoch = -1
+    tables: list[pa.Table] = []
     for _, entry in home.list_of(manifest, "results").iterate(home.store.read, start):
         if operator not in entry["queries"]:
             continue
@@ -80,7 +81,9 @@ def visible(table: pa.Table, query: Query, *, changes: bool = False) -> pa.Table
     shown = table.select(names)
     if changes and CHANGE in table.column_names:
         stamp = pa.timestamp("us", tz="UTC")
-        shown = shown.append_column(CHANGE, table.column(CHANGE)).append_column(AT, table.column(AT).cast(stamp))
+        shown = shown.append_column(CHANGE, table.column(CHANGE)).append_column(
+            AT, table.column(AT).cast(stamp)
+        )
     return shown
 
 

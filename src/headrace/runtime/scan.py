@@ -105,9 +105,13 @@ class _ScanTask:
         operators = [self._plan.operators[each] for each in self._message.operators]
         mine = [operator for operator in operators if operator.stream == name]
         copies = definition.archive == "copy" and not replay
-        punctuator = Punctuator.of(definition) if definition.punctuated_by is not None and not replay else None
+        punctuator = (
+            Punctuator.of(definition) if definition.punctuated_by is not None and not replay else None
+        )
         columns = _columns_read(definition, mine, copies, punctuator)
-        relations = {r: load_relation(self._store, self._plan.relations[r]) for each in mine for r in each.relations}
+        relations = {
+            r: load_relation(self._store, self._plan.relations[r]) for each in mine for r in each.relations
+        }
         fields = [definition.schema.arrow().field(column) for column in columns]
         return _StreamTask(
             definition,
@@ -140,7 +144,9 @@ class _ScanTask:
                 rows={name: stream.rows for name, stream in streams.items()},
                 late={name: stream.late for name, stream in streams.items() if stream.late},
                 latest_needed={name: stream.deepest for name, stream in streams.items() if stream.late},
-                rejected={name: stream.rejects.rows for name, stream in streams.items() if stream.rejects.rows},
+                rejected={
+                    name: stream.rejects.rows for name, stream in streams.items() if stream.rejects.rows
+                },
                 greatest={name: stream.greatest for name, stream in streams.items()},
                 marked={name: stream.marked for name, stream in streams.items()},
                 archived=archived,
@@ -161,7 +167,13 @@ class _ScanTask:
                 buffer, facts = encoded
                 file = names.archive_run(name, self._message.epoch, self._message.task)
                 self._store.write_once(file, [buffer])
-                archived[name] = {"name": file, "rows": facts.rows, "late": facts.late, "low": facts.low, "high": facts.high}
+                archived[name] = {
+                    "name": file,
+                    "rows": facts.rows,
+                    "late": facts.late,
+                    "low": facts.low,
+                    "high": facts.high,
+                }
             if stream.rejects.rows:
                 file = names.stream_rejects(name, self._message.epoch, self._message.task)
                 self._store.write_once(file, [stream.rejects.encode()])
@@ -207,5 +219,3 @@ def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.T
     for task in np.unique(owner).tolist():
         mine = owner == task
         yield task, table if mine.all() else table.filter(pa.array(mine))
-
-

@@ -75,7 +75,9 @@ class _Run:
         self._before = hub.home.latest()
 
     def run(self, statements: tuple[said.Statement, ...]) -> int:
-        queries = sum(isinstance(each, said.CreateQuery) for each in statements) if self._exporter is None else 0
+        queries = (
+            sum(isinstance(each, said.CreateQuery) for each in statements) if self._exporter is None else 0
+        )
         self._screen.several = queries + sum(isinstance(each, _TABLES) for each in statements) > 1
         done = self._carry_out(statements)
         if self._options.once:
@@ -116,7 +118,9 @@ class _Run:
         for query in self._hub.catalog.queries.values():
             name = query.definition.name
             operator, meaning = self._hub.operator_and_query(name)
-            self._screen.answer(name, told_rows(self._hub.home, manifest, operator, meaning, closing.get(name)))
+            self._screen.answer(
+                name, told_rows(self._hub.home, manifest, operator, meaning, closing.get(name))
+            )
 
     def _follow(self) -> None:
         hub, stop = self._hub, self._stop
@@ -186,7 +190,9 @@ def _style(options: RunOptions) -> str | None:
     if options.style == "parquet" and options.output is None:
         raise UserError("parquet is not for the screen", remedy="Name a folder with --output DIR.")
     if options.seal and not options.once:
-        raise UserError("--seal ends the streams, a run that follows them does not", remedy="Use it with --once.")
+        raise UserError(
+            "--seal ends the streams, a run that follows them does not", remedy="Use it with --once."
+        )
     return options.style if options.output is None else None
 
 
@@ -194,7 +200,9 @@ def _read(script: Path) -> str:
     try:
         return script.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{script} is not UTF-8: byte {error.start} cannot be read", remedy="Save it as UTF-8.") from None
+        raise UserError(
+            f"{script} is not UTF-8: byte {error.start} cannot be read", remedy="Save it as UTF-8."
+        ) from None
     except OSError as error:
         raise UserError(f"cannot read the script {script}: {error.strerror}") from None
 
@@ -209,5 +217,3 @@ def _named(error: UserError, script: Path, text: str) -> UserError:
 
 def _sentence(message: str) -> str:
     return message[:1].upper() + message[1:] + "."
-
-

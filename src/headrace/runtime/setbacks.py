@@ -30,7 +30,9 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
         rejected = now.get("rejected", 0) - then.get("rejected", 0)
         if rejected > 0:
             place = f"rejects/stream/{stream.name}"
-            yield _told(home, after, stream.name, f"{stream.name}: {_rows(rejected)} rejected", place, kept=kept)
+            yield _told(
+                home, after, stream.name, f"{stream.name}: {_rows(rejected)} rejected", place, kept=kept
+            )
     was, became = before.facts.get("rejected", {}), after.facts.get("rejected", {})
     for query in home.catalog.queries.values():
         failed = became.get(query.operator_id, 0) - was.get(query.operator_id, 0)

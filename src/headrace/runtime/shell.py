@@ -27,7 +27,14 @@ from headrace.runtime.showing import show
 
 _LOOKS: Final = (said.Show, said.Describe, said.ExplainQuery, said.ExplainAll, said.ExplainSelect)
 _WORDS: Final = (
-    *("ALTER QUERY", "CREATE OR REPLACE QUERY", "CREATE QUERY", "CREATE RELATION", "CREATE STREAM", "DESCRIBE"),
+    *(
+        "ALTER QUERY",
+        "CREATE OR REPLACE QUERY",
+        "CREATE QUERY",
+        "CREATE RELATION",
+        "CREATE STREAM",
+        "DESCRIBE",
+    ),
     *("DROP QUERY", "DROP RELATION", "DROP STREAM", "EXPLAIN ALL", "EXPLAIN QUERY", "INVOKE", "PAUSE QUERY"),
     *("REFRESH RELATION", "RESUME QUERY", "SHOW QUERIES", "SHOW RELATIONS", "SHOW STREAMS"),
 )
@@ -119,7 +126,9 @@ def run_prompt(session: Session, read: Callable[[str], str] = input) -> int:
     interactive = sys.stdin.isatty()
     if interactive:
         _prepare_readline(session)
-        session.screen.line.message(f"Headrace on {session.home}. Statements end with ';'; \\h helps, \\q ends.")
+        session.screen.line.message(
+            f"Headrace on {session.home}. Statements end with ';'; \\h helps, \\q ends."
+        )
     try:
         for text in _typed(read, interactive=interactive):
             if text in ("\\h", "\\?", "help", "help;"):
@@ -207,5 +216,7 @@ class Completer:
             words = sorted({word for phrase in _WORDS for word in phrase.split()})
             folded = text.lower()
             known = [name for name in self.names() if name.lower().startswith(folded)]
-            self._matches = [f"{match} " for match in known + [w for w in words if w.lower().startswith(folded)]]
+            self._matches = [
+                f"{match} " for match in known + [w for w in words if w.lower().startswith(folded)]
+            ]
         return self._matches[state] if state < len(self._matches) else None

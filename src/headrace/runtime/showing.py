@@ -100,7 +100,8 @@ def _streams(catalog: Catalog, manifest: Manifest) -> list[dict[str, Any]]:
 
 def _relations(catalog: Catalog, _: Manifest) -> list[dict[str, Any]]:
     return [
-        {"name": r.definition.name, "using": r.definition.using, "version": r.version} for r in catalog.relations.values()
+        {"name": r.definition.name, "using": r.definition.using, "version": r.version}
+        for r in catalog.relations.values()
     ]
 
 
@@ -116,7 +117,9 @@ def _queries(catalog: Catalog, manifest: Manifest) -> list[dict[str, Any]]:
                 state = f"catching up ({place['replayed']} of {entries.length} epochs)"
         closed = place["closed"] if place is not None else BEGINNING
         text = " ".join(query.definition.text.split())
-        found.append({"name": query.definition.name, "state": state, "answered_to": _instant(closed), "query": text})
+        found.append(
+            {"name": query.definition.name, "state": state, "answered_to": _instant(closed), "query": text}
+        )
     return found
 
 
@@ -135,7 +138,9 @@ def _described(catalog: Catalog, name: str) -> pa.Table:
     else:
         names = list(CatalogNames(catalog).known())
         raise UserError(f"there is no stream, relation or query '{name}'", remedy=did_you_mean(name, names))
-    return pa.table({"column": [field.name for field in schema], "type": [str(field.type) for field in schema]})
+    return pa.table(
+        {"column": [field.name for field in schema], "type": [str(field.type) for field in schema]}
+    )
 
 
 def users_of(catalog: Catalog, kind: str, name: str) -> list[str]:
@@ -143,7 +148,11 @@ def users_of(catalog: Catalog, kind: str, name: str) -> list[str]:
     wanted = {"stream": StreamScan, "relation": RelationScan, "query": QueryScan}[kind]
     found = []
     for query in catalog.queries.values():
-        scans = [node for node in walk(bound(catalog, query).root) if isinstance(node, wanted)]
-        if any(node.name.lower() == name.lower() for node in scans):
+        scans = [
+            node
+            for node in walk(bound(catalog, query).root)
+            if isinstance(node, StreamScan | RelationScan | QueryScan)
+        ]
+        if any(isinstance(node, wanted) and node.name.lower() == name.lower() for node in scans):
             found.append(query.definition.name)
     return found

@@ -134,7 +134,9 @@ class Sink:
             self.failure = error
 
 
-def open_sink(hub: Hub, query: str, to: str | Path | Receiver, style: str = "csv", name: str | None = None) -> Sink:
+def open_sink(
+    hub: Hub, query: str, to: str | Path | Receiver, style: str = "csv", name: str | None = None
+) -> Sink:
     """A sink for a query's results; `name` tells two sinks of one query to like targets apart.
 
     Raises `UserError` for an unknown query or format.
@@ -149,14 +151,21 @@ def open_sink(hub: Hub, query: str, to: str | Path | Receiver, style: str = "csv
     else:
         folder = Path(to).expanduser().absolute()
         receive, target = _to_folder(folder, query, style), str(folder)
-    return Sink(hub, query, receive, Cursor(hub.home.store, name or f"{query}-{sha256(target.encode()).hexdigest()[:12]}"))
+    return Sink(
+        hub,
+        query,
+        receive,
+        Cursor(hub.home.store, name or f"{query}-{sha256(target.encode()).hexdigest()[:12]}"),
+    )
 
 
 def _to_folder(folder: Path, query: str, style: str) -> Receiver:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"cannot make the folder {folder}: {error.strerror}", remedy="Name another one.") from error
+        raise UserError(
+            f"cannot make the folder {folder}: {error.strerror}", remedy="Name another one."
+        ) from error
     store = LocalStore(folder)
 
     def receive(epoch: int, table: pa.Table) -> None:

@@ -34,7 +34,9 @@ class SparkExecutor:
         orders = {state.task: pickle.dumps(state, protocol=5) for state in states}
         try:
             if scans:
-                parts = self._context.parallelize([pickle.dumps(scan, protocol=5) for scan in scans], len(scans))
+                parts = self._context.parallelize(
+                    [pickle.dumps(scan, protocol=5) for scan in scans], len(scans)
+                )
                 blobs = parts.mapPartitions(_scan).partitionBy(len(orders), _owner)
                 return blobs.mapPartitionsWithIndex(_State(orders)).collect()
             return self._context.parallelize(sorted(orders), len(orders)).map(_Tick(orders)).collect()
@@ -74,6 +76,10 @@ class _Tick:
 def _cause(error: Py4JJavaError) -> str:
     """The last line of the Python traceback inside Spark's message: what failed, without the JVM's stack."""
     text = str(error.java_exception)
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    python = [line for line in lines if ": " in line and not line.startswith(("File", "org.", "Driver", "Job"))]
+    lines = [
+        line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")
+    ]
+    python = [
+        line for line in lines if ": " in line and not line.startswith(("File", "org.", "Driver", "Job"))
+    ]
     return python[-1] if python else lines[0] if lines else "the job failed"

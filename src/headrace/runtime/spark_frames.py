@@ -15,8 +15,8 @@ from headrace.catalog.journal import stream_to_json
 from headrace.errors import UserError
 from headrace.runtime import pushing
 from headrace.runtime.standing import ArchiveEntry
-from headrace.schema import Schema, from_arrow
 from headrace.schema import Field as SchemaField
+from headrace.schema import Schema, from_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,7 +49,10 @@ class StreamingFrames:
         if known is None:
             self._hub.log({"do": "create_stream", "stream": stream_to_json(definition)})
         elif known != definition:
-            raise UserError(f"the stream '{name}' exists and is different", remedy="Give it another name, or drop it first.")
+            raise UserError(
+                f"the stream '{name}' exists and is different",
+                remedy="Give it another name, or drop it first.",
+            )
         self._frames[name] = frame
 
     def start(self, *, available_now: bool = False) -> None:
@@ -88,7 +91,9 @@ class StreamingFrames:
 def _schema_of(frame: DataFrame) -> Schema:
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - pyspark only when a frame is there
 
-    return Schema(tuple(SchemaField(field.name, from_arrow(field.type)) for field in to_arrow_schema(frame.schema)))
+    return Schema(
+        tuple(SchemaField(field.name, from_arrow(field.type)) for field in to_arrow_schema(frame.schema))
+    )
 
 
 def archive(hub: Hub, stream: str) -> DataFrame:
@@ -99,7 +104,9 @@ def archive(hub: Hub, stream: str) -> DataFrame:
     definition = pushing.require_stream(hub.catalog, stream)
     if definition.archive != "copy":
         raise UserError(f"the stream '{stream}' keeps no copy of its rows (archive '{definition.archive}')")
-    entries = [ArchiveEntry.from_json(e) for e in hub.home.entries(hub.home.latest(), f"archive:{definition.name}")]
+    entries = [
+        ArchiveEntry.from_json(e) for e in hub.home.entries(hub.home.latest(), f"archive:{definition.name}")
+    ]
     files = [str(Path(hub.home.store.root) / name) for entry in entries for name in entry.files]
     session = hub.session()
     if not files:

@@ -70,5 +70,8 @@ def pieces_of(
     if entry.files:
         return tuple(Piece(stream.name, 0, archived=name) for name in entry.files)
     if stream.archive == "in place":
-        return tuple(Piece(stream.name, ordinal, record=records[ordinal], before=entry.before) for ordinal in entry.ordinals)
+        return tuple(
+            Piece(stream.name, ordinal, record=records[ordinal], before=entry.before)
+            for ordinal in entry.ordinals
+        )
     return ()

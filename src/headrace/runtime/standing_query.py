@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.query import Query
+from headrace.algebra.query import Query, SortKey
+from headrace.operators.finish import Finish
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, Operator
 from headrace.runtime import answers, results
@@ -18,6 +19,8 @@ from headrace.schema import Schema
 from headrace.time import Instant
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from headrace.runtime.hub import Hub
 
 Since = datetime | Instant | None
@@ -72,7 +75,7 @@ class StandingQuery:
         """Remove the query; its state goes with the next epoch."""
         self._hub.drop_query(self.name)
 
-    def dataframe(self):  # type: ignore[no-untyped-def]
+    def dataframe(self) -> DataFrame:
         """All committed results as a Spark DataFrame, for the rest of Spark."""
         return self._hub.session().createDataFrame(self.history())
 
@@ -80,10 +83,10 @@ class StandingQuery:
         return self._hub.operator_and_query(self.name)
 
 
-def sort_of(operator: Operator):  # type: ignore[no-untyped-def]
+def sort_of(operator: Operator) -> tuple[SortKey, ...]:
     """The hidden sort columns that an operator's results carry."""
-    finish = getattr(operator, "finish", None)
-    return finish.sort if finish is not None else ()
+    plan: Finish | None = getattr(operator, "finish", None)
+    return plan.sort if plan is not None else ()
 
 
 def instant_of(since: datetime | Instant) -> Instant:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +64,9 @@ class _Run:
 
     def of(self, operator: str) -> Sections:
         prefix = f"{operator}/"
-        return {name[len(prefix) :]: table for name, table in self.sections.items() if name.startswith(prefix)}
+        return {
+            name[len(prefix) :]: table for name, table in self.sections.items() if name.startswith(prefix)
+        }
 
 
 class _StateTask:
@@ -194,12 +197,12 @@ def _observed(step: Step, runs: Sequence[Sections]) -> OperatorObservation:
     rows = sum(table.num_rows for sections in (*runs, step.state) for table in sections.values())
     results = step.results.num_rows if step.results is not None else 0
     rejected = sum(each.rows for each in step.rejected)
-    return OperatorObservation(state_rows=rows, results=results, rejected=rejected, open_windows=step.open_windows)
+    return OperatorObservation(
+        state_rows=rows, results=results, rejected=rejected, open_windows=step.open_windows
+    )
 
 
 def bounds_of_slots(tasks: int, slots: int) -> list[tuple[int, int]]:
     """The slot range [low, high) of each of `tasks` state tasks."""
     edges = np.linspace(0, slots, tasks + 1).astype(int).tolist()
-    return list(zip(edges[:-1], edges[1:], strict=True))
-
-
+    return list(pairwise(edges))

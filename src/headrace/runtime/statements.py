@@ -6,6 +6,7 @@ the reason. A CREATE equal to what is there does nothing, so a script can be run
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ class Statements:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._actions = {
+        self._actions: dict[type, Callable[[Any], Outcome]] = {
             said.CreateStream: self._create_stream,
             said.CreateRelation: self._create_relation,
             said.CreateQuery: self._create_query,
@@ -86,13 +87,15 @@ class Statements:
         self._hub.log({"do": "create_stream", "stream": stream_to_json(definition)})
         return Outcome("create", definition.name, f"stream {definition.name} created")
 
-    def _free(self, name: str, known: Any, wanted: Any, replacing: bool) -> None:  # noqa: FBT001
+    def _free(self, name: str, known: Any, wanted: Any, replacing: bool) -> None:
         """The name is free, or bears a thing of the same kind that may be replaced."""
         kind = self._catalog.kind_of(name)
         if kind is None or (known is not None and replacing):
             return
         if known is None:
-            raise UserError(f"there is a {kind} named '{name}' already", remedy="Choose another name, or drop it first.")
+            raise UserError(
+                f"there is a {kind} named '{name}' already", remedy="Choose another name, or drop it first."
+            )
         raise UserError(
             f"the {kind} '{name}' exists and differs in {_difference(known, wanted)}",
             remedy="CREATE OR REPLACE takes the new definition; DROP removes the old one.",
@@ -117,13 +120,17 @@ class Statements:
             )
         file = save_relation(self._hub.home.store, definition.name, version, table)
         self._hub.log({"do": "put_relation", "relation": relation_to_json(definition), "file": file})
-        return Outcome("create", definition.name, f"relation {definition.name} {verb}, {table.num_rows:,} rows")
+        return Outcome(
+            "create", definition.name, f"relation {definition.name} {verb}, {table.num_rows:,} rows"
+        )
 
     def _refresh(self, statement: said.RefreshRelation) -> Outcome:
         stored = self._catalog.relation(statement.name)
         if stored is None:
             names = [each.definition.name for each in self._catalog.relations.values()]
-            raise UserError(f"there is no relation '{statement.name}'", remedy=did_you_mean(statement.name, names))
+            raise UserError(
+                f"there is no relation '{statement.name}'", remedy=did_you_mean(statement.name, names)
+            )
         return self._put_relation(stored.definition, stored.version + 1, "refreshed")
 
     def _create_query(self, statement: said.CreateQuery) -> Outcome:
@@ -162,9 +169,13 @@ class Statements:
         known = self._catalog.require_query(statement.name)
         kind = self._catalog.kind_of(statement.new_name)
         if kind is not None and statement.new_name.lower() != statement.name.lower():
-            raise UserError(f"there is a {kind} named '{statement.new_name}' already", remedy="Choose another name.")
+            raise UserError(
+                f"there is a {kind} named '{statement.new_name}' already", remedy="Choose another name."
+            )
         self._hub.log({"do": "rename", "name": known.definition.name, "to": statement.new_name})
-        return Outcome("alter", statement.new_name, f"query {known.definition.name} is now {statement.new_name}")
+        return Outcome(
+            "alter", statement.new_name, f"query {known.definition.name} is now {statement.new_name}"
+        )
 
     def _set_query(self, statement: said.SetQuery) -> Outcome:
         self._catalog.require_query(statement.name)
@@ -175,12 +186,17 @@ class Statements:
         if self._catalog.kind_of(statement.name) != statement.kind:
             if statement.if_exists:
                 return Outcome("drop", statement.name, f"there was no {statement.kind} {statement.name}")
-            names = [n for n in CatalogNames(self._catalog).known() if self._catalog.kind_of(n) == statement.kind]
-            raise UserError(f"there is no {statement.kind} '{statement.name}'", remedy=did_you_mean(statement.name, names))
+            names = [
+                n for n in CatalogNames(self._catalog).known() if self._catalog.kind_of(n) == statement.kind
+            ]
+            raise UserError(
+                f"there is no {statement.kind} '{statement.name}'", remedy=did_you_mean(statement.name, names)
+            )
         users = showing.users_of(self._catalog, statement.kind, statement.name)
         if users:
             raise UserError(
-                f"the {statement.kind} '{statement.name}' is read by {', '.join(users)}", remedy="Drop these queries first."
+                f"the {statement.kind} '{statement.name}' is read by {', '.join(users)}",
+                remedy="Drop these queries first.",
             )
         self._hub.log({"do": "drop", "kind": statement.kind, "name": statement.name})
         return Outcome("drop", statement.name, f"{statement.kind} {statement.name} dropped")
@@ -195,11 +211,15 @@ class Statements:
         known = self._catalog.require_query(statement.name)
         if known.definition.paused:
             self._hub.log({"do": "resume", "name": known.definition.name})
-        return Outcome("resume", known.definition.name, f"query {known.definition.name} resumed, it catches up first")
+        return Outcome(
+            "resume", known.definition.name, f"query {known.definition.name} resumed, it catches up first"
+        )
 
     def _set_zone(self, statement: said.SetTimeZone) -> Outcome:
         if statement.zone.upper() not in ("UTC", "ETC/UTC", "Z", "GMT"):
-            raise UserError(f"the session zone '{statement.zone}' is not available yet", remedy="SET TIME ZONE 'UTC'.")
+            raise UserError(
+                f"the session zone '{statement.zone}' is not available yet", remedy="SET TIME ZONE 'UTC'."
+            )
         return Outcome("set", None, "time zone UTC")
 
     def _invoke(self, statement: said.Invoke) -> Outcome:
@@ -224,5 +244,3 @@ def _moved(error: UserError, offset: int) -> UserError:
 def _difference(known: Any, wanted: Any) -> str:
     fields = [name for name in known.__dataclass_fields__ if getattr(known, name) != getattr(wanted, name)]
     return ", ".join(fields) or "nothing"
-
-

@@ -32,7 +32,10 @@ def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
 
     Raises `UserError` as registering the query would.
     """
-    with tempfile.TemporaryDirectory(prefix="headrace-test-") as folder, Hub(Path(folder), LocalExecutor(), tasks=1) as hub:
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-test-") as folder,
+        Hub(Path(folder), LocalExecutor(), tasks=1) as hub,
+    ):
         streams = _define(hub, {name: _table(name, rows) for name, rows in sources.items()})
         hub.register(query, _QUERY)
         for name, table in streams.items():
@@ -68,6 +71,8 @@ def _table(name: str, rows: Any) -> pa.Table:
         return pa.Table.from_batches([rows])
     if isinstance(rows, list | tuple):
         if not rows:
-            raise UserError(f"'{name}' has no rows, so its columns are unknown", remedy="Hand in an empty Arrow table.")
+            raise UserError(
+                f"'{name}' has no rows, so its columns are unknown", remedy="Hand in an empty Arrow table."
+            )
         return pa.Table.from_pylist(list(rows))
     return pa.Table.from_pandas(rows, preserve_index=False)

@@ -30,5 +30,3 @@ class Work:
     def is_replay(self) -> bool:
         """True when the archive is read, not the sources."""
         return self.kind == "replay"
-
-

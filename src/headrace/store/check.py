@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +20,8 @@ from headrace.store.numbered import NumberedFiles
 from headrace.store.pins import all_pins
 from headrace.time import Duration, Instant
 
+Severity: TypeAlias = Literal["fault", "note"]
+
 _PARQUET: Final = b"PAR1"
 
 
@@ -27,7 +29,7 @@ _PARQUET: Final = b"PAR1"
 class Finding:
     """Something `headrace check` tells. A `fault` needs a person; a `note` does not."""
 
-    severity: Literal["fault", "note"]
+    severity: Severity
     name: str
     message: str
 
@@ -79,12 +81,14 @@ def _history(manifests: list[Manifest]) -> Iterator[Finding]:
 def _gaps(store: Store, folder: str) -> Iterator[Finding]:
     files = NumberedFiles(store, folder)
     whole = files.range()
+    # Of manifests only the newest are needed; of the logs every record.
+    severity: Severity = "note" if folder == MANIFESTS else "fault"
     for number in files.listed():
         if number not in whole:
             told = (
                 f"lies below a gap: {files.name(whole.start - 1)} is missing, or this one should not be there"
             )
-            yield Finding("fault", files.name(number), told)
+            yield Finding(severity, files.name(number), told)
 
 
 def _file(store: Store, name: str, size: int | None) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from headrace.errors import CorruptStore, StoreError
 VERSION: Final = 1
 MAGIC: Final = b"HEADRACE"
 _ALIGNMENT: Final = 64
+_WORD: Final = 8
 _PREAMBLE: Final = MAGIC + VERSION.to_bytes(4, "little") + bytes(_ALIGNMENT - len(MAGIC) - 4)
 _TRAILER: Final = struct.Struct("<QII8s")
 """Length of the index, its CRC-32, version, magic."""
@@ -74,15 +75,14 @@ class _Writer:
         self._sections: dict[str, list[Any]] = {}
 
     def add(self, name: str, table: pa.Table, stats: Mapping[str, Any] | None) -> None:
-        schema = table.schema
+        schema = table.schema.serialize().to_pybytes()
         if _has_dictionary(schema):
             kind, bodies = _STREAM, [_stream(table)]
         else:
             if table.num_columns and table.column(0).num_chunks > 1 and table.nbytes < _MERGED_BELOW:
                 table = table.combine_chunks()
             kind, bodies = _BATCHES, [batch.serialize() for batch in table.to_batches()]
-        known = schema.serialize().to_pybytes()
-        number = self._schemas.setdefault(known, len(self._schemas))
+        number = self._schemas.setdefault(schema, len(self._schemas))
         crc, places = 0, []
         for body in bodies:
             if self._checksums:
@@ -135,6 +135,9 @@ class Container:
     def open(buffer: pa.Buffer | bytes, name: str = "received bytes") -> Container:
         """Read the index. `name` is what errors call the container; `CorruptStore` when it is not a whole one."""
         held = buffer if isinstance(buffer, pa.Buffer) else pa.py_buffer(buffer)
+        if held.address % _WORD:
+            # Cut out of other bytes at an odd place: one copy is cheaper than kernels over unaligned numbers.
+            held = pa.py_buffer(held.to_pybytes())
         return Container(held, _index_of(held, name), name)
 
     def __contains__(self, name: object) -> bool:
@@ -240,8 +243,8 @@ def _schema(encoded: bytes) -> pa.Schema:
 
 
 @lru_cache(maxsize=1024)
-def _has_dictionary(schema: pa.Schema) -> bool:
-    return any(_is_dictionary(field.type) for field in schema)
+def _has_dictionary(schema: bytes) -> bool:
+    return any(_is_dictionary(field.type) for field in _schema(schema))
 
 
 def _is_dictionary(kind: pa.DataType) -> bool:

@@ -56,10 +56,6 @@ class Disk:
         """Give a file a second name; fails when the name is taken, however many try at once."""
         os.link(source, target)
 
-    def rename(self, source: str, target: str) -> None:
-        """Rename, replacing what is there: only for hints."""
-        Path(source).replace(target)
-
     def unlink(self, path: str) -> None:
         """Take a name away; readers that have the file mapped keep it."""
         Path(path).unlink()

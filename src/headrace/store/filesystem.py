@@ -78,16 +78,12 @@ class Store(Protocol):
         """Make files durable that were written without it."""
         ...
 
-    def hint(self, name: str, data: bytes) -> None:
-        """Replace a small file that nobody relies on: it may be old, torn or missing."""
-        ...
-
     def list(self, prefix: str = "", *, unfinished: bool = False) -> list[StoredFile]:
         """Files whose name begins with the prefix, by name; with `unfinished` those that never got their name."""
         ...
 
-    def delete(self, name: str) -> bool:
-        """Take a file away; False when there was none."""
+    def delete(self, name: str, *, durable: bool = False) -> bool:
+        """Take a file away; False when there was none. Unless `durable`, a power cut may bring it back."""
         ...
 
     def exists(self, name: str) -> bool:
@@ -193,19 +189,6 @@ class LocalStore:
         except OSError as error:
             raise self._told(error, str(error.filename or "files"), "sync") from error
 
-    def hint(self, name: str, data: bytes) -> None:
-        """Replace a hint, without waiting for the disk."""
-        path = self.path(name)
-        try:
-            unfinished, _ = self._write_unfinished(path, [data], durable=False)
-            try:
-                self._disk.rename(unfinished, path)
-            except OSError:
-                self._discard(unfinished)
-                raise
-        except OSError as error:
-            raise self._told(error, name, "write") from error
-
     def list(self, prefix: str = "", *, unfinished: bool = False) -> list[StoredFile]:
         """Files whose name begins with the prefix, sorted by name."""
         folder = prefix.rpartition("/")[0]
@@ -221,8 +204,8 @@ class LocalStore:
             raise self._told(error, prefix, "list") from error
         return sorted(found)
 
-    def delete(self, name: str) -> bool:
-        """Take a file away. Deletion need not be durable: what comes back is collected again."""
+    def delete(self, name: str, *, durable: bool = False) -> bool:
+        """Take a file away."""
         folder, _, last = name.rpartition("/")
         if last.startswith(UNFINISHED):
             path = f"{self.path(folder) if folder else self._root}/{last}"
@@ -230,6 +213,8 @@ class LocalStore:
             path = self.path(name)
         try:
             self._disk.unlink(path)
+            if durable:
+                self._disk.fsync_folder(_folder_of(path))
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -278,6 +263,11 @@ class LocalStore:
             return StoreError(
                 f"cannot {verb} '{name}': the disk of the home {self._root} is full; nothing of it was published. "
                 "Free some space, or move the home to a larger disk, and start again"
+            )
+        if error.errno in {errno.EOPNOTSUPP, errno.EPERM} and error.filename2 is not None:
+            return StoreError(
+                f"cannot {verb} '{name}': the file system of the home {self._root} offers no hard links, without which "
+                "two writers could overwrite each other. Put the home on a local file system"
             )
         return StoreError(f"cannot {verb} '{name}' in the home {self._root}: {error.strerror or error}")
 

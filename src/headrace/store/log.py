@@ -124,7 +124,7 @@ class RecordLog:
 
     def _last_chunk(self) -> _Chunk | None:
         known = self._seen
-        number = self._files.last(known.number if known else 0)
+        number = self._files.last(known.number if known else None)
         if number is None:
             return None
         if known is None or known.number != number:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from headrace.errors import AlreadyPublished, CorruptStore, StoreError
+from headrace.errors import AlreadyPublished, CorruptStore
 from headrace.store.envelope import seal, unseal
 from headrace.store.filesystem import MissingFile, Store
 from headrace.store.numbered import NumberedFiles
@@ -21,8 +21,6 @@ PINNED: Final = "pinned"
 KEPT: Final = 8
 """How many of the newest manifests are kept although nobody has pinned them."""
 
-_HINT: Final = "hints/latest-manifest"
-_HINT_EVERY: Final = 16
 _KIND: Final = "manifest"
 _VERSION: Final = 1
 
@@ -108,19 +106,22 @@ class ManifestLog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._files = NumberedFiles(store, MANIFESTS)
-        self._known = -1
+        self._known: int | None = None
+        self._newest: Manifest | None = None
 
     def latest(self) -> Manifest | None:
-        """The newest manifest; None in an empty home. Looks each time, in a handful of look-ups."""
+        """The newest manifest; None in an empty home. Lists once, then looks for newer ones each time."""
         while True:
-            number = self._files.last(self._known if self._known >= 0 else self._hint())
+            number = self._files.last(self._known)
             if number is None:
                 return None
             self._known = number
-            try:
-                return self._read(self._files.name(number), number)
-            except MissingFile:
-                continue  # it was collected since, so there are newer ones
+            if self._newest is None or self._newest.epoch != number:
+                try:
+                    self._newest = self._read(self._files.name(number), number)
+                except MissingFile:
+                    continue  # it was collected since, so there are newer ones
+            return self._newest
 
     def read(self, epoch: int) -> Manifest:
         """The manifest of an epoch; `MissingFile` when it was collected or never published."""
@@ -140,8 +141,6 @@ class ManifestLog:
         """
         self._files.publish(manifest.epoch, manifest.encode())
         self._known = manifest.epoch
-        if manifest.epoch % _HINT_EVERY == 0:
-            self._store.hint(_HINT, str(manifest.epoch).encode())
 
     def takeover(self) -> Manifest:
         """Publish a copy of the latest manifest under a new incarnation: no earlier driver can publish any more."""
@@ -169,7 +168,7 @@ class ManifestLog:
                 self._store.put_if_absent(pinned_name(epoch), self._store.read(self._files.name(epoch)))
         dropped = self._files.drop_below(cutoff)
         unpinned = [name for epoch, name in self.pinned().items() if epoch not in pinned]
-        return dropped + tuple(name for name in unpinned if self._store.delete(name))
+        return dropped + tuple(name for name in unpinned if self._store.delete(name, durable=True))
 
     def pinned(self) -> dict[int, str]:
         """Epoch → file of the manifests that are kept only because they were pinned."""
@@ -181,12 +180,6 @@ class ManifestLog:
         if manifest.epoch != epoch:
             raise CorruptStore(f"the manifest '{name}' says that it is of epoch {manifest.epoch}")
         return manifest
-
-    def _hint(self) -> int:
-        try:
-            return int(self._store.read(_HINT))
-        except (StoreError, ValueError):
-            return 0  # a hint may be missing or torn; without it the search takes longer, no more
 
 
 def pinned_name(epoch: int) -> str:

@@ -47,17 +47,16 @@ class NumberedFiles:
         stems = [file.name[len(prefix) : -len(".json")] for file in self._store.list(prefix)]
         return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
-    def last(self, hint: int = 0) -> int | None:
+    def last(self, known: int | None = None) -> int | None:
         """The greatest published number; None when there is none.
 
-        Any `hint` gives the right answer; a recent one gives it quickly.
+        `known` is a number that was the greatest once: what came since is found without listing.
         """
         while True:
-            low = hint if hint >= 0 and self.exists(hint) else None
-            if low is None:
+            if known is None or not self.exists(known):
                 found = self.range()
                 return found[-1] if found else None
-            low = self._gallop(low)
+            low = self._gallop(known)
             # If it is still there then nothing above it can have been dropped while we looked.
             if self.exists(low):
                 return low
@@ -96,10 +95,13 @@ class NumberedFiles:
         return not found or (published and (found == range(1) or self.exists(1)))
 
     def drop_below(self, number: int) -> tuple[str, ...]:
-        """Delete the files below a number, lowest first; the names that went."""
+        """Delete the files below a number, lowest first; the names that went.
+
+        Each deletion is durable before the next, so that the range is unbroken also after a power cut.
+        """
         stop = self.range().stop - KEPT
         names = [self.name(each) for each in self.listed() if each < min(number, stop)]
-        return tuple(name for name in names if self._store.delete(name))
+        return tuple(name for name in names if self._store.delete(name, durable=True))
 
     def _superseded(self, number: int) -> StoreError:
         found = self.range()

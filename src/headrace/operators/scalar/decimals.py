@@ -237,3 +237,11 @@ def changed(kind: Type, function: Callable[[Numbers, int], tuple[Numbers, int]],
         return array, Failure(wide, lambda row: f"{name}({cell(data[0], row):f}) does not fit {kind}")
 
     return kernel
+
+
+def divide_half_even(values: Numbers, divisor: int) -> Numbers:
+    """Quotients of integers, halves to the even neighbour. The divisor is positive."""
+    whole = values // divisor
+    rest = (values - whole * divisor) * 2
+    up = np.asarray((rest > divisor) | ((rest == divisor) & (whole % 2 == 1)), np.bool_)
+    return whole + up
