@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Call, Column, Expression, Named, columns_of, conjuncts, transform
-from headrace.algebra.query import Join, Query, RelationScan, SortKey
+from headrace.algebra.query import Join, Query, QueryScan, RelationScan, SortKey
 from headrace.algebra.windows import Landmark, TimeSlide
+from headrace.errors import UnsupportedQuery
 from headrace.operators.finish import Finish
 from headrace.operators.grouped import Grouped
 from headrace.operators.grouping import slot_of_name
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.panes import Panes
+from headrace.operators.passing import Passing
 from headrace.operators.row_steps import Keep, LookUp, RowStep
 from headrace.planner.lower_rows import Lowering, lower_rows, with_changes
 from headrace.planner.shape import Shape, shape_of
@@ -28,7 +30,17 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
     Raises `UnsupportedQuery` with the reason for what no operator answers yet.
     """
     shape = shape_of(query)
+    if isinstance(shape.scan, QueryScan):
+        raise UnsupportedQuery(
+            "queries over the results of another query are not available yet",
+            remedy=f"Read {shape.scan.name}'s streams instead.",
+        )
     lowering = _lowering(name, query, shape, operator_id)
+    if shape.scan.channel != "rows" and not isinstance(lower_rows(lowering), Passing):
+        raise UnsupportedQuery(
+            f"{shape.scan.channel.upper()} rows come after their time: no window holds them",
+            remedy="Select them without a window and without aggregates.",
+        )
     on_panes = isinstance(shape.window, TimeSlide | Landmark) and shape.aggregate is not None
     if on_panes and shape.bounds is None:
         return with_changes(lowering, _pane_aggregate(name, query, shape, operator_id))

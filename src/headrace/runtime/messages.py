@@ -24,12 +24,15 @@ class EpochPlan:
     streams: Mapping[str, StreamDefinition] = field(default_factory=dict)
     relations: Mapping[str, str] = field(default_factory=dict)
     """Relation name → file that holds the version in force."""
+    channels: Mapping[str, str] = field(default_factory=dict)
+    """Operator → the channel it reads of its stream, where that is not its accepted rows: "late" or "rejects"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Something a scan task reads: an ingest record, or a run of the archive when the past is read again.
 
+    `refused` is a file of rejects, for operators that read a stream's rejects over the past.
     `before` is the punctuation by which lateness is judged when it differs from the message's.
     """
 
@@ -38,6 +41,7 @@ class Piece:
     record: Mapping[str, Any] | None = None
     archived: str | None = None
     before: Instant | None = None
+    refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

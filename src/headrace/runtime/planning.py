@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace.algebra.query import Query
+from headrace.algebra.query import Query, StreamScan, walk
 from headrace.catalog.catalog import Catalog, StandingQuery
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.language.bind import bind_query
@@ -52,12 +52,17 @@ def bound(catalog: Catalog, standing: StandingQuery) -> Query:
 
 def make_plan(catalog: Catalog) -> EpochPlan:
     """All operators, the streams they read and the relations in force."""
-    operators = {}
+    operators, channels = {}, {}
     for standing in catalog.queries.values():
-        operator = lower(standing.definition.name, bound(catalog, standing), standing.operator_id)
+        query = bound(catalog, standing)
+        operator = lower(standing.definition.name, query, standing.operator_id)
         operators[operator.id] = operator
+        channel = next(node.channel for node in walk(query.root) if isinstance(node, StreamScan))
+        if channel != "rows":
+            channels[operator.id] = channel
     return EpochPlan(
         operators,
         {stream.name: stream for stream in catalog.streams.values()},
         {relation.definition.name: relation.file for relation in catalog.relations.values()},
+        channels,
     )

@@ -102,6 +102,7 @@ def _archived(
             epoch,
             ordinals,
             files,
+            tuple(scan.rejects[name] for scan in scans if name in scan.rejects),
             sum(scan.rows.get(name, 0) for scan in scans),
             sum(scan.late.get(name, 0) for scan in scans),
             progress[name].punctuation,

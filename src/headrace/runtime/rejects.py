@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.operators.batch import Rejected
+from headrace.store.filesystem import Store
 
 STREAM_SCHEMA = pa.schema([("position", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
 QUERY_SCHEMA = pa.schema(
@@ -40,6 +41,12 @@ class RejectWriter:
                 schema=STREAM_SCHEMA,
             )
         )
+
+
+def read_refused(store: Store, name: str) -> list[tuple[int, str, str]]:
+    """The rows of a stream's reject file."""
+    table = pq.read_table(pa.BufferReader(store.map(name)))
+    return list(zip(*(table.column(each).to_pylist() for each in STREAM_SCHEMA.names), strict=True))
 
 
 def encode_query_rejects(rejected: Sequence[Rejected]) -> pa.Buffer:

@@ -24,7 +24,7 @@ from headrace.runtime.messages import EpochPlan, Piece, ScanMessage, ScanReceipt
 from headrace.runtime.plans import load_plan, load_relation
 from headrace.runtime.punctuators import Punctuator
 from headrace.runtime.reading import Arrival, arrivals
-from headrace.runtime.rejects import RejectWriter
+from headrace.runtime.rejects import RejectWriter, read_refused
 from headrace.store.filesystem import LocalStore, Store
 from headrace.time import BEGINNING, Instant
 
@@ -51,6 +51,8 @@ class _StreamTask:
     columns: tuple[str, ...]
     punctuation: Instant
     scanners: dict[str, Scanner]
+    late_scanners: dict[str, Scanner]
+    reject_scanners: dict[str, Scanner]
     archive: RunWriter | None
     punctuator: Punctuator | None
     rejects: RejectWriter
@@ -62,7 +64,7 @@ class _StreamTask:
 
     def take(self, arrival: Arrival) -> None:
         """Archive a batch, then offer its accepted rows to every operator."""
-        self.rejects.add(arrival.rejects)
+        self.refuse(arrival.rejects)
         if not len(arrival.at):
             return
         if self.archive is not None:
@@ -75,10 +77,29 @@ class _StreamTask:
         if arrival.late is not None:
             self.late += int(arrival.late.sum())
             self.deepest = max(self.deepest, int(self.punctuation - arrival.at.min()))
+            _offer(self.late_scanners, batch.where(arrival.late))
             batch = batch.where(~arrival.late)
-        if batch.rows:
-            for scanner in self.scanners.values():
-                scanner.add(batch)
+        _offer(self.scanners, batch)
+
+    def refuse(self, rejects: list[tuple[int, str, str]]) -> None:
+        """Keep rejected rows, and offer them to queries over the rejects."""
+        self.rejects.add(rejects)
+        if rejects and self.reject_scanners:
+            position, text, reason = zip(*rejects, strict=True)
+            places = np.asarray(position, np.int64)
+            texts = {"text": pa.array(text, pa.string()), "reason": pa.array(reason, pa.string())}
+            columns = {"position": pa.array(places), **texts}
+            _offer(self.reject_scanners, Batch(columns, np.zeros(len(places), np.int64), places))
+
+    def all_scanners(self) -> dict[str, Scanner]:
+        """The scanners of every channel, by operator."""
+        return {**self.scanners, **self.late_scanners, **self.reject_scanners}
+
+
+def _offer(scanners: dict[str, Scanner], batch: Batch) -> None:
+    if batch.rows:
+        for scanner in scanners.values():
+            scanner.add(batch)
 
 
 class _ScanTask:
@@ -90,6 +111,9 @@ class _ScanTask:
     def read(self, piece: Piece) -> None:
         """Read one piece through its stream's part of the task."""
         stream = self._stream(piece.stream)
+        if piece.refused is not None:
+            stream.refuse(read_refused(self._store, piece.refused))
+            return
         punctuation = stream.punctuation if piece.before is None else piece.before
         for arrival in arrivals(self._store, piece, stream.definition, stream.columns, punctuation):
             self._bytes += sum(column.nbytes for column in arrival.columns)
@@ -108,16 +132,23 @@ class _ScanTask:
         punctuator = (
             Punctuator.of(definition) if definition.punctuated_by is not None and not replay else None
         )
-        columns = _columns_read(definition, mine, copies, punctuator)
+        of_rows = [each for each in mine if self._plan.channels.get(each.id) != "rejects"]
+        columns = _columns_read(definition, of_rows, copies, punctuator)
         relations = {
             r: load_relation(self._store, self._plan.relations[r]) for each in mine for r in each.relations
         }
+        channels = {each.id: self._plan.channels.get(each.id, "rows") for each in mine}
+        by_channel: dict[str, dict[str, Scanner]] = {"rows": {}, "late": {}, "rejects": {}}
+        for each in mine:
+            by_channel[channels[each.id]][each.id] = each.scanner(relations)
         fields = [definition.schema.arrow().field(column) for column in columns]
         return _StreamTask(
             definition,
             columns,
             self._message.punctuation.get(name, BEGINNING),
-            {operator.id: operator.scanner(relations) for operator in mine},
+            by_channel["rows"],
+            by_channel["late"],
+            by_channel["rejects"],
             RunWriter(pa.schema(fields)) if copies else None,
             punctuator,
             RejectWriter(),
@@ -129,7 +160,7 @@ class _ScanTask:
         rejected: dict[str, list[Rejected]] = {}
         seen: dict[str, OperatorObservation] = {}
         for stream in self._streams.values():
-            for each, scanner in stream.scanners.items():
+            for each, scanner in stream.all_scanners().items():
                 scanned = scanner.finish()
                 deltas[each] = dict(scanned.deltas)
                 rejected[each] = list(scanned.rejected)
@@ -174,7 +205,7 @@ class _ScanTask:
                     "low": facts.low,
                     "high": facts.high,
                 }
-            if stream.rejects.rows:
+            if stream.rejects.rows and not self._message.replay:
                 file = names.stream_rejects(name, self._message.epoch, self._message.task)
                 self._store.write_once(file, [stream.rejects.encode()])
                 refused[name] = file

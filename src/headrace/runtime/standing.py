@@ -36,6 +36,7 @@ class ArchiveEntry:
     epoch: int
     ordinals: tuple[int, ...]
     files: tuple[str, ...]
+    rejects: tuple[str, ...]
     rows: int
     late: int
     before: Instant
@@ -48,7 +49,13 @@ class ArchiveEntry:
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> ArchiveEntry:
         """The inverse."""
-        return ArchiveEntry(**{**value, "ordinals": tuple(value["ordinals"]), "files": tuple(value["files"])})
+        return ArchiveEntry(
+            **{
+                **value,
+                "ordinals": tuple(value["ordinals"]),
+                **{name: tuple(value[name]) for name in ("files", "rejects")},
+            }
+        )
 
 
 def replay_chunk(entries: Sequence[ArchiveEntry], rows: int) -> list[ArchiveEntry]:
@@ -67,11 +74,12 @@ def pieces_of(
     entry: ArchiveEntry, stream: StreamDefinition, records: Mapping[int, Mapping[str, Any]]
 ) -> tuple[Piece, ...]:
     """What to read to see an entry's rows again: its copy, or in place the source itself."""
+    refused = tuple(Piece(stream.name, 0, refused=name) for name in entry.rejects)
     if entry.files:
-        return tuple(Piece(stream.name, 0, archived=name) for name in entry.files)
+        return refused + tuple(Piece(stream.name, 0, archived=name) for name in entry.files)
     if stream.archive == "in place":
         return tuple(
             Piece(stream.name, ordinal, record=records[ordinal], before=entry.before)
             for ordinal in entry.ordinals
         )
-    return ()
+    return refused
