@@ -1,0 +1,305 @@
+"""How is a bound query, or a definition, said as text that means the same when it is read back?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.algebra.expressions import Expression, Literal
+from headrace.algebra.query import (
+    Aggregate,
+    Ago,
+    Bounds,
+    Distinct,
+    Emit,
+    Filter,
+    Join,
+    Node,
+    Project,
+    Query,
+    QueryScan,
+    RelationScan,
+    SortKey,
+    StreamScan,
+    Top,
+    Windowed,
+    walk,
+)
+from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeRange, TimeSlide, Unbounded, Window
+from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.errors import UnsupportedQuery
+from headrace.language.literals import shown_instant
+from headrace.language.render_expressions import identifier, render_aggregate, render_expression, string
+from headrace.language.scope import WINDOW_COLUMNS
+from headrace.schema import INT, Schema
+from headrace.time import DAY, Instant, render_duration
+
+
+def render(query: Query) -> str:
+    """The SELECT of a query as the binder makes them.
+
+    Raises `UnsupportedQuery` for trees of another shape.
+    """
+    parts = _Parts()
+    for node in walk(query.root):
+        parts.take(node)
+    text = _Text(parts, _column_texts(query.root)).select()
+    if parts.emit is not None:
+        text = f"{parts.emit.kind.upper()}({text})"
+    return (
+        text
+        + (" EMIT EMPTY" if query.emit_empty else "")
+        + (" WITH REVISIONS" if query.with_revisions else "")
+    )
+
+
+def _column_texts(root: Node) -> dict[str, str]:
+    """How each internal column name below the aggregation is written."""
+    found: dict[str, str] = {}
+    for node in walk(root):
+        if isinstance(node, StreamScan | RelationScan | QueryScan):
+            for name in (*node.table.names, *WINDOW_COLUMNS):
+                found[f"{node.alias}.{name}"] = f"{identifier(node.alias)}.{identifier(name)}"
+    return found
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The clauses of a query, collected from the root down."""
+
+    emit: Emit | None = None
+    distinct: bool = False
+    top: Top | None = None
+    project: Project | None = None
+    aggregate: Aggregate | None = None
+    bounds: Bounds | None = None
+    windowed: Windowed | None = None
+    having: Expression | None = None
+    where: Expression | None = None
+    early: Expression | None = None
+    joins: list[Join] = field(default_factory=list)
+    scan: StreamScan | QueryScan | None = None
+
+    def take(self, node: Node) -> None:
+        """Note the next node."""
+        match node:
+            case Emit():
+                self.emit = node
+            case Distinct():
+                self.distinct = True
+            case Top() if self.top is None:
+                self.top = node
+            case Project() if self.project is None:
+                self.project = node
+            case Aggregate() if self.aggregate is None:
+                self.aggregate = node
+            case Bounds():
+                self.bounds = node
+            case Windowed() if self.windowed is None:
+                self.windowed = node
+            case Filter():
+                self._filter(node)
+            case Join(right=RelationScan()):
+                self.joins.insert(0, node)
+            case StreamScan() | QueryScan() if self.scan is None:
+                self.scan = node
+            case RelationScan():
+                pass
+            case _:
+                raise UnsupportedQuery(f"a query with {type(node).__name__} in this place has no text")
+
+    def _filter(self, node: Filter) -> None:
+        below = node.source
+        if self.windowed is not None:
+            self.early = node.predicate
+        elif isinstance(below, Aggregate):
+            self.having = node.predicate
+        else:
+            self.where = node.predicate
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Renders clauses; `rows` says how columns of the sources are written."""
+
+    parts: _Parts
+    rows: Mapping[str, str]
+
+    def select(self) -> str:
+        """The SELECT without its relation-to-stream operator."""
+        parts, above = self.parts, self._above()
+        assert parts.project is not None
+        items = [
+            f"{render_expression(column.expression, above)} AS {identifier(column.name)}"
+            for column in parts.project.columns
+        ]
+        clauses = [
+            f"SELECT {'DISTINCT ' if parts.distinct else ''}{', '.join(items)}",
+            f"FROM {self._sources()}",
+        ]
+        conditions = [
+            render_expression(item, self.rows) for item in (parts.early, parts.where) if item is not None
+        ]
+        if conditions:
+            clauses.append("WHERE " + " AND ".join(conditions))
+        if parts.bounds is not None:
+            clauses.append(f"BEGIN {_bound(parts.bounds.begin)} END {_bound(parts.bounds.end)}")
+        groups = self._groups()
+        if groups:
+            clauses.append("GROUP BY " + ", ".join(groups))
+        if parts.having is not None:
+            clauses.append("HAVING " + render_expression(parts.having, above))
+        return " ".join([*clauses, *self._top(above)])
+
+    def _above(self) -> dict[str, str]:
+        """How columns above the aggregation are written: keys and aggregates as what they are computed from."""
+        found = dict(self.rows)
+        if self.parts.aggregate is not None:
+            for key in self.parts.aggregate.keys:
+                found[key.name] = render_expression(key.expression, self.rows)
+            for item in self.parts.aggregate.aggregates:
+                found[item.name] = render_aggregate(item.call, self.rows)
+        return found
+
+    def _groups(self) -> list[str]:
+        keys = () if self.parts.aggregate is None else self.parts.aggregate.keys
+        groups = [_group(key.expression, self.rows) for key in keys]
+        if self._grouped_window:
+            groups.append(self._window_call())
+        return groups
+
+    @property
+    def _grouped_window(self) -> bool:
+        """True when conditions stand below the window, which only GROUP BY window(…) brings about."""
+        return self.parts.early is not None
+
+    def _window_call(self) -> str:
+        scan, windowed = self.parts.scan, self.parts.windowed
+        assert windowed is not None
+        if not (isinstance(windowed.window, TimeSlide) and isinstance(scan, StreamScan) and scan.time):
+            raise UnsupportedQuery("conditions below a window that is not taken over event time have no text")
+        window = windowed.window
+        lengths = (window.range, window.slide, window.anchor - window.range)
+        written = ", ".join(f"INTERVAL {length} MICROSECONDS" for length in lengths)
+        return f"window({self.rows[f'{scan.alias}.{scan.time}']}, {written})"
+
+    def _sources(self) -> str:
+        scan, windowed = self.parts.scan, self.parts.windowed
+        assert scan is not None
+        assert windowed is not None
+        channel = (
+            f" {scan.channel.upper()}" if isinstance(scan, StreamScan) and scan.channel != "rows" else ""
+        )
+        bracket = "" if self._grouped_window else f" {_bracket(windowed.window, self.rows)}"
+        text = f"{identifier(scan.name)}{channel} AS {identifier(scan.alias)}{bracket}"
+        for join in self.parts.joins:
+            assert isinstance(join.right, RelationScan)
+            right = f"{identifier(join.right.name)} AS {identifier(join.right.alias)}"
+            if join.condition is None and join.kind == "inner":
+                text += f" CROSS JOIN {right}"
+            else:
+                assert join.condition is not None
+                word = "LEFT JOIN" if join.kind == "left" else "JOIN"
+                text += f" {word} {right} ON {render_expression(join.condition, self.rows)}"
+        return text
+
+    def _top(self, above: Mapping[str, str]) -> list[str]:
+        top, project = self.parts.top, self.parts.project
+        if top is None:
+            return []
+        assert project is not None
+        texts = (
+            {column.name: identifier(column.name) for column in project.columns}
+            if self.parts.distinct
+            else above
+        )
+        clauses = []
+        if top.order:
+            clauses.append("ORDER BY " + ", ".join(_sort_key(key, texts) for key in top.order))
+        if top.limit is not None:
+            clauses.append(f"LIMIT {top.limit}")
+        return clauses
+
+
+def _group(key: Expression, columns: Mapping[str, str]) -> str:
+    """A key as an item of GROUP BY, where a bare number would count the select list."""
+    text = render_expression(key, columns)
+    return f"CAST({text} AS INT)" if isinstance(key, Literal) and key.type == INT else text
+
+
+def _sort_key(key: SortKey, columns: Mapping[str, str]) -> str:
+    text = _group(key.expression, columns)
+    return f"{text} {'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+
+
+def _bound(bound: Instant | Ago) -> str:
+    if isinstance(bound, Ago):
+        return "NOW" if bound.duration == 0 else f"NOW - INTERVAL {bound.duration} MICROSECONDS"
+    return f"TIMESTAMP '{shown_instant(bound)}'"
+
+
+def _bracket(window: Window, columns: Mapping[str, str]) -> str:
+    match window:
+        case TimeSlide():
+            return f"[RANGE {render_duration(window.range)} SLIDE {render_duration(window.slide)}{_origin(window.anchor)}]"
+        case Landmark():
+            return f"[LANDMARK SLIDE {render_duration(window.slide)}{_origin(window.anchor)}]"
+        case TimeRange(range=0):
+            return "[NOW]"
+        case TimeRange():
+            return f"[RANGE {render_duration(window.range)}]"
+        case Unbounded():
+            return "[RANGE UNBOUNDED]"
+        case Rows() | RowsSlide():
+            keys = ", ".join(render_expression(key, columns) for key in window.partition)
+            slide = f" SLIDE {window.slide}" if isinstance(window, RowsSlide) else ""
+            return f"[{f'PARTITION BY {keys} ' if keys else ''}ROWS {window.count}{slide}]"
+
+
+def _origin(at: Instant) -> str:
+    return f" ORIGIN TIMESTAMP '{shown_instant(at)}'" if at else ""
+
+
+# --------------------------------------------------------------------------------------------------------- definitions
+
+
+def render_stream(stream: StreamDefinition) -> str:
+    """The CREATE STREAM that makes this definition."""
+    options = dict(stream.options)
+    if stream.max_ahead != DAY:
+        options["maxAhead"] = render_duration(stream.max_ahead)
+    if stream.archive != "copy":
+        options["archive"] = stream.archive
+    text = f"CREATE STREAM {identifier(stream.name)} {_columns(stream.schema)} USING {identifier(stream.using)}{_options(options)}"
+    if stream.time is not None:
+        text += f" TIMESTAMP BY {identifier(stream.time)}"
+    if stream.slack:
+        text += f" SLACK INTERVAL {render_duration(stream.slack)}"
+    if stream.punctuated_by is not None:
+        text += f" PUNCTUATED BY {stream.punctuated_by}"
+    if stream.idle_timeout is not None:
+        text += f" IDLE TIMEOUT INTERVAL {render_duration(stream.idle_timeout)}"
+    return text
+
+
+def render_relation(relation: RelationDefinition) -> str:
+    """The CREATE RELATION that makes this definition."""
+    using = identifier(relation.using)
+    return f"CREATE RELATION {identifier(relation.name)} {_columns(relation.schema)} USING {using}{_options(relation.options)}"
+
+
+def render_query(query: QueryDefinition) -> str:
+    """The CREATE QUERY that makes this definition."""
+    return f"CREATE QUERY {identifier(query.name)} {'FROM NOW ' if query.from_now else ''}AS {query.text}"
+
+
+def _columns(schema: Schema) -> str:
+    return "(" + ", ".join(f"{identifier(field.name)} {field.type}" for field in schema) + ")"
+
+
+def _options(options: Mapping[str, str]) -> str:
+    return (
+        f" OPTIONS ({', '.join(f'{string(key)} {string(value)}' for key, value in options.items())})"
+        if options
+        else ""
+    )

@@ -1,0 +1,205 @@
+"""How is a bound expression said as text that is read back as the same expression?
+
+Everything is in parentheses, columns are qualified and constants carry their type, so that nothing is left to inference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
+from typing import Final
+
+from headrace.algebra.aggregates import AggregateCall
+from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
+from headrace.language.literals import shown_instant
+from headrace.language.primaries import RESERVED
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEYWORDS: Final = RESERVED | frozenset(
+    [
+        "ALL",
+        "ALTER",
+        "ANTI",
+        "CREATE",
+        "CROSS",
+        "CUMULATE",
+        "DATE",
+        "DESCRIBE",
+        "DIV",
+        "DROP",
+        "DSTREAM",
+        "EMPTY",
+        "EXPLAIN",
+        "FILTER",
+        "HOP",
+        "ILIKE",
+        "INTERVAL",
+        "INVOKE",
+        "ISTREAM",
+        "LANDMARK",
+        "LATE",
+        "LATERAL",
+        "LEFT",
+        "MINUS",
+        "NATURAL",
+        "NOW",
+        "NULL",
+        "NULLS",
+        "OFFSET",
+        "ORIGIN",
+        "OVER",
+        "PA",
+        "PARTITION",
+        "PAUSE",
+        "QUERY",
+        "RANGE",
+        "RATTR",
+        "REFRESH",
+        "REGEXP",
+        "REJECTS",
+        "RELATION",
+        "RESUME",
+        "REVISIONS",
+        "RIGHT",
+        "RLIKE",
+        "ROWS",
+        "RSTREAM",
+        "SATTR",
+        "SEMI",
+        "SESSION",
+        "SHOW",
+        "SLIDE",
+        "STREAM",
+        "TABLE",
+        "TIMESTAMP",
+        "TIMESTAMP_LTZ",
+        "TIMESTAMP_NTZ",
+        "TRUE",
+        "FALSE",
+        "TUMBLE",
+        "TUMBLING",
+        "UNBOUNDED",
+        "WA",
+        "WATTR",
+        "WINDOW",
+        "X",
+        "R",
+    ]
+)
+_INFIX: Final = frozenset(
+    {
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "div",
+        "=",
+        "<=>",
+        "<>",
+        "<",
+        "<=",
+        ">",
+        ">=",
+        "and",
+        "or",
+        "like",
+        "ilike",
+        "rlike",
+    }
+)
+_SUFFIXES: Final = {"TINYINT": "Y", "SMALLINT": "S", "INT": "", "BIGINT": "L"}
+
+
+def identifier(name: str) -> str:
+    """A name as it must be written: in backticks unless it is plain and no keyword."""
+    if _PLAIN.fullmatch(name) and name.upper() not in _KEYWORDS:
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def render_expression(expression: Expression, columns: Mapping[str, str]) -> str:
+    """The expression as text; `columns` says how each internal column name is written."""
+    match expression:
+        case Column():
+            return columns[expression.name]
+        case Literal():
+            return literal(expression)
+        case Cast():
+            word = "TRY_CAST" if expression.safe else "CAST"
+            return f"{word}({render_expression(expression.argument, columns)} AS {expression.type})"
+        case Case():
+            return _case(expression, columns)
+        case Call():
+            return _call(expression, columns)
+
+
+def render_aggregate(call: AggregateCall, columns: Mapping[str, str]) -> str:
+    """An aggregate as text."""
+    argument = "*" if call.argument is None else render_expression(call.argument, columns)
+    text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{argument})"
+    return (
+        text
+        if call.condition is None
+        else f"{text} FILTER (WHERE {render_expression(call.condition, columns)})"
+    )
+
+
+def _case(case: Case, columns: Mapping[str, str]) -> str:
+    parts = [
+        f"WHEN {render_expression(when, columns)} THEN {render_expression(then, columns)}"
+        for when, then in case.branches
+    ]
+    return f"CASE {' '.join(parts)} ELSE {render_expression(case.otherwise, columns)} END"
+
+
+def _call(call: Call, columns: Mapping[str, str]) -> str:
+    arguments = [render_expression(argument, columns) for argument in call.arguments]
+    match call.function:
+        case "not":
+            return f"(NOT {arguments[0]})"
+        case "isnull" | "isnotnull":
+            return f"({arguments[0]} IS {'NOT ' if call.function == 'isnotnull' else ''}NULL)"
+        case "in":
+            return f"({arguments[0]} IN ({', '.join(arguments[1:])}))"
+        case "negate":
+            return f"negative({arguments[0]})"
+        case "||":
+            return f"concat({', '.join(arguments)})"
+        case name if name in _INFIX:
+            return "(" + f" {name.upper()} ".join(arguments) + ")"
+        case name:
+            return f"{name}({', '.join(arguments)})"
+
+
+def literal(constant: Literal) -> str:
+    """A constant as text of exactly its type."""
+    value, kind = constant.value, constant.type
+    if value is None:
+        return "NULL" if kind.name == "VOID" else f"CAST(NULL AS {kind})"
+    match kind.name:
+        case "BOOLEAN":
+            return "true" if value else "false"
+        case "STRING":
+            return string(str(value))
+        case "DOUBLE" | "FLOAT":
+            return f"{value!r}{kind.name[0]}"
+        case "DECIMAL" if isinstance(value, Decimal):
+            return f"CAST({value:f}BD AS {kind})"
+        case "BINARY" if isinstance(value, bytes):
+            return f"X'{value.hex()}'"
+        case "DATE" if isinstance(value, date):
+            return f"DATE '{value.isoformat()}'"
+        case "TIMESTAMP" | "TIMESTAMP_NTZ" if isinstance(value, int):
+            return f"{kind.name} '{shown_instant(value)}'"
+        case "INTERVAL":
+            return f"INTERVAL {value!r} MICROSECONDS"
+        case _:
+            return f"{value!r}{_SUFFIXES[kind.name]}"
+
+
+def string(text: str) -> str:
+    """A string in quotes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

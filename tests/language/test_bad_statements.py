@@ -1,0 +1,45 @@
+"""Every mistake has its exact message: what was expected, what was found, where, and what to do.
+
+`bad_statements.txt` is the table. A case is a statement (`>`, or `~` when it is refused as not available yet, continued on
+lines that begin with `|`) and below it exactly what the user is told.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import UnsupportedQuery, UserError
+from headrace.language.bind import bind_query
+from headrace.language.statement import CreateQuery
+from headrace.language.statements import parse_script
+from tests.language.catalog import Catalog
+
+CATALOG = Catalog()
+
+
+def cases() -> list[tuple[str, str, str]]:
+    found = []
+    for block in (Path(__file__).parent / "bad_statements.txt").read_text(encoding="utf-8").split("\n\n"):
+        lines = block.strip("\n").split("\n")
+        statement = [lines[0][2:], *(line[2:] for line in lines[1:] if line.startswith("|"))]
+        said = [line for line in lines[1:] if not line.startswith("|")]
+        found.append((lines[0][0], "\n".join(statement), "\n".join(said)))
+    return found
+
+
+def run(text: str) -> None:
+    for statement in parse_script(text):
+        if isinstance(statement, CreateQuery):
+            bind_query(statement.select, CATALOG, text)
+
+
+def test_the_table_is_not_empty() -> None:
+    assert len(cases()) >= 150
+
+
+@pytest.mark.parametrize(("mark", "statement", "said"), cases(), ids=[case[1] for case in cases()])
+def test_the_message_is_exactly_this(mark: str, statement: str, said: str) -> None:
+    with pytest.raises(UserError) as raised:
+        run(statement)
+    assert str(raised.value) == said
+    assert isinstance(raised.value, UnsupportedQuery) == (mark == "~")

@@ -1,0 +1,92 @@
+"""A bound query said as text and read back is the same query; a definition too."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, note
+
+from headrace.catalog.definitions import QueryDefinition, StreamDefinition
+from headrace.errors import UserError
+from headrace.language.bind import bind_query
+from headrace.language.render import render, render_query, render_relation, render_stream
+from headrace.language.statement import CreateQuery, CreateRelation, CreateStream
+from headrace.language.statements import parse_statement
+from headrace.time import HOUR, SECOND
+from tests.language.catalog import Catalog
+from tests.language.texts import selects
+
+CATALOG = Catalog()
+
+
+@given(selects())
+def test_every_query_survives_being_rendered(text: str) -> None:
+    query = bind_query(text, CATALOG)
+    rendered = render(query)
+    note(text)
+    note(rendered)
+    assert bind_query(rendered, CATALOG) == query
+    assert render(bind_query(rendered, CATALOG)) == rendered
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM bids",
+        "SELECT * FROM bids LATE WHERE price > 1",
+        "SELECT reason FROM bids REJECTS",
+        "SELECT `odd name` AS `a``b`, 'it''s' AS s, 'back\\\\slash' AS t FROM events",
+        "SELECT d * 2, d + 1.5, d / n, -d, 9999999999999999999 AS big FROM events",
+        "SELECT ntz - INTERVAL '1 02:03:04.5' DAY TO SECOND, day + 1, NULL AS nothing FROM events",
+        "SELECT n + NULL, CAST(NULL AS DECIMAL(5,2)), -2147483648 AS a, -9223372036854775808 AS b FROM events",
+        "SELECT n FROM dear [RANGE 1 HOUR SLIDE 1 HOUR] WHERE n > 2",
+        "SELECT n FROM dear WHERE n > 2 WITH REVISIONS",
+        "SELECT window.start FROM bids GROUP BY window(at, '1 minute')",
+        "SELECT count(*) FROM bids WHERE price > 1 GROUP BY window(at, '1 minute'), 'x', 5 + 0",
+        "SELECT count(DISTINCT 1), count(NULL) FROM bids",
+        "SELECT `select`.`from` FROM s `select` [PARTITION BY `from` ROWS 2]",
+    ],
+)
+def test_these_queries_survive_being_rendered(text: str) -> None:
+    catalog = Catalog()
+    stream = parse_statement("CREATE STREAM s (`from` INT) USING push")
+    assert isinstance(stream, CreateStream)
+    catalog.streams["s"] = stream.definition
+    query = bind_query(text, catalog)
+    assert bind_query(render(query), catalog) == query
+
+
+def test_definitions_survive_being_rendered() -> None:
+    stream = CATALOG.streams["bids"]
+    variants: list[StreamDefinition] = [
+        *CATALOG.streams.values(),
+        replace(
+            stream,
+            punctuated_by="price > 1",
+            idle_timeout=HOUR,
+            max_ahead=SECOND,
+            archive="in place",
+            slack=0,
+        ),
+        replace(stream, name="odd `name`", options={"path": "it's\\", "a.b": "1"}),
+    ]
+    for definition in variants:
+        parsed = parse_statement(render_stream(definition))
+        assert isinstance(parsed, CreateStream)
+        assert parsed.definition == definition
+    for relation in CATALOG.relations.values():
+        again = parse_statement(render_relation(relation))
+        assert isinstance(again, CreateRelation)
+        assert again.definition == relation
+    query = QueryDefinition("q", "SELECT price\n  FROM bids -- all of it", from_now=True)
+    read = parse_statement(render_query(query))
+    assert isinstance(read, CreateQuery)
+    assert read.definition == replace(query, text="SELECT price\n  FROM bids")
+
+
+def test_a_rendered_query_may_fail_to_parse_only_when_it_nests_too_deep() -> None:
+    text = "SELECT " + "+".join(["auction"] * 99) + " AS v FROM bids"
+    rendered = render(bind_query(text, CATALOG))
+    try:
+        assert bind_query(rendered, CATALOG) == bind_query(text, CATALOG)
+    except UserError as error:
+        assert "nest deeper" in error.message  # noqa: PT017

@@ -1,0 +1,70 @@
+"""Random texts of valid queries over the small catalog: every clause, window and kind of expression, in combination."""
+
+from hypothesis import strategies as st
+
+NUMBERS = ("price", "auction", "b.bidder", "1", "2L", "1.5", "2.50BD", "1e3", "-7", "price * 2", "auction % 3", "CAST(price AS INT)", "abs(auction)", "-price", "round(price, 1)", "auction DIV 2", "coalesce(auction, 0, NULL)", "CASE WHEN price > 1 THEN 1 ELSE 2.5 END", "hour(at)", "EXTRACT(day FROM at)", "if(price > 1, 1, NULL)", "TRY_CAST('5' AS BIGINT)", "greatest(auction, 3)", "length(upper('ab'))")  # fmt: skip
+TRUTHS = ("price > 100", "auction = 3 AND price <= 2.5", "auction IN (1, 2, NULL)", "price BETWEEN 1 AND 9", "auction NOT BETWEEN 1 AND 2L", "price IS NOT NULL", "auction IS DISTINCT FROM bidder", "NOT (price > 1 OR auction < 2)", "at > TIMESTAMP '2023-11-14 22:13:20.5'", "at - INTERVAL 1 HOUR < '2020-01-01'", "'a' || auction LIKE '%1\\\\_%'", "concat('x', auction) RLIKE 'x[0-9]'", "(price > 1) IS TRUE", "date(at) = DATE '2020-02-29'", "price <=> NULL", "auction <> 2 OR price >= 1 OR bidder = auction", "CASE auction WHEN 1 THEN true WHEN 2L THEN false END", "X'1F' = X'20'", "at BETWEEN '2020-01-01' AND TIMESTAMP '2021-01-01'", "price > 1 AND (auction > 1 AND bidder > 1)")  # fmt: skip
+AGGREGATES = ("count(*)", "count(price)", "count(DISTINCT auction)", "sum(price)", "avg(auction)", "max(at)", "min(price * 2)", "stddev(price)", "var_pop(auction)", "count_if(price > 1)", "sum(price) FILTER (WHERE auction > 1)", "count(price, auction)", "sum(price) / count(*)", "max(price) - min(price) + 1", "count(1)", "count(*) FILTER (WHERE price BETWEEN 1 AND 2)")  # fmt: skip
+SLIDING = ("[RANGE 10 MINUTES SLIDE 1 MINUTE]", "[RANGE 1 MINUTE SLIDE 7 SECONDS ORIGIN '1970-01-01 00:00:03']", "[RANGE TUMBLING 1 HOUR]", "[LANDMARK SLIDE 1 DAY]", "[ROWS 5 SLIDE 2]", "[PARTITION BY auction ROWS 5 SLIDE 2]")  # fmt: skip
+INSTANT = ("[RANGE 10 MINUTES]", "[NOW]", "[RANGE UNBOUNDED]", "[ROWS 5]", "[PARTITION BY auction, price + 1 ROWS 5]", "[RANGE 1500 MILLISECONDS]")  # fmt: skip
+JOINS = ("", "", "", " JOIN category c ON b.auction = c.id", " LEFT JOIN category c ON b.auction = c.id AND c.name <> 'x' AND price > 3", ", category c", " CROSS JOIN people p JOIN category c ON c.id = p.id AND b.auction > 5")  # fmt: skip
+KEYS = ("auction", "price + 1", "bidder", "date_trunc('HOUR', at)", "auction % 2 = 0", "1")
+
+
+@st.composite
+def selects(draw: st.DrawFn) -> str:
+    """The text of a SELECT that binds."""
+    sliding, join = draw(st.booleans()), draw(st.sampled_from(JOINS))
+    bracket = draw(st.sampled_from(SLIDING if sliding else INSTANT))
+    grouped_window = draw(st.integers(0, 5)) == 0
+    if grouped_window:
+        sliding, bracket = True, ""
+    aggregated = grouped_window or draw(st.booleans())
+    where = draw(
+        st.lists(st.sampled_from((*TRUTHS, "b.auction = c.id") if " c" in join else TRUTHS), max_size=3)
+    )
+    keys = draw(st.lists(st.sampled_from(KEYS), max_size=2, unique=True)) if aggregated else []
+    items = _items(draw, keys, aggregated=aggregated, sliding=sliding)
+    distinct = draw(st.integers(0, 5)) == 0
+    text = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(items)} FROM bids b {bracket}{join}"
+    text += " WHERE " + " AND ".join(f"({item})" for item in where) if where else ""
+    text += draw(
+        st.sampled_from(("", "", " BEGIN '2020-01-01' END NOW", " BEGIN NOW - INTERVAL 2 DAYS END NOW"))
+    )
+    groups = [*keys, *(["window(at, '10 minutes', '1 minute', '5 seconds')"] if grouped_window else [])]
+    text += " GROUP BY " + ", ".join(groups) if groups else ""
+    if aggregated and draw(st.booleans()):
+        text += f" HAVING {draw(st.sampled_from(AGGREGATES[:4]))} > 1 AND v0 IS NOT NULL"
+    text += _order(draw, items)
+    if draw(st.integers(0, 4)) == 0:
+        kinds = ["ISTREAM", "DSTREAM"] + (["RSTREAM"] if sliding or bracket == "[NOW]" else [])
+        text = f"{draw(st.sampled_from(kinds))}({text})"
+    return text + (" EMIT EMPTY" if sliding and aggregated and draw(st.booleans()) else "")
+
+
+def _items(draw: st.DrawFn, keys: list[str], *, aggregated: bool, sliding: bool) -> list[str]:
+    if not aggregated:
+        values = draw(st.lists(st.sampled_from((*NUMBERS, *TRUTHS)), min_size=1, max_size=4))
+    else:
+        values = [key for key in keys if key != "1"] + draw(
+            st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=3)
+        )
+    values += (
+        draw(st.lists(st.sampled_from(("window_end", "b.window_start", "window.start")), max_size=2))
+        if sliding
+        else []
+    )
+    if aggregated and "1" in keys:
+        values = ["auction + bidder", *values]
+    return [f"{value} AS v{place}" for place, value in enumerate(values)]
+
+
+def _order(draw: st.DrawFn, items: list[str]) -> str:
+    if draw(st.integers(0, 3)):
+        return ""
+    keys = st.sampled_from(("v0", "1", f"v{len(items) - 1} DESC", "v0 NULLS LAST"))
+    return (
+        " ORDER BY "
+        + ", ".join(draw(st.lists(keys, min_size=1, max_size=2)))
+        + draw(st.sampled_from(("", " LIMIT 3")))
+    )
