@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.algebra.functions_row import Function, own
-from headrace.algebra.functions_rules import fixed, repeated
+from headrace.algebra.functions_rules import fixed, pattern_of, repeated
 from headrace.schema import BOOLEAN, INT, STRING
 
 _text_and_number = fixed(STRING, STRING, INT)
@@ -151,7 +151,7 @@ TEXTS: Final = (
     Function(
         "rlike",
         "text RLIKE pattern",
-        _two_texts,
+        pattern_of(BOOLEAN),
         "Whether a regular expression (a constant) matches somewhere.",
         "'headrace' RLIKE 'd.a'",
         aliases=("regexp", "regexp_like"),
@@ -159,14 +159,14 @@ TEXTS: Final = (
     Function(
         "regexp_extract",
         "regexp_extract(text, pattern[, group])",
-        fixed(STRING, STRING, STRING, optional=(INT,)),
+        pattern_of(STRING),
         "A group (default 1) of the first match; empty without one. Pattern and group are constants.",
         "regexp_extract('a-12', '([a-z])-(\\\\d+)', 2)",
     ),
     Function(
         "regexp_replace",
         "regexp_replace(text, pattern, replacement)",
-        fixed(STRING, STRING, STRING, STRING),
+        pattern_of(STRING, replaces=True),
         "Every match replaced; pattern and replacement are constants.",
         "regexp_replace('a1b22', '\\\\d+', '#')",
     ),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from headrace.algebra.expressions import Value
+from headrace.algebra.functions_patterns import rewritten, translated
 from headrace.algebra.functions_types import (
     MAX_PRECISION,
     accepts,
@@ -19,7 +20,7 @@ from headrace.algebra.functions_types import (
     decimal_for,
     decimal_of_constant,
 )
-from headrace.errors import UserError
+from headrace.errors import UnsupportedQuery, UserError
 from headrace.schema import (
     BIGINT,
     BOOLEAN,
@@ -303,5 +304,39 @@ def instant_of(unit_is_second: bool) -> Rule:
         if types[0].is_integer or types[0] == VOID:
             return (BIGINT,), TIMESTAMP
         return ((DOUBLE,), TIMESTAMP) if unit_is_second and types[0].is_fractional else None
+
+    return rule
+
+
+def pattern_of(kind: Type, *, replaces: bool = False) -> Rule:
+    """A text and constant texts: a regular expression, and what to take or put there.
+
+    Raises `UnsupportedQuery` for what Java and RE2 do not read alike.
+    """
+    texts = fixed(kind, STRING, STRING, STRING) if replaces else fixed(kind, STRING, STRING, optional=(INT,))
+
+    def rule(types: tuple[Type, ...], constants: tuple[Value, ...]) -> Typed | None:
+        typed = texts(types, constants)
+        if typed is None or not isinstance(constants[1], str):
+            return None
+        pattern = translated(constants[1])
+        if replaces:
+            if not isinstance(constants[2], str):
+                return None
+            rewritten(constants[2], pattern.groups)
+            if pattern.tail or pattern.may_be_empty:
+                raise UnsupportedQuery(
+                    f"replacing '{constants[1]}', which uses '$' or matches nothing, is not exactly what Spark does",
+                    remedy="Write \\z for '$', and a pattern that matches at least one character.",
+                )
+        elif kind == STRING:
+            group = constants[2] if len(constants) == 3 else 1
+            if (
+                not isinstance(group, int)
+                or not 0 <= group <= pattern.groups
+                or (pattern.tail and group == 0)
+            ):
+                return None
+        return typed
 
     return rule

@@ -101,15 +101,20 @@ def _truncated(data: Sequence[Datum], target: Type) -> Outcome:
 
 
 def whole_of(data: Sequence[Datum], values: Numbers, target: Type) -> Outcome:
-    """Floating values as integers (or microseconds) if their whole part lies in the range."""
+    """Floating values as integers (or microseconds), cut off towards zero, if they lie in the range.
+
+    Spark compares with the range's ends as doubles, so that 2^63 passes and becomes the greatest BIGINT.
+    """
     arrow = to_arrow(target)
     limits = np.iinfo(arrow.to_pandas_dtype() if arrow.bit_width < 64 else np.int64)
     with np.errstate(all="ignore"):
-        least, most = values.dtype.type(limits.min), values.dtype.type(limits.max)
-        fits = (np.floor(values) <= most) & (np.ceil(values) >= least)
-        whole = np.where(fits, values, values.dtype.type(0)).astype(np.int64)
-    whole = np.where(fits & (values >= float(2**63)), _INT64[1], whole)
-    return build(np.clip(whole, limits.min, limits.max), valid(data[0]), arrow), _failed(data, ~fits, target)
+        wide = values.astype(np.float64)
+        fits = (np.floor(wide) <= float(limits.max)) & (np.ceil(wide) >= float(limits.min))
+        whole = np.where(fits & (wide < float(2**63)), wide, 0.0).astype(np.int64)
+    whole = np.where(fits & (wide >= float(2**63)), _INT64[1], whole)
+    return build(whole, valid(data[0]) if len(data) == 1 else all_valid(data), arrow), _failed(
+        data, ~fits, target
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- decimals
@@ -157,7 +162,8 @@ def _from_decimal(source: Type, target: Type) -> Kernel:
         if target.is_fractional:
             return build(_quotient(values, source.scale), where, to_arrow(target)), None
         if target.name == "TIMESTAMP":
-            whole = decimals.divide_towards_zero(values.astype(object) * SECOND, 10**source.scale)
+            exact = decimals.divide_towards_zero(values.astype(object) * SECOND, 10**source.scale)
+            whole = (exact + 2**63) % 2**64 - 2**63  # Java's longValue keeps the low bits
         else:
             whole = decimals.divide_towards_zero(values, 10**source.scale)
         arrow = to_arrow(target)

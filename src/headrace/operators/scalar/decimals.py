@@ -99,8 +99,8 @@ def rescaled(values: Numbers, scale: int, target: int, digits: int) -> Numbers:
     if digits + max(0, target - scale) > _NARROW or abs(target - scale) > _NARROW:
         values = values.astype(object)
     if target > scale:
-        values = values * 10 ** (target - scale)
-        return values
+        raised: Numbers = values * 10 ** (target - scale)
+        return raised
     return divide_half_up(values, 10 ** (scale - target))
 
 

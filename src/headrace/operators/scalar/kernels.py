@@ -8,10 +8,11 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow.compute as pc
 
-from headrace.operators.scalar import arithmetic, decimals, moments
+from headrace.operators.scalar import arithmetic, decimals, mathematics, moments, patterns, texts, times
 from headrace.operators.scalar.comparison import compared, extreme, null_safe_equal
 from headrace.operators.scalar.datum import Kernel
 from headrace.schema import Type
+from headrace.time import MILLISECOND, SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,10 @@ def _same(function: Callable[..., Any]) -> Factory:
     return lambda _: lambda data: (function(*data), None)
 
 
+def _fixed(kernel: Kernel) -> Factory:
+    return lambda _: kernel
+
+
 _OPERATORS: Final[Mapping[str, Factory]] = {
     "+": _additive,
     "-": _additive,
@@ -93,4 +98,60 @@ _OPERATORS: Final[Mapping[str, Factory]] = {
     "isnotnull": _same(pc.is_valid),
 }
 
-KERNELS: Final[Mapping[str, Factory]] = {**_OPERATORS}
+
+def _whole(site: Site) -> Kernel:
+    return mathematics.whole(site.function, site.arguments[0], site.result)
+
+
+def _rounded(site: Site) -> Kernel:
+    digits = site.constants[1] if len(site.constants) == 2 else 0
+    return mathematics.rounded(site.function, site.arguments[0], digits, site.result)
+
+
+_NUMBERS: Final[Mapping[str, Factory]] = {
+    "floor": _whole,
+    "ceil": _whole,
+    "round": _rounded,
+    "bround": _rounded,
+    "isnan": lambda _: mathematics.is_nan,
+    "nanvl": lambda _: mathematics.nan_or,
+    **{name: _fixed(kernel) for name, kernel in mathematics.REAL.items()},
+}
+
+
+def _like(site: Site) -> Kernel:
+    escape = site.constants[2] if len(site.constants) == 3 else "\\"
+    return patterns.like(site.constants[1], escape, folded=site.function == "ilike")
+
+
+_TEXTS: Final[Mapping[str, Factory]] = {
+    **{name: _fixed(kernel) for name, kernel in texts.KERNELS.items()},
+    "like": _like,
+    "ilike": _like,
+    "rlike": lambda site: patterns.rlike(site.constants[1]),
+    "regexp_extract": lambda site: patterns.extract(
+        site.constants[1], site.constants[2] if len(site.constants) == 3 else 1
+    ),
+    "regexp_replace": lambda site: patterns.replaced(site.constants[1], site.constants[2]),
+}
+
+_TIMES: Final[Mapping[str, Factory]] = {
+    **{name: _fixed(kernel) for name, kernel in times.PARTS.items()},
+    "date_trunc": lambda site: times.truncation(units_first=True, result=site.result),
+    "trunc": lambda site: times.truncation(units_first=False, result=site.result),
+    "to_date": lambda _: lambda data: (data[0], None),
+    "to_timestamp": lambda _: lambda data: (data[0], None),
+    "unix_seconds": lambda _: times.since_epoch(SECOND),
+    "unix_millis": lambda _: times.since_epoch(MILLISECOND),
+    "unix_micros": lambda _: times.since_epoch(1),
+    "timestamp_seconds": lambda site: times.instant_of(SECOND, site.arguments[0], site.result),
+    "timestamp_millis": lambda site: times.instant_of(MILLISECOND, site.arguments[0], site.result),
+    "timestamp_micros": lambda site: times.instant_of(1, site.arguments[0], site.result),
+    "date_add": lambda _: times.moved_days(1),
+    "date_sub": lambda _: times.moved_days(-1),
+    "datediff": lambda _: times.days_between,
+    "last_day": lambda _: times.last_day,
+}
+
+KERNELS: Final[Mapping[str, Factory]] = {**_OPERATORS, **_NUMBERS, **_TEXTS, **_TIMES}
+"""With those of `compiling.LAZY`, `compiling.EXPANDED`, AND and OR, every function of the table."""

@@ -22,7 +22,8 @@ from headrace.operators.scalar.datum import (
     rows_of,
     valid,
 )
-from headrace.schema import BIGINT, INT, Type, to_arrow
+from headrace.operators.scalar.times import moved_days
+from headrace.schema import BIGINT, Type, to_arrow
 from headrace.time import DAY
 
 
@@ -30,8 +31,9 @@ def arithmetic(symbol: str, arguments: tuple[Type, ...], result: Type) -> Kernel
     """`+ - * /` where a point in time or a duration takes part; computed on microseconds, or days for DATE."""
     if symbol in ("*", "/"):
         return _scaled(symbol, arguments, result)
-    kind = INT if result.name == "DATE" else BIGINT
-    exact = integers.additive(symbol, kind)
+    if result.name == "DATE":
+        return _days(symbol, arguments)
+    exact = integers.additive(symbol, BIGINT)
     unit = DAY if result.name == "INTERVAL" and arguments[0].name == "DATE" else 1
 
     def kernel(data: Sequence[Datum]) -> Outcome:
@@ -42,9 +44,14 @@ def arithmetic(symbol: str, arguments: tuple[Type, ...], result: Type) -> Kernel
     return kernel
 
 
+def _days(symbol: str, arguments: tuple[Type, ...]) -> Kernel:
+    moved = moved_days(1 if symbol == "+" else -1)
+    return moved if arguments[0].name == "DATE" else lambda data: moved(data[::-1])
+
+
 def _number(datum: Datum, unit: int) -> Datum:
     values = raw(datum) if unit == 1 else raw(datum).astype(np.int64) * unit
-    array = build(values, valid(datum), pa.int32() if values.dtype == np.int32 else pa.int64())
+    array = build(values, valid(datum), pa.int64())
     return array if isinstance(datum, pa.Array) else array[0]
 
 

@@ -11,9 +11,37 @@ from headrace.time import DAY, SECOND
 
 _DATE: Final = r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
 _DATE_TEXT: Final = re.compile(_DATE + r"(?:[ T].*)?)?)?", re.DOTALL)
-_TIME: Final = r"(?:[ T](?:([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?)?)?(.*))?)?"
+_TIME: Final = r"(?:[ T]([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?(.*))?)?)?"
 _TIMESTAMP_TEXT: Final = re.compile(_DATE + _TIME + r")?)?", re.DOTALL)
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{1,2}))?(?::([0-9]{2}))?")
+_SHORT: Final = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
+"""Java's old abbreviations of zones."""
 _ERA_DAYS: Final = 146_097
 _EPOCH_OF_ERA: Final = 719_468
 _MONTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -38,7 +66,8 @@ def _day(found: re.Match[str]) -> int | None:
 def read_date(text: str) -> int | None:
     """Days since 1970-01-01, or None for what is not a date; anything may follow a space or `T`."""
     found = _DATE_TEXT.fullmatch(text)
-    return None if found is None else _day(found)
+    day = None if found is None else _day(found)
+    return day if day is not None and -(2**31) <= day < 2**31 else None
 
 
 def read_timestamp(text: str) -> int | None:
@@ -75,7 +104,7 @@ def _offset(zone: str, local: int) -> int | None:
 
 def _region_offset(zone: str, local: int) -> int | None:
     try:
-        rules: tzinfo = ZoneInfo(zone)
+        rules: tzinfo = ZoneInfo(_SHORT.get(zone, zone))
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=local)
     except (ZoneInfoNotFoundError, ValueError, OSError, OverflowError):
         return None
