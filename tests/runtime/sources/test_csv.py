@@ -83,6 +83,13 @@ def test_a_bad_record_is_rejected_with_its_reason_and_text_and_its_block_is_kept
     assert rejected(definition) == [(1, line.decode("utf-8", "replace"), reason)]
 
 
+def test_a_line_of_separators_that_look_like_blanks_is_a_record(tmp_path: Path) -> None:
+    schema = Schema((Field("a", STRING), Field("b", STRING)))
+    (tmp_path / "a.csv").write_bytes(b"\t\n   \n\t\t\n")
+    rows, reasons = everything(stream(tmp_path, "csv", schema, None, sep="\\t"))
+    assert (rows, reasons) == ([{"a": None, "b": None}], ["3 cells, expected 2"])
+
+
 def test_of_two_bad_cells_the_first_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"x,y,z,w\n")
     assert everything(stream(tmp_path, "csv")) == ([], ["column k: 'x' is not an INT"])

@@ -81,6 +81,15 @@ def test_a_value_that_does_not_fit_rejects_its_row_alone(tmp_path: Path, using: 
     assert reasons == ["column k: 1099511627776 does not fit INT"]
 
 
+@pytest.mark.parametrize("using", ["parquet", "arrow"])
+def test_text_that_is_no_utf8_rejects_its_row_alone(tmp_path: Path, using: str) -> None:
+    text = pa.array([b"a", b"\xff", None]).view(pa.string())
+    write(tmp_path / "a", table(s=text), using)
+    rows, reasons = everything(stream(tmp_path, using))
+    assert [row["s"] for row in rows] == ["a", None]
+    assert reasons == [r"column s: b'\xff' (not UTF-8) does not fit STRING"]
+
+
 @pytest.mark.parametrize("using", FORMATS)
 def test_event_times_that_cannot_be_reject_their_rows(tmp_path: Path, using: str) -> None:
     at = pa.array(

@@ -43,26 +43,56 @@ def fitted(columns: Sequence[pa.Array], fields: Sequence[Field], first: int) -> 
         values.append(value)
         if failed is not None:
             for at in np.flatnonzero(failed).tolist():
-                bad.setdefault(at, f"column {field.name}: {column[at].as_py()} does not fit {field.type}")
+                bad.setdefault(at, f"column {field.name}: {_shown(column[at])} does not fit {field.type}")
     batch = pa.RecordBatch.from_arrays(values, schema=Schema(tuple(fields)).arrow())
     if not bad:
         return Chunk(batch, rows, [], length)
-    raw = pa.RecordBatch.from_arrays(list(columns), names=[field.name for field in fields])
-    refused = [Refused(first + at, str(raw.slice(at, 1).to_pylist()[0]), bad[at]) for at in sorted(bad)]
+    refused = [
+        Refused(first + at, _text([column[at] for column in columns], fields), bad[at]) for at in sorted(bad)
+    ]
     kept = np.ones(length, np.bool_)
     kept[list(bad)] = False
     return Chunk(batch.filter(pa.array(kept)), rows[kept], refused, length)
 
 
+def _shown(cell: pa.Scalar) -> str:
+    try:
+        return str(cell.as_py())
+    except ValueError:
+        return f"{cell.cast(pa.binary()).as_py()!r} (not UTF-8)"
+
+
+def _text(cells: Sequence[pa.Scalar], fields: Sequence[Field]) -> str:
+    return ", ".join(f"{field.name}: {_shown(cell)}" for field, cell in zip(fields, cells, strict=True))
+
+
 def _cast(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
-    if column.type == target:
-        return column, None
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_string(target):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            return _what_is_text(column, target)
+    if column.type == target:
+        return column, None
     try:
         return pc.cast(column, options=pc.CastOptions(target, allow_time_truncate=True)), None
     except pa.ArrowInvalid:
         return _cast_what_fits(column, target)
+
+
+def _what_is_text(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Files do not keep their promise of UTF-8 by themselves."""
+    values: list[str | None] = []
+    failed = np.zeros(len(column), np.bool_)
+    for at, raw in enumerate(column.cast(pa.large_binary()).to_pylist()):
+        try:
+            values.append(None if raw is None else raw.decode())
+        except UnicodeDecodeError:
+            values.append(None)
+            failed[at] = True
+    return pa.array(values, target), failed
 
 
 def _cast_what_fits(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:

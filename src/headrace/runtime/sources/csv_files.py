@@ -54,7 +54,7 @@ def chunks(file: BinaryIO, record: IngestRecord, definition: StreamDefinition) -
         if headed:
             text = _without_head(block)
             headed = False
-        if not text or text.isspace():
+        if _is_blank(text, options):
             continue
         chunk = _Block(text, number, layout, definition.schema, options).read()
         number += chunk.numbers
@@ -188,7 +188,7 @@ class _Block:
         for row in wrong:
             assert row.number is not None
             kept[row.number - 1] = False
-            if row.text.strip():
+            if not _is_blank(row.text.encode(), self._options):
                 cells = "cell" if row.actual_columns == 1 else "cells"
                 self._refuse(
                     int(numbers[row.number - 1]),
@@ -245,7 +245,7 @@ class _Block:
         """Spark's leniency: missing cells are null, surplus ones ignored."""
         cells = _cells_of(line, self._options)
         width = self._layout.width
-        if len(cells) == width or not line.strip():
+        if len(cells) == width or _is_blank(line, self._options):
             return line
         if len(cells) < width:
             return line + self._options.separator.encode() * (width - len(cells))
@@ -327,6 +327,11 @@ def _is_open(line: bytes, options: TextOptions, *, inside: bool = False) -> bool
             starting = symbol == separator
         at += 1
     return inside
+
+
+def _is_blank(text: bytes, options: TextOptions) -> bool:
+    """Nothing but blanks is no record, unless the blanks divide cells."""
+    return not text or (text.isspace() and options.separator.encode() not in text)
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

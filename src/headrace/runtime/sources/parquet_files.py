@@ -31,7 +31,7 @@ def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, wanted: Sequenc
             chunk = fitted([batch.column(name) for name in names], fields, first)
             first += chunk.numbers
             yield chunk
-    except (pa.ArrowException, OSError) as problem:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as problem:
         raise WholeFile(
             f"not a readable Parquet file from row {first} on: {first_line(problem)}"
         ) from problem
