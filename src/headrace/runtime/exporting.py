@@ -6,7 +6,6 @@ INVOKE returns. A file is replaced whole, so a reader sees one epoch or the next
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,7 +101,7 @@ class Exporter:
         unfinished = path.with_name(f".{path.name}.unfinished")
         try:
             unfinished.write_bytes(render(table, self.style))
-            os.replace(unfinished, path)
+            unfinished.replace(path)
         except OSError as error:
             raise StoreError(f"cannot write {path}: {error.strerror}") from error
 

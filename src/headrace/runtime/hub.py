@@ -22,6 +22,7 @@ from headrace.language.statement import Statement
 from headrace.observation import EpochObservation
 from headrace.operators.operator import Operator
 from headrace.runtime import pushing, results, sinks, spark_frames
+from headrace.runtime.checking import Report, check
 from headrace.runtime.engine import Engine
 from headrace.runtime.executor import Executor
 from headrace.runtime.home import Home
@@ -153,8 +154,13 @@ class Hub:
         self.loop.stop()
 
     def sink(
-        self, query: str, to: str | Path | sinks.Receiver, *, format: str = "csv", name: str | None = None
-    ) -> sinks.Sink:  # noqa: A002 - the word users know
+        self,
+        query: str,
+        to: str | Path | sinks.Receiver,
+        *,
+        format: str = "csv",  # noqa: A002 - the word users know
+        name: str | None = None,
+    ) -> sinks.Sink:
         """Deliver a query's committed results to a folder, a callable or the 'console', from where the last run stopped.
 
         A folder gets one file an epoch, each row exactly once; a callable gets (epoch, table) at least once, in order. It
@@ -209,6 +215,10 @@ class Hub:
             "state_bytes": sum(run.bytes for run in manifest.state),
             "last_epoch": self.last.as_dict() if self.last is not None else None,
         }
+
+    def check(self) -> Report:
+        """Verify the home: every manifest, run, list and log. Changes nothing; see `headrace check`."""
+        return check(self.path)
 
     def archive(self, stream: str) -> DataFrame:
         """All archived rows of a stream as a Spark DataFrame."""

@@ -35,9 +35,10 @@ class LiveLine:
         """Count an epoch and show where things are."""
         with self._lock:
             self.epochs += 1
-            self.rows += seen.rows
-            self.late += sum(stream.late for stream in seen.streams.values())
-            self.rejected += sum(stream.rejected for stream in seen.streams.values())
+            if seen.kind != "replay":  # these rows were counted when they were first read
+                self.rows += seen.rows
+                self.late += sum(stream.late for stream in seen.streams.values())
+                self.rejected += sum(stream.rejected for stream in seen.streams.values())
             self.rejected += sum(operator.rejected for operator in seen.operators.values())
             now = self._clock()
             self._recent.append((now, seen.rows))

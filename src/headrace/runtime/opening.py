@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import UserError
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
+from headrace.store.lock import HomeLock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_SCRATCH: Final = "spark-"
 
 
 def open_hub(
@@ -43,7 +48,9 @@ def open_hub(
 
     if spark is not None:
         return Hub(path, SparkExecutor(spark), tasks=tasks)
-    scratch = tempfile.TemporaryDirectory(prefix="spark-", dir=_made(path))
+    with HomeLock(path):  # a home in use is told now, not after Spark has started
+        _sweep(path)
+    scratch = tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-", dir=path)
     own = session(cores, scratch=Path(scratch.name), brief=brief)
     try:
         hub = Hub(path, SparkExecutor(own.__enter__()), tasks=tasks)
@@ -56,6 +63,19 @@ def open_hub(
     return hub
 
 
-def _made(path: Path) -> Path:
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+def _sweep(path: Path) -> None:
+    """Take away Spark's scratch folders of processes that were killed."""
+    for left in path.glob(f"{_SCRATCH}*"):
+        owner = left.name.removeprefix(_SCRATCH).partition("-")[0]
+        if owner.isdecimal() and not _is_alive(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

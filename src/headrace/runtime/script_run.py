@@ -193,7 +193,7 @@ def _style(options: RunOptions) -> str | None:
         raise UserError(
             "--seal ends the streams, a run that follows them does not", remedy="Use it with --once."
         )
-    return options.style if options.output is None else None
+    return options.style
 
 
 def _read(script: Path) -> str:

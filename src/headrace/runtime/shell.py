@@ -122,7 +122,7 @@ def run_text(session: Session, text: str) -> int:
 
 
 def run_prompt(session: Session, read: Callable[[str], str] = input) -> int:
-    """Read statements until \\q or the end of input; errors are told and do not end it."""
+    r"""Read statements until \q or the end of input; errors are told and do not end it."""
     interactive = sys.stdin.isatty()
     if interactive:
         _prepare_readline(session)

@@ -6,13 +6,12 @@
   crash the last one may come again, and the epoch's number tells.
 - 'console': as a callable that prints.
 
-Where a sink has come to is a small file in the home, so the next run goes on from there. A slow sink holds up nothing but
+Where a sink has come to is the name of a file in the home, so the next run goes on from there. A slow sink holds up nothing but
 itself: it runs in a thread of its own. Provisional rows are never delivered; a relation's rows are its changes.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -29,7 +28,7 @@ from headrace.runtime.exporting import file_name
 from headrace.runtime.output import FORMATS, render, to_text
 from headrace.runtime.results import visible
 from headrace.runtime.standing_query import sort_of
-from headrace.store.filesystem import LocalStore, MissingFile, Store
+from headrace.store.filesystem import LocalStore, Store
 
 if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
@@ -40,25 +39,31 @@ _IDLE_SECONDS = 0.5
 
 @dataclass(slots=True)
 class Cursor:
-    """How many entries of the results list a sink has delivered; a file in the home, replaced whole."""
+    """How many entries of the results list a sink has delivered, as the name of a file in the home."""
 
     store: Store
     name: str
 
     def read(self) -> int:
-        """0 for a new sink, and when a power cut tore the file: delivering again is within every guarantee."""
-        try:
-            return int(json.loads(self.store.read(self._file))["delivered"])
-        except (MissingFile, ValueError, KeyError, TypeError):
-            return 0
+        """0 for a new sink."""
+        return max(self._positions(), default=0)
 
     def write(self, delivered: int) -> None:
-        """Remember. Not synced to the disk: an older position only means delivering again."""
-        self.store.hint(self._file, json.dumps({"delivered": delivered}).encode())
+        """Remember, durably; the older position goes after the newer one is there."""
+        older = [position for position in self._positions() if position < delivered]
+        self.store.put_if_absent(self._file(delivered), b"")
+        for position in older:
+            self.store.delete(self._file(position))
+
+    def _positions(self) -> list[int]:
+        return [int(file.name.rpartition("/")[2]) for file in self.store.list(f"{self._folder}/")]
+
+    def _file(self, position: int) -> str:
+        return f"{self._folder}/{position:012d}"
 
     @property
-    def _file(self) -> str:
-        return f"sinks/{file_name(self.name)}.json"
+    def _folder(self) -> str:
+        return f"sinks/{file_name(self.name)}"
 
 
 @dataclass(slots=True)
