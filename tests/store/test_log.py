@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,12 @@ from tests.store.faults import FaultyDisk
     ),
     data=st.data(),
 )
-def test_a_log_is_a_numbered_list_of_records(
-    batches: list[list[object]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    store = LocalStore(tmp_path_factory.mktemp("home"), FaultyDisk())
+def test_a_log_is_a_numbered_list_of_records(batches: list[list[object]], data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        keep_a_log(LocalStore(home, FaultyDisk()), batches, data)
+
+
+def keep_a_log(store: LocalStore, batches: list[list[object]], data: st.DataObject) -> None:
     log, model = RecordLog(store, "ingest"), []
     for batch in batches:
         assert log.append(batch) == len(model)
