@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal as Choice
 
 import numpy as np
@@ -120,7 +121,7 @@ def _as_double(values: pa.Array) -> pa.Array:
 def _decimal_limbs(values: pa.Array) -> Column:
     """The four 32-bit limbs of the unscaled two's complement, the highest signed; NULL as zero."""
     if values.null_count:
-        values = pc.fill_null(values, pa.scalar(0, pa.int64()).cast(values.type))
+        values = pc.fill_null(values, pa.scalar(Decimal(0), values.type))
     wide = values.cast(pa.decimal128(38, values.type.scale))
     words = np.frombuffer(wide.buffers()[1], np.uint32)[
         4 * wide.offset : 4 * (wide.offset + len(wide))
@@ -188,11 +189,10 @@ def whole_numbers(limbs: Cells, kind: Type) -> tuple[pa.Array, np.ndarray]:
     raw = pa.Array.from_buffers(
         pa.decimal128(38, kind.scale), len(top), [None, pa.py_buffer(words.tobytes())]
     )
-    limit = pa.scalar(10**kind.precision - 1).cast(pa.decimal128(38, 0)) if kind.precision < 38 else None
+    limit = pa.scalar(Decimal(10**kind.precision - 1), pa.decimal128(38, 0))
     bad = (top >= 2**31) | (top < -(2**31))
-    if limit is not None:
-        unscaled = pa.Array.from_buffers(pa.decimal128(38, 0), len(top), raw.buffers())
-        bad |= pc.greater(pc.abs(unscaled), limit).to_numpy(zero_copy_only=False)
+    unscaled = pa.Array.from_buffers(pa.decimal128(38, 0), len(top), raw.buffers())
+    bad |= pc.greater(pc.abs(unscaled), limit).to_numpy(zero_copy_only=False)
     fitting = pc.if_else(pa.array(~bad), raw, pa.scalar(None, raw.type))
     return fitting.cast(to_arrow(kind), safe=False), bad
 

@@ -149,7 +149,10 @@ def slot_of_name(name: str) -> int:
 
 def _hash(column: pa.Array) -> npt.NDArray[np.uint64]:
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_binary(kind):
+        raw: npt.NDArray[Any] = column.fill_null(b"\0null").to_numpy(zero_copy_only=False)
+        return _mix(pd.util.hash_array(raw.astype(object), categorize=False))
+    if pa.types.is_string(kind) or pa.types.is_decimal(kind):
         texts: npt.NDArray[Any] = column.cast(pa.string()).fill_null("\0null").to_numpy(zero_copy_only=False)
         return _mix(pd.util.hash_array(texts.astype(object), categorize=False))
     nulls = column.is_null().to_numpy(zero_copy_only=False)
