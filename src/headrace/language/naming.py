@@ -33,6 +33,7 @@ _CAPITALS: Final = frozenset(
         "power",
         "sqrt",
         "exp",
+        "signum",
         "regexp_like",
         "log10",
         "log2",

@@ -1,0 +1,39 @@
+"""Every example of the page about the language parses, and every query in it binds."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from headrace.language import statement as statements
+from headrace.language.bind import bind_query
+from headrace.language.render import render
+from headrace.language.statements import parse_script
+from tests.language.catalog import Catalog
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "language.md"
+EXAMPLES = re.findall(r"```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def bound() -> Catalog:
+    return Catalog("".join(EXAMPLES))
+
+
+def test_every_example_parses_and_every_query_binds_and_survives_being_rendered() -> None:
+    catalog = bound()
+    assert len(catalog.queries) > 30
+    for _, query in catalog.queries.values():
+        assert bind_query(render(query), catalog) == query
+
+
+@pytest.mark.parametrize("kind", statements.Statement.__args__, ids=lambda kind: kind.__name__)
+def test_every_statement_has_an_example(kind: type) -> None:
+    assert any(isinstance(statement, kind) for text in EXAMPLES for statement in parse_script(text))
+
+
+def test_a_statement_knows_its_text_and_its_place() -> None:
+    for text in EXAMPLES:
+        for statement in parse_script(text):
+            assert text[statement.span.start : statement.span.end] == statement.text
+            if isinstance(statement, statements.CreateQuery):
+                assert statement.definition.text in statement.text
