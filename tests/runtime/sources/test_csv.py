@@ -253,6 +253,11 @@ def test_a_compressed_file_that_ends_too_soon_is_a_reject(tmp_path: Path) -> Non
             [(1, 2.5, "a"), (1, None, None)],
         ),
         ({"delimiter": "\\t"}, "1\t2.5\ta\t2023-01-01", [(1, 2.5, "a")]),
+        (
+            {"comment": "#", "header": "true"},
+            "#\n#k\nk,v,s,at\n#x\n1,2.5,a#,2023-01-01\n#\n",
+            [(1, 2.5, "a#")],
+        ),
         ({"timestampFormat": "dd/MM/yyyy"}, "1,2.5,a,31/01/2023", [(1, 2.5, "a")]),
     ],
 )

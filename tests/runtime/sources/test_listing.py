@@ -61,6 +61,14 @@ def test_a_path_is_a_file_a_folder_or_a_glob_with_alternatives(tmp_path: Path) -
     assert names(stream(tmp_path / "x", "csv", pathGlobFilter="*.txt")) == ["b.txt"]
 
 
+def test_folders_within_are_searched_when_asked(tmp_path: Path) -> None:
+    for name in ("a.csv", "x/b.csv", "x/y/c.csv", "_z/d.csv"):
+        put(tmp_path / name)
+    definition = stream(tmp_path, "csv", recursiveFileLookup="true")
+    assert sorted(names(definition)) == ["a.csv", "b.csv", "c.csv"]
+    assert look(definition, (), ARRIVAL * 2).mark is None
+
+
 def test_known_files_are_not_listed_again_and_a_late_file_is(tmp_path: Path) -> None:
     first = put(tmp_path / "a.csv")
     definition = stream(tmp_path, "csv")
@@ -232,6 +240,11 @@ def test_a_relation_is_read_whole(tmp_path: Path) -> None:
         ("csv", {"path": "a", "header": "yes"}, "option header is 'yes'\n  Write 'true' or 'false'."),
         ("csv", {"path": "a", "sep": "||"}, "option sep is '||'"),
         ("csv", {"path": "a", "encoding": "klingon"}, "option encoding is 'klingon', which is not known"),
+        (
+            "csv",
+            {"path": "a", "comment": "#", "multiLine": "true"},
+            "the options comment and multiLine cannot both",
+        ),
         ("csv", {"path": "a", "mode": "FAILFAST"}, "option mode is 'FAILFAST'"),
         (
             "csv",

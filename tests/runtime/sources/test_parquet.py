@@ -16,6 +16,7 @@ from building import ARRIVAL, everything, rejected, stream
 
 from headrace.runtime.sources.listing import list_new
 from headrace.runtime.sources.readers import read
+from headrace.schema import DATE, Field, Schema
 
 AT = datetime(2023, 1, 1, tzinfo=UTC)
 
@@ -102,6 +103,22 @@ def test_event_times_that_cannot_be_reject_their_rows(tmp_path: Path, using: str
         "event time at is null",
         "event time at is 2027-01-16T08:0",
         "event time at is outside of the ",
+    ]
+
+
+def test_a_date_is_an_event_time_and_an_absurd_one_rejects_its_row(tmp_path: Path) -> None:
+    schema = Schema((Field("d", DATE),))
+    days = pa.array([19358, None, 2**31 - 1, -(2**31)], pa.int32()).cast(pa.date32())
+    with pa.ipc.new_file(tmp_path / "a", pa.schema({"d": pa.date32()})) as out:
+        out.write_table(pa.table({"d": days}))
+    definition = stream(tmp_path, "arrow", schema, "d")
+    (record,) = list_new(definition, (), ARRIVAL)
+    (batch,) = read(record, definition)
+    assert batch.at.tolist() == [1_672_531_200_000_000]
+    assert [reason.split("(")[0] for reason in batch.rejects["reason"].to_pylist()] == [
+        "event time d is null",
+        "event time d is outside of the years 1 to 9999 ",
+        "event time d is outside of the years 1 to 9999 ",
     ]
 
 

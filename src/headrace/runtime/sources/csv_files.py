@@ -50,9 +50,9 @@ def chunks(file: BinaryIO, record: IngestRecord, definition: StreamDefinition) -
     number = 0
     quote = ord(options.quote) if options.multi_line and options.quote else 0
     for block in lines.blocks(file, record, options.encoding, quote=quote):
-        text = block
-        if headed:
-            text = _without_head(block)
+        text = _without_comments(block, options.comment.encode()) if options.comment else block
+        if headed and text:
+            text = _without_head(text)
             headed = False
         if _is_blank(text, options):
             continue
@@ -64,7 +64,7 @@ def chunks(file: BinaryIO, record: IngestRecord, definition: StreamDefinition) -
 def _layout(file: BinaryIO, record: IngestRecord, schema: Schema, options: TextOptions) -> Layout:
     if not options.header:
         return Layout(len(schema), tuple(range(len(schema))))
-    head = lines.head(file, record, options.encoding)
+    head = lines.head(file, record, options.encoding, options.comment.encode())
     if not head:
         return Layout(len(schema), tuple(range(len(schema))))
     titles = [title.strip().lower() for title in _cells_of(head, options)]
@@ -74,6 +74,12 @@ def _layout(file: BinaryIO, record: IngestRecord, schema: Schema, options: TextO
         shown = head.decode("utf-8", "replace")
         raise WholeFile(f"schema changed: column {', '.join(missing)} is missing in the header", shown)
     return Layout(len(titles), source)
+
+
+def _without_comments(block: bytes, mark: bytes) -> bytes:
+    if mark not in block:
+        return block
+    return b"\n".join(line for line in block.split(b"\n") if not line.startswith(mark))
 
 
 def _without_head(block: bytes) -> bytes:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.sources.records import IngestRecord
-from headrace.time import Instant, render_duration, render_instant
+from headrace.time import DAY, Instant, render_duration, render_instant
 
 FIRST: Final[Instant] = -62_135_596_800_000_000
 """0001-01-01T00:00:00Z."""
@@ -29,12 +29,8 @@ def event_times(
     if definition.time is None or column is None:
         return np.full(rows, record.arrival, np.int64), None, []
     nulls = column.null_count
-    micros = (
-        column.cast(pa.timestamp("us", tz=column.type.tz))
-        if pa.types.is_timestamp(column.type)
-        else _midnights(column)
-    )
-    at = (micros.cast(pa.int64()).fill_null(0) if nulls else micros.cast(pa.int64())).to_numpy()
+    micros = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else _midnights(column)
+    at = (micros.fill_null(0) if nulls else micros).to_numpy()
     limit = min(LAST, record.arrival + definition.max_ahead)
     if not nulls and (not rows or (int(at.min()) >= FIRST and int(at.max()) <= limit)):
         return at, None, []
@@ -47,7 +43,13 @@ def event_times(
 
 
 def _midnights(column: pa.Array) -> pa.Array:
-    return column.cast(pa.timestamp("us"))
+    """Microseconds of a DATE; days that no year from 1 to 9999 has stay such days."""
+    days = column.cast(pa.int32()).cast(pa.int64())
+    near = pc.min_element_wise(pc.max_element_wise(days, -_FAR, skip_nulls=False), _FAR, skip_nulls=False)
+    return pc.multiply(near, DAY)
+
+
+_FAR: Final = 10_000_000
 
 
 def _reason(missing: bool, at: Instant, record: IngestRecord, definition: StreamDefinition) -> str:

@@ -38,12 +38,12 @@ def is_divisible(uri: str, encoding: str) -> bool:
     return not uri.lower().endswith(tuple(_OPENERS)) and not encoding.replace("_", "-").startswith(_CODECS)
 
 
-def head(file: BinaryIO, record: IngestRecord, encoding: str) -> bytes:
-    """The first line that is not blank, without its end, in UTF-8; empty when there is none."""
+def head(file: BinaryIO, record: IngestRecord, encoding: str, comment: bytes = b"") -> bytes:
+    """The first line that is neither blank nor a comment, without its end, in UTF-8; empty when there is none."""
     file.seek(0)
     for block in _cut(_decoded(_chunks(_plain(file, record), None, 1 << 16), encoding), quote=0):
         for line in block.removeprefix(_BOM).replace(b"\r", b"\n").split(b"\n"):
-            if line.strip():
+            if line.strip() and not (comment and line.startswith(comment)):
                 return line
     return b""
 

@@ -19,7 +19,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import UserError
 from headrace.runtime.sources.cuts import ranges
 from headrace.runtime.sources.files import unreadable
-from headrace.runtime.sources.options import FILES, option
+from headrace.runtime.sources.options import FILES, flag, option
 from headrace.runtime.sources.records import IngestRecord
 from headrace.time import SECOND, Instant
 
@@ -63,7 +63,7 @@ def look(
             f"'{definition.name}' is no stream of files",
             remedy=f"USING one of {', '.join(FILES)}, with a path.",
         )
-    before = _marked(path, now)
+    before = None if flag(definition.options, "recursiveFileLookup") else _marked(path, now)
     if mark is not None and mark == before:
         return Listing([], mark)
     found, pending = _new_files(definition, path, known)
@@ -114,12 +114,13 @@ def _new_files(definition: StreamDefinition, path: str, known: Container[str]) -
 
 def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
     """Candidate files: the path itself, what is in a folder, or what a glob meets."""
+    deep = flag(definition.options, "recursiveFileLookup")
     if _is_glob(path) and not Path(path).exists():
         for each in sorted({name for one in _alternatives(path) for name in glob.glob(one, recursive=True)}):  # noqa: PTH207
-            yield from _folder(each) if os.path.isdir(each) else _visible(each)  # noqa: PTH112
+            yield from _folder(each, deep=deep) if os.path.isdir(each) else _visible(each)  # noqa: PTH112
         return
     if os.path.isdir(path):  # noqa: PTH112
-        yield from _folder(path)
+        yield from _folder(path, deep=deep)
     elif os.path.exists(path):  # noqa: PTH110
         yield path
     elif not Path(path).parent.is_dir():
@@ -129,12 +130,14 @@ def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
         )
 
 
-def _folder(path: str) -> Iterator[str]:
+def _folder(path: str, *, deep: bool) -> Iterator[str]:
     try:
         with os.scandir(path) as entries:
             for entry in entries:
                 if not entry.is_dir():
                     yield from _visible(entry.path)
+                elif deep and not entry.name.startswith((".", "_")):
+                    yield from _folder(entry.path, deep=True)
     except FileNotFoundError:
         return
     except OSError as problem:

@@ -21,7 +21,15 @@ Definition = TypeVar("Definition", StreamDefinition, RelationDefinition)
 FILES: Final = ("csv", "json", "parquet", "arrow")
 OURS: Final = (*FILES, "rate", "push")
 
-_COMMON: Final = ("path", "order", "archive", "maxAhead", "maxFilesPerTrigger", "pathGlobFilter")
+_COMMON: Final = (
+    "path",
+    "order",
+    "archive",
+    "maxAhead",
+    "maxFilesPerTrigger",
+    "pathGlobFilter",
+    "recursiveFileLookup",
+)
 _TEXT: Final = (
     "mode",
     "multiLine",
@@ -34,7 +42,7 @@ _TEXT: Final = (
 )
 _CSV: Final = (
     *("header", "sep", "delimiter", "quote", "escape", "nullValue", "nanValue", "positiveInf", "negativeInf"),
-    *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "inferSchema", "enforceSchema"),
+    *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "inferSchema", "enforceSchema", "comment"),
 )
 KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "csv": (*_COMMON, *_TEXT, *_CSV),
@@ -63,6 +71,7 @@ class TextOptions:
     nan: str
     infinity: str
     minus_infinity: str
+    comment: str
     strip_left: bool
     strip_right: bool
     multi_line: bool
@@ -121,6 +130,7 @@ def text_options(options: Mapping[str, str]) -> TextOptions:
         nan=option(options, "nanValue", "NaN"),
         infinity=option(options, "positiveInf", "Inf"),
         minus_infinity=option(options, "negativeInf", "-Inf"),
+        comment=_comment(options),
         strip_left=flag(options, "ignoreLeadingWhiteSpace"),
         strip_right=flag(options, "ignoreTrailingWhiteSpace"),
         multi_line=flag(options, "multiLine"),
@@ -166,6 +176,7 @@ def _check_values(using: str, options: Mapping[str, str]) -> None:
             "option lineSep is neither a line feed nor CR LF", remedy="Leave it out: both are understood."
         )
     number(options, "maxFilesPerTrigger")
+    flag(options, "recursiveFileLookup")
     if using == "rate":
         number(options, "rowsPerSecond")
 
@@ -204,6 +215,15 @@ def _character(options: Mapping[str, str], name: str, default: str) -> str:
     if len(text.encode()) > 1 or (name == "sep" and not text):
         raise UserError(f"option {name} is '{text}'", remedy="It has to be one ASCII character.")
     return text
+
+
+def _comment(options: Mapping[str, str]) -> str:
+    mark = _character(options, "comment", "")
+    if mark and flag(options, "multiLine"):
+        raise UserError(
+            "the options comment and multiLine cannot both be given", remedy="Leave one of them out."
+        )
+    return mark
 
 
 def _encoding(name: str) -> str:
