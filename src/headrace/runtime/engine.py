@@ -20,6 +20,7 @@ from headrace.runtime import publishing
 from headrace.runtime.admission import Admission, Pending, packed
 from headrace.runtime.executor import Executor
 from headrace.runtime.home import Home
+from headrace.runtime.housekeeping import Housekeeping
 from headrace.runtime.intake import Intake
 from headrace.runtime.messages import (
     EpochPlan,
@@ -35,6 +36,7 @@ from headrace.runtime.plans import save_plan
 from headrace.runtime.standing import ArchiveEntry, Standing, pieces_of, replay_chunk
 from headrace.runtime.state import bounds_of_slots, peek
 from headrace.runtime.work import Work
+from headrace.store.collect import Collected
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Clock
 
@@ -53,6 +55,7 @@ class Engine:
     manifest: Manifest = field(init=False)
     plan: EpochPlan = field(init=False)
     intake: Intake = field(init=False)
+    housekeeping: Housekeeping = field(init=False)
     _plan_name: str = field(init=False, default="")
     _planned: int = field(init=False, default=-1)
 
@@ -60,7 +63,13 @@ class Engine:
         self.manifest = self.home.manifests.takeover()
         self.intake = Intake(self.home, self.clock)
         self.intake.resume(self.manifest)
+        self.housekeeping = Housekeeping(self.home, self.intake)
         self.replan()
+        self.collect()
+
+    def collect(self) -> Collected:
+        """Remove files that are old enough and needed by nobody; done by itself at every start and every so many epochs."""
+        return self.housekeeping.collect(self.manifest.epoch, self._plan_name, self.clock())
 
     # -- what changes the catalog ------------------------------------------------------------------------------------
 
@@ -196,9 +205,13 @@ class Engine:
             self.clock(),
             self.home.store,
         )
+        settled = self.intake.settled(self.plan.streams.values(), work.taken)
+        planned = replace(planned, ingest=max(before.ingest, settled))
         self.home.manifests.publish(planned)
         self.manifest = planned
         self.intake.consumed(work.taken)
+        if self.housekeeping.is_due(planned.epoch):
+            self.collect()
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
         return publishing.observe(planned, work, receipts, seconds, self.clock())
 
@@ -228,6 +241,7 @@ class Engine:
             for name in self.plan.streams
         }
         closed = {name: self._standing(name).closed for name in work.operators}
+        resting = {name: self._standing(name).closed for name in self.plan.operators if name not in closed}
         runs = [
             RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes) for run in self.manifest.state
         ]
@@ -244,6 +258,7 @@ class Engine:
                 closed,
                 work.now,
                 work.final,
+                resting,
             )
             for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
         ]

@@ -62,6 +62,21 @@ class Intake:
         """The same from another thread: logged by the next `listen`."""
         self._handed.append(record)
 
+    def last_batch(self, stream: str) -> int:
+        """The greatest micro-batch of a stream that is in the log; -1 for none."""
+        return self._batches.get(stream, -1)
+
+    def settled(self, streams: Iterable[StreamDefinition], taken: Mapping[str, Sequence[int]]) -> int:
+        """How many records, from the first, nobody needs once `taken` are published: those of streams in place stay."""
+        gone = {ordinal for ordinals in taken.values() for ordinal in ordinals}
+        least = self.home.ingest_log.length
+        for stream in streams:
+            if stream.archive == "in place":
+                return 0
+            waiting = self.waiting(stream.name)
+            least = min(least, next((each.ordinal for each in waiting if each.ordinal not in gone), least))
+        return least
+
     def waiting(self, stream: str) -> Sequence[Pending]:
         """Records of a stream that were not consumed, in order."""
         return self._waiting.get(stream, ())
@@ -131,7 +146,7 @@ class Intake:
             self._rate[record.stream] = (started, record.end)
 
     def _is_repetition(self, record: IngestRecord) -> bool:
-        return 0 <= record.batch <= self._batches.get(record.stream, -1)
+        return 0 <= record.batch <= self.last_batch(record.stream)
 
     def _enqueue(self, ordinal: int, record: IngestRecord) -> None:
         rows = record.rows_hint if record.rows_hint >= 0 else None

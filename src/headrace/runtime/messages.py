@@ -83,7 +83,8 @@ class RunRef:
 class StateMessage:
     """One state task's orders: its slots [low, high), its runs, and where each operator stands.
 
-    `now` fixes an operator's new punctuation (replay, final); without it the streams' progress decides.
+    `closed` has the operators that take part. `now` fixes an operator's new punctuation (replay, final); without it the
+    streams' progress decides. `resting` are the others, paused or behind: their state must outlive a merge.
     """
 
     root: str
@@ -97,6 +98,7 @@ class StateMessage:
     closed: Mapping[str, Instant]
     now: Mapping[str, Instant] = field(default_factory=dict)
     final: bool = False
+    resting: Mapping[str, Instant] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ files; which of them count is decided when the driver publishes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -29,6 +29,9 @@ from headrace.runtime.rejects import encode_query_rejects
 from headrace.store.container import parts
 from headrace.store.filesystem import LocalStore
 from headrace.time import FOREVER
+
+_DEAD_SHARE = 0.2
+"""A run is rewritten when more than this part of its rows belongs to dropped queries."""
 
 
 def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
@@ -61,6 +64,12 @@ class _Run:
     ref: RunRef
     sections: Mapping[str, pa.Table]
     whole: bool
+
+    def share_of_others(self, alive: Collection[str]) -> float:
+        """Which part of the rows belongs to operators that are not `alive`."""
+        rows = sum(table.num_rows for table in self.sections.values())
+        dead = sum(t.num_rows for name, t in self.sections.items() if name.partition("/")[0] not in alive)
+        return dead / rows if rows else 0.0
 
     def of(self, operator: str) -> Sections:
         prefix = f"{operator}/"
@@ -124,26 +133,30 @@ class _StateTask:
         self._seen[operator.id] = _observed(step, runs)
 
     def compact(self) -> None:
-        """Merge runs of one size class into this epoch's run, and every run that no longer lies in our slots."""
-        chosen = due_for_merge([run.ref for run in self._runs if run.whole]) + tuple(
-            run.ref.name for run in self._runs if not run.whole
-        )
+        """Merge runs of one size class into this epoch's run, and every run that no longer lies in our slots.
+
+        A run of which a good part belongs to queries that are no more is merged too: dropping a query frees its state.
+        """
+        alive = self.plan.operators
+        chosen = set(due_for_merge([run.ref for run in self._runs if run.whole]))
+        chosen |= {
+            run.ref.name for run in self._runs if not run.whole or run.share_of_others(alive) > _DEAD_SHARE
+        }
         if not chosen:
             return
         merging = [run for run in self._runs if run.ref.name in chosen]
         self._level = 1 + max(run.ref.level for run in merging)
-        for operator in self.plan.operators.values():
-            if operator.id in self._message.closed:
-                self._merge(operator, merging)
-        self._replaced = chosen
+        for operator in alive.values():
+            self._merge(operator, merging)
+        self._replaced = tuple(run.ref.name for run in merging)
 
     def _merge(self, operator: Operator, merging: Sequence[_Run]) -> None:
-        turn = self._turn(operator)
+        """One operator's sections of the runs, as one; those of an operator that rests this epoch as it left them."""
         found: dict[str, list[pa.Table]] = {}
         for run in merging:
             for section, table in run.of(operator.id).items():
                 found.setdefault(section, []).append(table)
-        after = Turn(turn.now, turn.now, turn.greatest)
+        after = self._after(operator)
         for section, tables in found.items():
             key = f"{operator.id}/{section}"
             if key in self._state:
@@ -151,6 +164,16 @@ class _StateTask:
             merged = operator.compact(section, tables, after)
             if merged.num_rows:
                 self._state[key] = merged
+            else:
+                self._state.pop(key, None)
+
+    def _after(self, operator: Operator) -> Turn:
+        """The turn by which an operator may forget: no further than it has answered."""
+        if operator.id in self._message.closed:
+            turn = self._turn(operator)
+            return Turn(turn.now, turn.now, turn.greatest)
+        closed = self._message.resting[operator.id]
+        return Turn(closed, closed, self._progress.get(operator.stream, StreamProgress()).greatest)
 
     def write(self) -> StateReceipt:
         """Write state, results and rejects; the receipt names them."""
