@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions import Call, Cast, Column, Expression, Literal, Named
+from headrace.algebra.expressions import Call, Cast, Column, Expression, Literal, Named, conjuncts, transform
 from headrace.algebra.query import (
     Aggregate,
     Ago,
@@ -221,6 +221,8 @@ def test_long_conjunctions_are_one_node() -> None:
     found = value(text)
     assert isinstance(found, Call)
     assert (found.function, len(found.arguments)) == ("and", 10_000)
+    assert transform(found, lambda node: None) == found
+    assert len(conjuncts(found)) == 10_000
 
 
 def test_an_expression_over_a_schema_has_plain_column_names() -> None:

@@ -128,6 +128,11 @@ def _only_stream(sources: list[BoundSource], text: str) -> BoundSource:
 def _source(source: Source, names: Names, text: str, functions: Mapping[str, UserFunction]) -> BoundSource:
     with located(source.span, text):
         scan = _scan(source, names)
+        if "." in scan.alias:
+            raise UserError(
+                f"'{scan.alias}' cannot qualify columns: it contains a dot",
+                remedy=f"Give it an alias: FROM `{scan.name}` AS s.",
+            )
     if isinstance(scan, RelationScan):
         if source.window is not None:
             raise UserError(

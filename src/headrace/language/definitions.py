@@ -54,6 +54,7 @@ def stream(cursor: Cursor) -> StreamDefinition:
     ahead = _taken(options, "maxahead")
     archive = _taken(options, "archive")
     _check_path(cursor, using, options)
+    _check_order(cursor, using, options, clauses.places)
     punctuated = clauses.punctuated
     return StreamDefinition(
         name,
@@ -249,4 +250,14 @@ def _check_path(cursor: Cursor, using: str, options: dict[str, str]) -> None:
             f"USING {using} needs to know where its files are",
             cursor.before.span,
             f"Write USING {using} OPTIONS (path 'data/…').",
+        )
+
+
+def _check_order(cursor: Cursor, using: str, options: dict[str, str], places: dict[str, Span]) -> None:
+    order = next((value for key, value in options.items() if key.lower() == "order"), "name")
+    if using in FILES and order.lower() != "name":
+        raise cursor.error(
+            f"files cannot be read in the order '{order}'",
+            places["order"],
+            "order 'name' reads them by name; without it they come by modification time, then name.",
         )

@@ -57,6 +57,21 @@ def tokens(text: str) -> tuple[Token, ...]:
     return tuple(found)
 
 
+def written_alike(one: str, other: str) -> bool:
+    """True when two texts differ in white space, comments and the case of bare words only.
+
+    Raises `UserError` as `tokens` does.
+    """
+    return _spelled(one) == _spelled(other)
+
+
+def _spelled(text: str) -> list[tuple[str, str]]:
+    return [
+        ("name", token.text.lower()) if token.kind in ("name", "quoted") else (token.kind, token.text)
+        for token in tokens(text)
+    ]
+
+
 def _skip(text: str, at: int) -> int:
     """Past white space and comments; block comments nest, as in Spark."""
     while True:

@@ -55,6 +55,10 @@ RESERVED: Final = frozenset(
 )
 """Words that begin or continue a clause: as names they need backticks, except after a dot."""
 
+_NEVER_COLUMNS: Final = frozenset(
+    {"SELECT", "FROM", "WHERE", "AND", "OR", "NOT", "AS", "WHEN", "THEN", "ELSE", "ON"}
+)
+
 Whole = Callable[[Cursor], Expr]
 """The parser of a whole expression, handed in because expressions and their operands contain each other."""
 
@@ -103,7 +107,10 @@ def column(cursor: Cursor) -> Name:
     """Pass the name of a column, with or without qualifier."""
     token = cursor.token
     if token.kind not in ("name", "quoted") or token.upper in RESERVED:
-        raise cursor.wanted("an expression")
+        likely = token.upper in RESERVED - _NEVER_COLUMNS
+        raise cursor.wanted(
+            "an expression", f"A column of that name is written `{token.text}`." if likely else None
+        )
     parts = [cursor.advance().text]
     while cursor.accept_sign("."):
         parts.append(cursor.name("a column's name after the dot"))
