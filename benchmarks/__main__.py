@@ -1,0 +1,42 @@
+"""`python -m benchmarks [names]`: measure, compare with the thresholds, write results/. Exit code 1 when one is missed."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import sys
+
+from benchmarks import data, report
+from benchmarks.suite.epoch import epoch
+from benchmarks.suite.memory import memory
+from benchmarks.suite.windows import sliding, tumbling
+
+SUITE = {"tumbling": tumbling, "sliding": sliding, "epoch": epoch, "memory": memory}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(SUITE)} (default: all)")
+    default = int(os.environ.get("HEADRACE_BENCH_ROWS", data.ROWS))
+    parser.add_argument("--rows", type=int, default=default, help="at most, for every contender")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--date", default=dt.datetime.now(tz=dt.UTC).date().isoformat())
+    parser.add_argument("--dry", action="store_true", help="print, but leave benchmarks/results as it is")
+    given = parser.parse_args()
+    if unknown := set(given.names) - SUITE.keys():
+        parser.error(f"expected names of {', '.join(SUITE)}, found {', '.join(sorted(unknown))}")
+    missed = 0
+    for name in given.names or SUITE:
+        print(f"{name}:", flush=True)
+        found = SUITE[name](given.rows, given.rounds)
+        for ratio in found.ratios:
+            print(f"  {ratio}", flush=True)
+        missed += sum(not ratio.passed for ratio in found.ratios)
+        if not given.dry:
+            report.write(found, given.date)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""Who takes part, in which variant, over how many rows at most, and in which format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from benchmarks.data import ROWS
+
+_PEERS = "benchmarks.peers"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One system in one variant.
+
+    `most_rows` bounds the rows of the slow ones, by task: rates are compared, and a run should end within minutes.
+    A `yardstick` is measured and shown, but no threshold is about it.
+    """
+
+    name: str
+    module: str
+    form: str
+    peer: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    most_rows: dict[str, int] = field(default_factory=dict)
+    yardstick: bool = False
+
+    def rows(self, task: str, wanted: int) -> int:
+        return min(wanted, self.most_rows.get(task, ROWS))
+
+
+HEADRACE = Contender("headrace", "benchmarks.headrace_runner", "parquet", options={"archive": "none"})
+ARCHIVED = Contender(
+    "headrace, archive on", "benchmarks.headrace_runner", "parquet", options={"archive": "on"}
+)
+BYTEWAX = Contender(
+    "bytewax",
+    f"{_PEERS}.bytewax.runner",
+    "arrow",
+    "bytewax",
+    most_rows={"tumbling": 4_000_000, "sliding": 250_000},
+)
+BYTEWAX_COMBINED = Contender(
+    "bytewax, combined by hand",
+    f"{_PEERS}.bytewax.runner",
+    "arrow",
+    "bytewax",
+    {"variant": "combined"},
+    most_rows={"sliding": 2_000_000},
+    yardstick=True,
+)
+PYFLINK = Contender(
+    "pyflink",
+    f"{_PEERS}.pyflink.runner",
+    "csv",
+    "pyflink",
+    most_rows={"tumbling": 8_000_000, "sliding": 8_000_000},
+)
+SPARK = Contender(
+    "spark streaming", f"{_PEERS}.spark.runner", "parquet", "spark", most_rows={"sliding": 4_000_000}
+)
+SPARK_ROCKSDB = Contender(
+    "spark streaming, RocksDB",
+    f"{_PEERS}.spark.runner",
+    "parquet",
+    "spark",
+    {"state": "rocksdb"},
+    most_rows={"sliding": 4_000_000},
+)
+SPARK_BATCH = Contender(
+    "spark batch",
+    f"{_PEERS}.spark.runner",
+    "parquet",
+    "spark",
+    {"engine": "batch"},
+    most_rows={"sliding": 2_000_000},
+    yardstick=True,
+)

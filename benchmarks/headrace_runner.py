@@ -1,0 +1,65 @@
+"""Headrace: one standing query over the Parquet files, its whole answer exported to Parquet.
+
+The clock runs from `run_once`, which reads the first row, to the end of the export; state, results and manifests are
+durable by then. `archive=none` keeps no copy of the rows, `archive=on` archives them all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+import headrace as hr
+from benchmarks.protocol import RANGE_SECONDS, Request, answer, request
+
+
+def statements(asked: Request, folder: Path) -> str:
+    archive = ", archive 'none'" if asked.options.get("archive", "none") == "none" else ""
+    return f"""
+        CREATE STREAM events (at TIMESTAMP, key INT, value DOUBLE)
+          USING parquet OPTIONS (path '{folder}'{archive}) TIMESTAMP BY at;
+        CREATE QUERY answer AS
+          SELECT window_end, key, COUNT(*) AS n, SUM(value) AS total, MAX(value) AS top
+          FROM events [RANGE {RANGE_SECONDS} SECONDS SLIDE {asked.slide_seconds} SECONDS]
+          GROUP BY key;
+    """
+
+
+def export(table: pa.Table, asked: Request) -> None:
+    """The same columns as everyone's."""
+    ends = table["window_end"].cast(pa.int64())
+    columns = [ends, *(table[name] for name in ("key", "n", "total", "top"))]
+    named = pa.table(columns, names=["window_end", "key", "count", "sum", "max"])
+    pq.write_table(named, asked.output / "answer.parquet", compression="lz4")
+
+
+def warm_up(spark: SparkSession, asked: Request) -> None:
+    """Start the JVM's engine and the Python workers: the same query over the one row of the last file."""
+    one_row = asked.output.parent / "one-row"
+    one_row.mkdir()
+    shutil.copy(max(asked.folder.iterdir()), one_row)
+    with hr.open(asked.output.parent / "warm-up", spark=spark) as hub:
+        hub.execute(statements(asked, one_row))
+        hub.run_once()
+
+
+def main() -> None:
+    asked = request()
+    begun = time.time()
+    with hr.open(asked.output.parent / "home") as hub:
+        warm_up(hub.session(), asked)
+        hub.execute(statements(asked, asked.folder))
+        started = time.time()
+        hub.run_once()
+        export(hub.query("answer").history(), asked)
+        ended = time.time()
+    answer(asked.rows, ended - started, started - begun)
+
+
+if __name__ == "__main__":
+    main()

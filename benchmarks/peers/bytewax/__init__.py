@@ -1,0 +1,1 @@
+"""Bytewax, a Python stream processor with a Rust core."""

@@ -1,0 +1,1 @@
+"""PyFlink, the Python face of Apache Flink."""

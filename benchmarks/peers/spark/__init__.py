@@ -1,0 +1,1 @@
+"""Spark itself: its own streaming query, and the same aggregation as a batch job."""

@@ -1,0 +1,81 @@
+"""Results as files: `results/<name>.json` for programs, `.md` for people, `.svg` to look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.folders import RESULTS
+from benchmarks.plot import Bar, bars
+from benchmarks.thresholds import Ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one benchmark found: a table (rows of equal keys), the ratios that matter, the bars to draw."""
+
+    name: str
+    title: str
+    table: Sequence[dict[str, Any]]
+    ratios: Sequence[Ratio]
+    drawn: Sequence[Bar]
+    unit: str
+    notes: Sequence[str] = ()
+    versions: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+def write(report: Report, date: str) -> None:
+    """Write the three files; `date` is the day of the measurement, as text."""
+    RESULTS.mkdir(exist_ok=True)
+    found = {
+        "benchmark": report.name,
+        "date": date,
+        "machine": machine.description(),
+        "measurements": list(report.table),
+        "ratios": [ratio.as_dict() for ratio in report.ratios],
+        "notes": list(report.notes),
+        "peers": report.versions,
+    }
+    stem = RESULTS / report.name
+    stem.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    stem.with_suffix(".md").write_text(_markdown(report, found), encoding="utf-8")
+    stem.with_suffix(".svg").write_text(bars(report.title, report.unit, list(report.drawn)), encoding="utf-8")
+
+
+def _markdown(report: Report, found: dict[str, Any]) -> str:
+    box = found["machine"]
+    lines = [
+        f"# {report.title}",
+        "",
+        (
+            f"Measured {found['date']} on {box['cores']} cores of {box['processor']}, {box['memory_gib']} GiB, "
+            f"{box['system']}, Python {box['python']}, {box['java']}; load average at the end {box['load_average']}."
+        ),
+        "",
+        *_table(report.table),
+        "",
+        *(f"- {ratio}" for ratio in report.ratios),
+        "",
+        *(f"{note}\n" for note in report.notes),
+        f"![{report.title}]({report.name}.svg)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> list[str]:
+    heads = list(rows[0])
+    lines = ["| " + " | ".join(head.replace("_", " ") for head in heads) + " |", "|" + "---|" * len(heads)]
+    return lines + ["| " + " | ".join(_cell(row[head]) for head in heads) + " |" for row in rows]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_cell(item) for item in value)
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)

@@ -1,0 +1,122 @@
+"""One run of a contender, and runs of several in turn: A B C A B C …, each answer checked before its time counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks import data, expected, folders
+from benchmarks.contenders import Contender
+from benchmarks.environments import java_home, python_of
+from benchmarks.memory import PeakMemory
+
+LONGEST_SECONDS = 900
+
+
+class RunFailed(Exception):
+    """A contender ended with an error; the message holds the last it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One run: `seconds` from the first row read to the last result written, memory at its peak."""
+
+    rows: int
+    seconds: float
+    startup_seconds: float
+    peak_pss_mb: float
+    result_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """All runs of one contender at one task."""
+
+    contender: str
+    task: str
+    yardstick: bool
+    runs: tuple[Measurement, ...]
+
+    @property
+    def rate(self) -> float:
+        """Median rows a second."""
+        return median(run.rows / run.seconds for run in self.runs)
+
+    @property
+    def peak_pss_mb(self) -> float:
+        return max(run.peak_pss_mb for run in self.runs)
+
+    def as_dict(self) -> dict[str, Any]:
+        first = self.runs[0]
+        return {
+            "contender": self.contender,
+            "task": self.task,
+            "yardstick": self.yardstick,
+            "rows": first.rows,
+            "result_rows": first.result_rows,
+            "seconds": [round(run.seconds, 3) for run in self.runs],
+            "median_rows_per_second": round(self.rate),
+            "median_startup_seconds": round(median(run.startup_seconds for run in self.runs), 2),
+            "peak_pss_mb": round(self.peak_pss_mb),
+        }
+
+
+def in_turn(
+    entries: list[tuple[Contender, str]], wanted: int, rounds: int, **environment: str
+) -> list[Series]:
+    """Run every (contender, task) `rounds` times, interleaved; one whose answer is wrong raises `WrongAnswer`."""
+    runs: dict[tuple[str, str], list[Measurement]] = {(who.name, task): [] for who, task in entries}
+    for number in range(1, rounds + 1):
+        for who, task in entries:
+            done = run(who, task, who.rows(task, wanted), **environment)
+            runs[who.name, task].append(done)
+            print(
+                f"  round {number}: {who.name}, {task}: {done.rows:,} rows in {done.seconds:.2f} s, "
+                f"{done.rows / done.seconds / 1e6:.3f} M rows/s, {done.peak_pss_mb:,.0f} MB",
+                flush=True,
+            )
+    return [Series(who.name, task, who.yardstick, tuple(runs[who.name, task])) for who, task in entries]
+
+
+def run(who: Contender, task: str, count: int, **environment: str) -> Measurement:
+    """Run `who` once in its own process and check what it answered."""
+    rows = data.rows(count, who.form)
+    scratch = folders.fresh("run")
+    output = scratch / "output"
+    command = [str(python_of(who.peer)), "-m", who.module, "--task", task, "--rows", str(count)]
+    command += ["--rows-folder", str(rows.folder), "--output", str(output)]
+    for option, value in who.options.items():
+        command += ["--option", f"{option}={value}"]
+    said, peak_kb = _watched(command, scratch, environment)
+    result_rows = expected.check(output, task, count)
+    return Measurement(count, said["seconds"], said["startup_seconds"], peak_kb / 1024, result_rows)
+
+
+def _watched(command: list[str], scratch: Path, environment: dict[str, str]) -> tuple[dict[str, Any], int]:
+    python = command[0]
+    settings = {
+        **os.environ,
+        "JAVA_HOME": str(java_home()),
+        "PYSPARK_PYTHON": python,
+        "PYTHONHASHSEED": "0",
+        "TMPDIR": str(scratch),
+        "TZ": "UTC",
+        **environment,
+    }
+    with (scratch / "stdout").open("wb") as out, (scratch / "stderr").open("wb") as err:
+        process = subprocess.Popen(command, cwd=folders.CHECKOUT, env=settings, stdout=out, stderr=err)
+        try:
+            with PeakMemory(process.pid) as memory:
+                code = process.wait(LONGEST_SECONDS)
+        finally:
+            process.kill()
+    lines = (scratch / "stdout").read_text().strip().splitlines()
+    if code != 0 or not lines:
+        last = "\n".join((scratch / "stderr").read_text(errors="replace").splitlines()[-20:])
+        raise RunFailed(f"Expected {' '.join(command)}\nto end well, found exit code {code}:\n{last}")
+    return json.loads(lines[-1]), memory.peak_kb
