@@ -6,65 +6,18 @@ from typing import Final
 
 from headrace.errors import UnsupportedQuery
 
-_AGGREGATES: Final = frozenset(
-    [
-        "first",
-        "last",
-        "first_value",
-        "last_value",
-        "any_value",
-        "median",
-        "percentile",
-        "percentile_approx",
-        "approx_percentile",
-        "mode",
-        "collect_list",
-        "collect_set",
-        "array_agg",
-        "approx_count_distinct",
-        "bool_and",
-        "bool_or",
-        "every",
-        "some",
-        "any",
-        "max_by",
-        "min_by",
-        "corr",
-        "covar_pop",
-        "covar_samp",
-        "skewness",
-        "kurtosis",
-        "sum_distinct",
-        "bit_and",
-        "bit_or",
-        "bit_xor",
-        "grouping",
-        "string_agg",
-        "listagg",
-        "histogram_numeric",
-        "regr_slope",
-        "try_sum",
-        "try_avg",
-    ]
-)
-_CLOCK: Final = frozenset(
-    [
-        "now",
-        "current_timestamp",
-        "current_date",
-        "curdate",
-        "current_time",
-        "localtimestamp",
-        "rand",
-        "random",
-        "randn",
-        "uuid",
-        "shuffle",
-        "monotonically_increasing_id",
-        "input_file_name",
-        "spark_partition_id",
-    ]
-)
+_AGGREGATE_LIST: Final = """
+first last first_value last_value any_value median percentile percentile_approx approx_percentile
+mode collect_list collect_set array_agg approx_count_distinct bool_and bool_or every some any max_by
+min_by corr covar_pop covar_samp skewness kurtosis sum_distinct bit_and bit_or bit_xor grouping
+string_agg listagg histogram_numeric regr_slope try_sum try_avg
+"""
+_AGGREGATES: Final = frozenset(_AGGREGATE_LIST.split())
+_CLOCK_LIST: Final = """
+now current_timestamp current_date curdate current_time localtimestamp rand random randn uuid
+shuffle monotonically_increasing_id input_file_name spark_partition_id
+"""
+_CLOCK: Final = frozenset(_CLOCK_LIST.split())
 _RANKS: Final = frozenset(
     ["row_number", "rank", "dense_rank", "percent_rank", "ntile", "lag", "lead", "cume_dist", "nth_value"]
 )

@@ -26,31 +26,11 @@ from headrace.language.ast import (
 )
 from headrace.schema import DATE, INTERVAL, Type
 
-_CAPITALS: Final = frozenset(
-    [
-        "ceil",
-        "floor",
-        "power",
-        "sqrt",
-        "exp",
-        "signum",
-        "regexp_like",
-        "log10",
-        "log2",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "cbrt",
-        "expm1",
-        "log1p",
-    ]
-)
+_CAPITAL_LIST: Final = """
+ceil floor power sqrt exp signum regexp_like log10 log2 sin cos tan asin acos atan sinh cosh tanh
+cbrt expm1 log1p
+"""
+_CAPITALS: Final = frozenset(_CAPITAL_LIST.split())
 """Functions that Spark writes in capitals in a column's name."""
 
 _DEFAULTS: Final = {

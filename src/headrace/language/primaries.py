@@ -13,46 +13,11 @@ from headrace.language.literals import date_of, instant_of, shown_instant, shown
 from headrace.language.types import TYPES, column_type
 from headrace.schema import BINARY, BOOLEAN, DATE, INTERVAL, STRING, TIMESTAMP, TIMESTAMP_NTZ, VOID
 
-RESERVED: Final = frozenset(
-    [
-        "SELECT",
-        "FROM",
-        "WHERE",
-        "GROUP",
-        "HAVING",
-        "ORDER",
-        "LIMIT",
-        "AND",
-        "OR",
-        "NOT",
-        "CASE",
-        "WHEN",
-        "THEN",
-        "ELSE",
-        "END",
-        "IN",
-        "IS",
-        "LIKE",
-        "BETWEEN",
-        "AS",
-        "ON",
-        "JOIN",
-        "USING",
-        "UNION",
-        "EXCEPT",
-        "INTERSECT",
-        "DISTINCT",
-        "BY",
-        "INNER",
-        "OUTER",
-        "CROSS",
-        "FULL",
-        "SET",
-        "WITH",
-        "BEGIN",
-        "EMIT",
-    ]
-)
+_RESERVED_LIST: Final = """
+SELECT FROM WHERE GROUP HAVING ORDER LIMIT AND OR NOT CASE WHEN THEN ELSE END IN IS LIKE BETWEEN AS
+ON JOIN USING UNION EXCEPT INTERSECT DISTINCT BY INNER OUTER CROSS FULL SET WITH BEGIN EMIT
+"""
+RESERVED: Final = frozenset(_RESERVED_LIST.split())
 """Words that begin or continue a clause: as names they need backticks, except after a dot."""
 
 _NEVER_COLUMNS: Final = frozenset(

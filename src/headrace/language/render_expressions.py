@@ -17,77 +17,14 @@ from headrace.language.literals import shown_instant
 from headrace.language.primaries import RESERVED
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEYWORDS: Final = RESERVED | frozenset(
-    [
-        "ALL",
-        "ALTER",
-        "ANTI",
-        "CREATE",
-        "CROSS",
-        "CUMULATE",
-        "DATE",
-        "DESCRIBE",
-        "DIV",
-        "DROP",
-        "DSTREAM",
-        "EMPTY",
-        "EXPLAIN",
-        "FILTER",
-        "HOP",
-        "ILIKE",
-        "INTERVAL",
-        "INVOKE",
-        "ISTREAM",
-        "LANDMARK",
-        "LATE",
-        "LATERAL",
-        "LEFT",
-        "MINUS",
-        "NATURAL",
-        "NOW",
-        "NULL",
-        "NULLS",
-        "OFFSET",
-        "ORIGIN",
-        "OVER",
-        "PA",
-        "PARTITION",
-        "PAUSE",
-        "QUERY",
-        "RANGE",
-        "RATTR",
-        "REFRESH",
-        "REGEXP",
-        "REJECTS",
-        "RELATION",
-        "RESUME",
-        "REVISIONS",
-        "RIGHT",
-        "RLIKE",
-        "ROWS",
-        "RSTREAM",
-        "SATTR",
-        "SEMI",
-        "SESSION",
-        "SHOW",
-        "SLIDE",
-        "STREAM",
-        "TABLE",
-        "TIMESTAMP",
-        "TIMESTAMP_LTZ",
-        "TIMESTAMP_NTZ",
-        "TRUE",
-        "FALSE",
-        "TUMBLE",
-        "TUMBLING",
-        "UNBOUNDED",
-        "WA",
-        "WATTR",
-        "WINDOW",
-        "X",
-        "R",
-    ]
-)
+_KEYWORD_LIST: Final = """
+ALL ALTER ANTI CREATE CROSS CUMULATE DATE DESCRIBE DIV DROP DSTREAM EMPTY EXPLAIN FILTER HOP ILIKE
+INTERVAL INVOKE ISTREAM LANDMARK LATE LATERAL LEFT MINUS NATURAL NOW NULL NULLS OFFSET ORIGIN OVER
+PA PARTITION PAUSE QUERY RANGE RATTR REFRESH REGEXP REJECTS RELATION RESUME REVISIONS RIGHT RLIKE
+ROWS RSTREAM SATTR SEMI SESSION SHOW SLIDE STREAM TABLE TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ TRUE
+FALSE TUMBLE TUMBLING UNBOUNDED WA WATTR WINDOW X R
+"""
+_KEYWORDS: Final = RESERVED | frozenset(_KEYWORD_LIST.split())
 _INFIX: Final = frozenset(
     {
         "+",
