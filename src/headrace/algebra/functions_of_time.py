@@ -97,7 +97,14 @@ TIMES: Final = (
         fixed(BIGINT, TIMESTAMP),
         "Whole seconds since 1970, rounded down.",
         "unix_seconds(TIMESTAMP'1969-12-31 23:59:59.5')",
-        aliases=("unix_timestamp", "to_unix_timestamp"),
+    ),
+    Function(
+        "unix_timestamp",
+        "unix_timestamp(timestamp)",
+        fixed(BIGINT, TIMESTAMP),
+        "Whole seconds since 1970, cut off towards zero.",
+        "unix_timestamp(TIMESTAMP'1969-12-31 23:59:58.5')",
+        aliases=("to_unix_timestamp",),
     ),
     Function(
         "unix_millis",

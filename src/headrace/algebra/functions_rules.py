@@ -232,7 +232,8 @@ def divided(types: tuple[Type, ...], constants: tuple[Value, ...]) -> Typed | No
     typed = _numbers(types, constants, _quotient_of_decimals)
     if typed is None or typed[1].name == "DECIMAL":
         return typed
-    return (DOUBLE, DOUBLE), DOUBLE
+    # A text beside an integer has to be one, even though the quotient is not.
+    return (typed[0] if STRING in types else (DOUBLE, DOUBLE)), DOUBLE
 
 
 def _interval_factor(kind: Type | None) -> Type | None:

@@ -77,9 +77,9 @@ def by_zero(data: Sequence[Datum], divisor: Numbers) -> Failure | None:
 
 
 def quotient(data: Sequence[Datum]) -> Outcome:
-    """`/` of two doubles."""
-    failure = by_zero(data, raw(data[1]))
-    return pc.divide(*data), failure
+    """`/` of two numbers, as doubles."""
+    doubles = [datum.cast(pa.float64(), safe=False) for datum in data]
+    return pc.divide(*doubles), by_zero(data, raw(data[1]))
 
 
 def _numpy_kernel(kind: Type, function: Callable[[Numbers, Numbers], Numbers]) -> Kernel:

@@ -21,6 +21,7 @@ from headrace.operators.scalar.datum import (
     Numbers,
     Outcome,
     all_valid,
+    build,
     cell,
     column,
     failing,
@@ -208,20 +209,14 @@ _FUNCTIONS: Final[dict[str, Callable[[Datum, Datum, Type], _Exact]]] = {
 
 
 def whole_quotient(data: Sequence[Datum]) -> Outcome:
-    """`div` of two DECIMALs: a BIGINT, cut off towards zero."""
+    """`div` of two DECIMALs: a BIGINT, cut off towards zero; of larger quotients Spark keeps the low 64 bits."""
     first, second, _ = _aligned(data[0], data[1])
     zero = np.asarray(second == 0, np.bool_)
-    values = divide_towards_zero(first, np.where(zero, 1, second))
-    wide = np.asarray((values >= 2**63) | (values < -(2**63)), np.bool_)
-
-    def describe(left: Decimal, right: Decimal) -> str:
-        return "division by zero" if right == 0 else f"{left:f} div {right:f} does not fit BIGINT"
-
-    failure = failing(zero | wide, data, describe)
-    fitting = np.broadcast_to(np.where(wide, 0, values), rows_of(data)).astype(np.int64)
-    where = all_valid(data)
-    return pa.array(
-        fitting, pa.int64(), mask=None if where is None else ~np.broadcast_to(where, len(fitting))
+    exact = divide_towards_zero(first, np.where(zero, 1, second))
+    values = ((exact + 2**63) % 2**64 - 2**63) if exact.dtype == object else exact
+    failure = failing(zero, data, lambda *_: "division by zero") if zero.any() else None
+    return build(
+        np.broadcast_to(values, rows_of(data)).astype(np.int64), all_valid(data), pa.int64()
     ), failure
 
 

@@ -142,6 +142,7 @@ _TIMES: Final[Mapping[str, Factory]] = {
     "to_date": lambda _: lambda data: (data[0], None),
     "to_timestamp": lambda _: lambda data: (data[0], None),
     "unix_seconds": lambda _: times.since_epoch(SECOND),
+    "unix_timestamp": lambda _: times.cut_seconds,
     "unix_millis": lambda _: times.since_epoch(MILLISECOND),
     "unix_micros": lambda _: times.since_epoch(1),
     "timestamp_seconds": lambda site: times.instant_of(SECOND, site.arguments[0], site.result),

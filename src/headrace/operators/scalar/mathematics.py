@@ -59,7 +59,7 @@ def _logarithm(*numbers: Numbers) -> Numbers:
 def _power(base: Numbers, exponent: Numbers) -> Numbers:
     """Java's: NaN where C says that 1 to any power, or -1 to an infinite one, is 1."""
     strange = np.isnan(exponent) | (np.isinf(exponent) & (np.abs(base) == 1))
-    power: Numbers = np.where(strange, np.nan, np.power(base, exponent))
+    power: Numbers = np.where(strange, np.nan, np.float_power(base, exponent))
     return power
 
 
@@ -81,7 +81,7 @@ REAL: Final = {
 
 
 def whole(name: str, argument: Type, result: Type) -> Kernel:
-    """`floor` and `ceil`. A double beyond BIGINT gives its ends, NaN gives 0, as Java's `(long)` does."""
+    """`floor` and `ceil`; a double beyond BIGINT is an error, NaN gives 0."""
     if argument.is_integer:
         return lambda data: (data[0], None)
     if argument.name == "DECIMAL":
@@ -94,7 +94,11 @@ def whole(name: str, argument: Type, result: Type) -> Kernel:
     function = np.ceil if name == "ceil" else np.floor
 
     def kernel(data: Sequence[Datum]) -> Outcome:
-        return build(java_long(function(raw(data[0]))), valid(data[0]), pa.int64()), None
+        with np.errstate(all="ignore"):
+            values = function(raw(data[0]))
+            wide = (np.abs(values) >= 2.0**63) & (values != -(2.0**63))
+        failure = failing(wide, data, lambda value: f"{name}({value}) does not fit {result}")
+        return build(java_long(values), valid(data[0]), pa.int64()), failure
 
     return kernel
 

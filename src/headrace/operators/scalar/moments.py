@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.scalar import arithmetic as integers
-from headrace.operators.scalar.casts import whole_of
 from headrace.operators.scalar.datum import (
     Datum,
     Kernel,
@@ -72,12 +71,21 @@ def _scaled(symbol: str, arguments: tuple[Type, ...], result: Type) -> Kernel:
 
 def _scaled_by_double(symbol: str, numbers: Sequence[Datum], result: Type) -> Outcome:
     left, right = (raw(number).astype(np.float64) for number in numbers)
-    failure = integers.by_zero(numbers, right) if symbol == "/" else None
+    zero = (right == 0) & (symbol == "/")
     with np.errstate(all="ignore"):
-        exact = np.broadcast_to(left * right if symbol == "*" else left / right, rows_of(numbers))
-    if failure is not None:
-        return build(np.zeros(len(exact), np.int64), None, to_arrow(result)), failure
-    return whole_of(numbers, _half_away(exact), result)
+        exact = _half_away(left * right if symbol == "*" else left / np.where(zero, 1.0, right))
+        fits = (np.abs(exact) < 2.0**63) | (exact == -(2.0**63))
+    values = np.where(fits, exact, 0.0).astype(np.int64)
+
+    def describe(one: float, other: float) -> str:
+        return (
+            "division by zero"
+            if symbol == "/" and other == 0
+            else f"{one} {symbol} {other} does not fit {result}"
+        )
+
+    failure = failing(zero | ~fits, numbers, describe)
+    return build(np.broadcast_to(values, rows_of(numbers)), all_valid(numbers), to_arrow(result)), failure
 
 
 def _half_away(values: Numbers) -> Numbers:

@@ -11,7 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.scalar.datum import Datum, Failure, Kernel, Outcome, all_valid, column, rows_of
+from headrace.operators.scalar.datum import (
+    Datum,
+    Failure,
+    Kernel,
+    Outcome,
+    all_valid,
+    column,
+    is_null,
+    rows_of,
+)
 
 Fast = Callable[..., pa.Array | None]
 """From the first text column and the constants to the result, or None where Arrow's kernel would not do."""
@@ -192,9 +201,23 @@ def join(data: Sequence[Datum]) -> Outcome:
 def join_with(data: Sequence[Datum]) -> Outcome:
     """Texts that are not NULL, with a separator between."""
     separator, *texts = data
+    if is_null(separator):
+        return separator, None
     if not texts:
         return pc.if_else(pc.is_valid(separator), "", separator), None
-    return pc.binary_join_element_wise(*texts, separator, null_handling="skip"), None
+    if isinstance(separator, pa.Scalar):  # Arrow's own skipping of NULLs goes wrong where all are NULL
+        pieces = [pc.fill_null(pc.binary_join_element_wise(separator, text, ""), "") for text in texts]
+        return pc.utf8_slice_codeunits(
+            pc.binary_join_element_wise(*pieces, ""), len(separator.as_py() or "")
+        ), None
+    return _join_by_row(data)
+
+
+def _joined(separator: str | None, *texts: str | None) -> str | None:
+    return None if separator is None else separator.join(text for text in texts if text is not None)
+
+
+_join_by_row: Final = each(_joined, pa.string(), strict=False)
 
 
 def _quick_replace(texts: pa.Array, searched: str, replacement: str = "") -> pa.Array:

@@ -55,8 +55,9 @@ def _day_of_year(days: Numbers) -> Numbers:
 
 
 def _week(days: Numbers) -> Numbers:
-    thursday = days - (days + 3) % 7 + 3
-    return (_day_of_year(thursday) - 1) // 7 + 1
+    thursday: Numbers = days - (days + 3) % 7 + 3
+    week: Numbers = (_day_of_year(thursday) - 1) // 7 + 1
+    return week
 
 
 def _clock(unit: int, modulus: int) -> Kernel:
@@ -110,7 +111,8 @@ _CLOCK_UNITS: Final = {
 
 def _start_of(unit: str, days: Numbers) -> Numbers:
     if unit == "week":
-        return days - (days + 3) % 7
+        monday: Numbers = days - (days + 3) % 7
+        return monday
     year, month, _ = civil(days)
     first = {"year": np.ones_like(month), "quarter": (month - 1) // 3 * 3 + 1, "month": month}[unit]
     start: Numbers = days_of(year, first, 1)
@@ -168,6 +170,13 @@ def since_epoch(unit: int) -> Kernel:
         return build(np.floor_divide(raw(data[0]), unit), valid(data[0]), pa.int64()), None
 
     return kernel
+
+
+def cut_seconds(data: Sequence[Datum]) -> Outcome:
+    """Whole seconds since 1970, cut off towards zero."""
+    micros = raw(data[0])
+    seconds = np.where(micros < 0, -(-micros // SECOND), micros // SECOND)
+    return build(np.where(micros == -(2**63), -(2**63 // SECOND), seconds), valid(data[0]), pa.int64()), None
 
 
 def instant_of(unit: int, argument: Type, result: Type) -> Kernel:
