@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Call, Column, Expression, Named, columns_of, conjuncts, transform
-from headrace.algebra.query import Join, Query, QueryScan, RelationScan, SortKey
+from headrace.algebra.query import Join, Query, RelationScan, SortKey, StreamScan
 from headrace.algebra.windows import Landmark, TimeSlide
 from headrace.errors import UnsupportedQuery
 from headrace.operators.finish import Finish
@@ -30,13 +30,12 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
     Raises `UnsupportedQuery` with the reason for what no operator answers yet.
     """
     shape = shape_of(query)
-    if isinstance(shape.scan, QueryScan):
-        raise UnsupportedQuery(
-            "queries over the results of another query are not available yet",
-            remedy=f"Read {shape.scan.name}'s streams instead.",
-        )
     lowering = _lowering(name, query, shape, operator_id)
-    if shape.scan.channel != "rows" and not isinstance(lower_rows(lowering), Passing):
+    if (
+        isinstance(shape.scan, StreamScan)
+        and shape.scan.channel != "rows"
+        and not isinstance(lower_rows(lowering), Passing)
+    ):
         raise UnsupportedQuery(
             f"{shape.scan.channel.upper()} rows come after their time: no window holds them",
             remedy="Select them without a window and without aggregates.",

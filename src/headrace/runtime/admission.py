@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages import Piece
+from headrace.runtime.sources.options import files_per_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Admission:
 
     def take(self, waiting: Sequence[Pending], stream: StreamDefinition) -> list[Pending]:
         """The first records of one stream that fit; at least one when any waits."""
-        files = int(stream.options.get("maxFilesPerTrigger", "0")) or None
+        files = files_per_epoch(stream)
         taken: list[Pending] = []
         rows = size = 0
         opened: set[str] = set()

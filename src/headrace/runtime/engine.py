@@ -8,15 +8,16 @@ Reading the past for a query that came late is the same thing with the archive a
 from __future__ import annotations
 
 import time as stopwatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import EpochObservation
 from headrace.operators.grouping import SLOTS
-from headrace.runtime import publishing
+from headrace.runtime import closing, derived, publishing
 from headrace.runtime.admission import Admission, Pending, packed
 from headrace.runtime.executor import Executor
 from headrace.runtime.home import Home
@@ -34,11 +35,11 @@ from headrace.runtime.messages import (
 from headrace.runtime.planning import make_plan
 from headrace.runtime.plans import save_plan
 from headrace.runtime.standing import ArchiveEntry, Standing, pieces_of, replay_chunk
-from headrace.runtime.state import bounds_of_slots, peek
+from headrace.runtime.state import bounds_of_slots
 from headrace.runtime.work import Work
 from headrace.store.collect import Collected
 from headrace.store.manifest import Manifest
-from headrace.time import BEGINNING, FOREVER, Clock
+from headrace.time import BEGINNING, FOREVER, Clock, Instant
 
 REPLAY_ROWS = 4_000_000
 
@@ -121,7 +122,7 @@ class Engine:
     def closing(self) -> dict[str, pa.Table]:
         """What operators would answer if the streams ended here, by operator. Nothing is published (provisional)."""
         work = Work("closing", operators=self._live_operators(), final=True)
-        return peek(self._state_messages(work, 1)[0])
+        return closing.answers(self.home.store, self.plan, self._state_messages(work, 1)[0])
 
     def _live_operators(self) -> tuple[str, ...]:
         paused = {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
@@ -145,19 +146,53 @@ class Engine:
         pieces: list[tuple[Piece, int]] = []
         taken: dict[str, tuple[int, ...]] = {}
         for name, definition in self.plan.streams.items():
-            chosen = self.admission.take(self.intake.waiting(name), definition)
+            chosen = self.admission.take(self._waiting(definition), definition)
             if chosen:
                 pieces += [
                     (Piece(name, record.ordinal, record=record.record), _weight(record)) for record in chosen
                 ]
                 taken[name] = tuple(record.ordinal for record in chosen)
         floors = self.intake.idle_floors(self.plan.streams.values(), self.manifest)
+        floors |= self._floors_of_results(taken)
         floors = {name: at for name, at in floors.items() if at > self._progress(name).punctuation}
         changed = self.manifest.querylog != self.home.catalog.position
         if not (pieces or floors or changed):
             return None
         kind = "epoch" if pieces else "tick"
         return Work(kind, tuple(pieces), self._live_operators(), floors=floors, taken=taken)
+
+    def _waiting(self, stream: StreamDefinition) -> Sequence[Pending]:
+        if stream.using == derived.USING:
+            return derived.waiting(self.home, self.manifest, stream)
+        return self.intake.waiting(stream.name)
+
+    def has_unread_results(self) -> bool:
+        """True while a query has answers, or silence, that the queries over it have not taken in."""
+        floors = self._floors_of_results({})
+        derived_streams = [stream for stream in self.plan.streams.values() if stream.using == derived.USING]
+        return any(self._waiting(stream) for stream in derived_streams) or any(
+            at > self._progress(name).punctuation for name, at in floors.items()
+        )
+
+    def _floors_of_results(self, taken: Mapping[str, tuple[int, ...]]) -> dict[str, Instant]:
+        """How far queries have answered, for the streams of their results of which this epoch reads the last run."""
+        floors = {}
+        for name, stream in self.plan.streams.items():
+            if stream.using == derived.USING:
+                unread = [
+                    each.ordinal for each in self._waiting(stream) if each.ordinal not in taken.get(name, ())
+                ]
+                if not unread and derived.operator_of(stream) in self.manifest.operators:
+                    floors[name] = self._standing(derived.operator_of(stream)).closed
+        return floors
+
+    def _records(
+        self, stream: StreamDefinition, chunk: Sequence[ArchiveEntry]
+    ) -> Mapping[int, Mapping[str, Any]]:
+        if stream.using == derived.USING:
+            ordinals = [ordinal for entry in chunk for ordinal in entry.ordinals]
+            return derived.records(self.home, self.manifest, stream, min(ordinals, default=0))
+        return self.intake.records(chunk) if stream.archive == "in place" else {}
 
     def _replay(self) -> Work | None:
         """A chunk of the archive for the operators of one stream that stand at the same, earliest, entry."""
@@ -175,7 +210,7 @@ class Engine:
         raw = self.home.entries(self.manifest, f"archive:{stream}", start)
         chunk = replay_chunk([ArchiveEntry.from_json(entry) for entry in raw], REPLAY_ROWS)
         definition = self.plan.streams[stream]
-        records = self.intake.records(chunk) if definition.archive == "in place" else {}
+        records = self._records(definition, chunk)
         pieces = [
             (piece, entry.rows + 1) for entry in chunk for piece in pieces_of(entry, definition, records)
         ]
@@ -205,7 +240,8 @@ class Engine:
             self.clock(),
             self.home.store,
         )
-        settled = self.intake.settled(self.plan.streams.values(), work.taken)
+        sources = [stream for stream in self.plan.streams.values() if stream.using != derived.USING]
+        settled = self.intake.settled(sources, work.taken)
         planned = replace(planned, ingest=max(before.ingest, settled))
         self.home.manifests.publish(planned)
         self.manifest = planned

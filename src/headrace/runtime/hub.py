@@ -206,7 +206,7 @@ class Hub:
         return {
             "epoch": manifest.epoch,
             "running": self.loop.is_running,
-            "streams": {name: dict(known) for name, known in manifest.streams.items()},
+            "streams": {name: dict(manifest.streams.get(name, {})) for name in self._stream_names()},
             "queries": {
                 q.definition.name: manifest.operators.get(q.operator_id)
                 for q in self.catalog.queries.values()
@@ -219,6 +219,9 @@ class Hub:
     def check(self) -> Report:
         """Verify the home: every manifest, run, list and log. Changes nothing; see `headrace check`."""
         return check(self.path)
+
+    def _stream_names(self) -> list[str]:
+        return [stream.name for stream in self.catalog.streams.values()]
 
     def archive(self, stream: str) -> DataFrame:
         """All archived rows of a stream as a Spark DataFrame."""

@@ -85,7 +85,7 @@ class Intake:
         """Forget records that an epoch has published."""
         for stream, ordinals in taken.items():
             gone = set(ordinals)
-            self._waiting[stream] = [record for record in self._waiting[stream] if record.ordinal not in gone]
+            self._waiting[stream] = [record for record in self.waiting(stream) if record.ordinal not in gone]
 
     def records(self, entries: Iterable[ArchiveEntry]) -> dict[int, Mapping[str, Any]]:
         """Ingest records by ordinal, for reading a source in place again."""

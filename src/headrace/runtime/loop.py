@@ -62,9 +62,11 @@ class Loop:
 
     def _waits_before(self, ordinal: int) -> bool:
         with self.lock:
-            streams = self.engine.plan.streams
-            return any(
-                record.ordinal < ordinal for name in streams for record in self.engine.intake.waiting(name)
+            engine = self.engine
+            return engine.has_unread_results() or any(
+                record.ordinal < ordinal
+                for name in engine.plan.streams
+                for record in engine.intake.waiting(name)
             )
 
     @property

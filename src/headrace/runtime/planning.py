@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace.algebra.query import Query, StreamScan, walk
+from headrace.algebra.query import Query, QueryScan, StreamScan, walk
 from headrace.catalog.catalog import Catalog, StandingQuery
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.language.bind import bind_query
 from headrace.planner.lower import lower
+from headrace.runtime import derived
 from headrace.runtime.messages import EpochPlan
 
 
@@ -53,8 +54,15 @@ def bound(catalog: Catalog, standing: StandingQuery) -> Query:
 def make_plan(catalog: Catalog) -> EpochPlan:
     """All operators, the streams they read and the relations in force."""
     operators, channels = {}, {}
+    queries = {standing.operator_id: bound(catalog, standing) for standing in catalog.queries.values()}
+    by_name = {name: standing.operator_id for name, standing in catalog.queries.items()}
+    streams = {stream.name: stream for stream in catalog.streams.values()}
     for standing in catalog.queries.values():
-        query = bound(catalog, standing)
+        query = queries[standing.operator_id]
+        for scan in (node for node in walk(query.root) if isinstance(node, QueryScan)):
+            source = by_name[scan.name.lower()]
+            streams[derived.name_of(source)] = derived.stream_of(source, queries[source])
+        query = derived.over_streams(query, by_name)
         operator = lower(standing.definition.name, query, standing.operator_id)
         operators[operator.id] = operator
         channel = next(node.channel for node in walk(query.root) if isinstance(node, StreamScan))
@@ -62,7 +70,7 @@ def make_plan(catalog: Catalog) -> EpochPlan:
             channels[operator.id] = channel
     return EpochPlan(
         operators,
-        {stream.name: stream for stream in catalog.streams.values()},
+        streams,
         {relation.definition.name: relation.file for relation in catalog.relations.values()},
         channels,
     )

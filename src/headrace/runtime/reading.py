@@ -16,7 +16,11 @@ import pyarrow.parquet as pq
 
 from headrace.archive import runs
 from headrace.catalog.definitions import StreamDefinition
+from headrace.operators.grouping import flat
+from headrace.operators.operator import AT
+from headrace.runtime import derived
 from headrace.runtime.messages import Piece
+from headrace.runtime.plans import open_run
 from headrace.runtime.sources.readers import read
 from headrace.runtime.sources.records import IngestRecord, SourceBatch
 from headrace.store.filesystem import Store
@@ -49,10 +53,23 @@ def arrivals(
         yield from _from_archive(store, piece.archived, columns)
         return
     assert piece.record is not None
+    if definition.using == derived.USING:
+        yield _from_results(store, piece, columns, punctuation)
+        return
     record = IngestRecord.from_json(piece.record)
     first = position_of(piece.ordinal)
     for batch in read(record, definition, columns, root=store.root):
         yield _judged(batch, first, punctuation)
+
+
+def _from_results(store: Store, piece: Piece, columns: tuple[str, ...], punctuation: Instant) -> Arrival:
+    """The results of another query in one run; its rows are numbered as they stand there."""
+    assert piece.record is not None
+    table = open_run(store, piece.record["results"])[piece.record["operator"]]
+    at = flat(table.column(AT)).to_numpy() - piece.record["shift"]
+    late = at < punctuation
+    position = np.arange(len(at)) + position_of(piece.ordinal)
+    return Arrival([flat(table.column(each)) for each in columns], at, position, late if late.any() else None)
 
 
 def _judged(batch: SourceBatch, first: int, punctuation: Instant) -> Arrival:

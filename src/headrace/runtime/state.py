@@ -48,9 +48,9 @@ def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
     return replace(receipt, seconds={"state": advanced - started, "write": time.perf_counter() - advanced})
 
 
-def peek(message: StateMessage) -> dict[str, pa.Table]:
+def peek(message: StateMessage, blobs: Sequence[ScanBlob] = ()) -> dict[str, pa.Table]:
     """What operators would answer at the message's punctuation, by operator; nothing is written."""
-    task = _StateTask(message, ())
+    task = _StateTask(message, blobs)
     for operator in task.plan.operators.values():
         if operator.id in message.closed:
             task.advance(operator)
@@ -106,7 +106,9 @@ class _StateTask:
         cut = {}
         for name, table in sections.items():
             slots = flat(table.column(SLOT)).to_numpy()
-            cut[name] = table.filter(pa.array((slots >= low) & (slots < high)))
+            mine = table.filter(pa.array((slots >= low) & (slots < high)))
+            if mine.num_rows:  # operators are never shown a section without rows
+                cut[name] = mine
         return _Run(ref, cut, False)
 
     def _turn(self, operator: Operator) -> Turn:

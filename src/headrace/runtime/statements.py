@@ -146,6 +146,8 @@ class Statements:
             return Outcome("create", definition.name, f"query {definition.name} is there already")
         old = replace(known.definition, paused=False) if known is not None else None
         self._free(definition.name, old, definition, replacing)
+        if known is not None:
+            self._without_readers(definition.name)
         self._check(definition)
         self._hub.log({"do": "put_query", "query": query_to_json(definition)})
         return Outcome("create", definition.name, f"query {definition.name} registered")
@@ -157,6 +159,7 @@ class Statements:
 
     def _alter(self, statement: said.AlterQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
+        self._without_readers(known.definition.name)
         definition = replace(known.definition, text=statement.query)
         try:
             self._check(definition)
@@ -164,6 +167,15 @@ class Statements:
             raise _moved(error, statement.select.span.start) from None
         self._hub.log({"do": "put_query", "query": query_to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} altered")
+
+    def _without_readers(self, name: str) -> None:
+        """A query that others read keeps its text: their windows stand on its results."""
+        readers = showing.users_of(self._catalog, "query", name)
+        if readers:
+            raise UserError(
+                f"the query '{name}' is read by {', '.join(readers)}, so it cannot change",
+                remedy="Drop these queries first, or register the new text under another name.",
+            )
 
     def _rename(self, statement: said.RenameQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)

@@ -1,0 +1,56 @@
+"""The provisional end of a run: what every query would answer if the streams ended here. Nothing is written.
+
+Queries over queries see the closing answers of those they read, so they are asked level by level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.batch import Batch
+from headrace.operators.grouping import flat
+from headrace.operators.operator import AT, Operator
+from headrace.runtime import derived
+from headrace.runtime.blobs import ScanBlob
+from headrace.runtime.messages import EpochPlan, ScanReceipt, StateMessage
+from headrace.runtime.plans import load_relation
+from headrace.runtime.state import peek
+from headrace.store.filesystem import Store
+
+
+def answers(store: Store, plan: EpochPlan, message: StateMessage) -> dict[str, pa.Table]:
+    """Closing rows by operator; `message` asks all of them to close."""
+    found: dict[str, pa.Table] = {}
+    left = dict(message.closed)
+    while left:
+        ready = {name: at for name, at in left.items() if _source(plan, name) not in left}
+        blobs = [_blob(store, plan, plan.operators[name], found) for name in ready]
+        found |= peek(replace(message, closed=ready), blobs)
+        left = {name: at for name, at in left.items() if name not in ready}
+    return found
+
+
+def _source(plan: EpochPlan, operator: str) -> str | None:
+    """The operator whose results this one reads; None for one that reads a source."""
+    stream = plan.streams[plan.operators[operator].stream]
+    return derived.operator_of(stream) if stream.using == derived.USING else None
+
+
+def _blob(store: Store, plan: EpochPlan, operator: Operator, found: Mapping[str, pa.Table]) -> ScanBlob:
+    """What a scan task would send of the closing rows the operator reads."""
+    stream = plan.streams[operator.stream]
+    rows = found.get(derived.operator_of(stream)) if stream.using == derived.USING else None
+    if rows is None or not rows.num_rows:
+        return ScanBlob(ScanReceipt(0), {}, {})
+    at = flat(rows.column(AT)).to_numpy() - int(stream.options["shift"])
+    columns = {name: flat(rows.column(name)) for name in stream.schema.names}
+    relations = {name: load_relation(store, plan.relations[name]) for name in operator.relations}
+    scanner = operator.scanner(relations)
+    scanner.add(Batch(columns, at, np.arange(len(at)) + (1 << 62)))
+    scanned = scanner.finish()
+    sections = {f"{operator.id}/{name}": table for name, table in scanned.deltas.items()}
+    return ScanBlob(ScanReceipt(0, greatest={stream.name: int(at.max())}), {}, sections)

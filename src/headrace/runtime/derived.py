@@ -1,0 +1,82 @@
+"""Queries over queries: the results of a standing query as a stream of its own.
+
+What a query committed in one epoch is input for its readers in the next. A window result's event time is window_end - 1
+microsecond, any other row's its instant. The stream's punctuation is how far the query has answered: no later result has
+an earlier time, so readers' windows close as soon as the query's own have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from headrace.algebra.query import Join, Node, Query, QueryScan, StreamScan, children
+from headrace.catalog.definitions import StreamDefinition
+from headrace.runtime.admission import Pending
+from headrace.runtime.home import Home
+from headrace.store.manifest import Manifest
+from headrace.time import DAY
+
+USING: Final = "results"
+_NEVER_BY_ROWS: Final = 20_000_000 * DAY
+"""A slack so great that rows alone never move punctuation: only the query's own answers do."""
+
+
+def name_of(operator: str) -> str:
+    """The name of the stream of an operator's results; no user can write it."""
+    return f"@{operator}"
+
+
+def operator_of(stream: StreamDefinition) -> str:
+    """The operator whose results the stream is."""
+    return stream.options["operator"]
+
+
+def stream_of(operator: str, query: Query) -> StreamDefinition:
+    """The results of an operator as a stream: read in place, since results are kept anyway."""
+    shift = "1" if query.emission == "windows" else "0"
+    options = {"operator": operator, "shift": shift}
+    return StreamDefinition(
+        name_of(operator), query.schema, USING, options, slack=_NEVER_BY_ROWS, archive="in place"
+    )
+
+
+def over_streams(query: Query, operators: Mapping[str, str]) -> Query:
+    """The query with scans of queries replaced by scans of their streams; `operators` by lower-case query name."""
+    return replace(query, root=_replaced(query.root, operators))
+
+
+def _replaced(node: Node, operators: Mapping[str, str]) -> Node:
+    if isinstance(node, QueryScan):
+        return StreamScan(name_of(operators[node.name.lower()]), node.alias, node.table, None)
+    if not children(node):
+        return node
+    if isinstance(node, Join):
+        return replace(node, left=_replaced(node.left, operators))
+    return replace(node, source=_replaced(children(node)[0], operators))  # type: ignore[arg-type]
+
+
+def waiting(home: Home, manifest: Manifest, stream: StreamDefinition) -> list[Pending]:
+    """Result runs that the stream's readers have not seen."""
+    start = manifest.streams.get(stream.name, {"next": 0})["next"]
+    return [
+        Pending(index, stream.name, entry["queries"][operator_of(stream)][0], 0, _record(stream, entry))
+        for index, entry in home.list_of(manifest, "results").iterate(home.store.read, start)
+        if operator_of(stream) in entry["queries"]
+    ]
+
+
+def records(
+    home: Home, manifest: Manifest, stream: StreamDefinition, start: int
+) -> dict[int, Mapping[str, Any]]:
+    """Records by index in the results list, for reading them again."""
+    return {
+        index: _record(stream, entry)
+        for index, entry in home.list_of(manifest, "results").iterate(home.store.read, start)
+        if operator_of(stream) in entry["queries"]
+    }
+
+
+def _record(stream: StreamDefinition, entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {"results": entry["name"], "operator": operator_of(stream), "shift": int(stream.options["shift"])}
