@@ -39,6 +39,7 @@ from headrace.runtime.state import bounds_of_slots
 from headrace.runtime.work import Work
 from headrace.store.collect import Collected
 from headrace.store.manifest import Manifest
+from headrace.store.radix_list import ListFiles
 from headrace.time import BEGINNING, FOREVER, Clock, Instant
 
 REPLAY_ROWS = 4_000_000
@@ -62,6 +63,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.manifest = self.home.manifests.takeover()
+        self.home.reopen_logs()
         self.intake = Intake(self.home, self.clock)
         self.intake.resume(self.manifest)
         self.housekeeping = Housekeeping(self.home, self.intake)
@@ -223,13 +225,14 @@ class Engine:
             group,
             now=dict.fromkeys(group, now),
             replayed=dict.fromkeys(group, end),
+            relations=chunk[0].relations,
         )
 
     def _run(self, work: Work) -> EpochObservation:
         started = stopwatch.perf_counter()
         receipts = self._execute(work)
         executed = stopwatch.perf_counter()
-        before = self.manifest
+        before, files = self.manifest, ListFiles(self.home.store)
         planned = publishing.next_manifest(
             before,
             work,
@@ -238,11 +241,12 @@ class Engine:
             self._plan_name,
             self.home.catalog.position,
             self.clock(),
-            self.home.store,
+            files,
         )
         sources = [stream for stream in self.plan.streams.values() if stream.using != derived.USING]
         settled = self.intake.settled(sources, work.taken)
         planned = replace(planned, ingest=max(before.ingest, settled))
+        self.home.store.sync([*publishing.files_named(receipts), *files.unsynced])
         self.home.manifests.publish(planned)
         self.manifest = planned
         self.intake.consumed(work.taken)
@@ -266,6 +270,7 @@ class Engine:
                 owners,
                 work.operators,
                 work.is_replay,
+                work.relations,
             )
             for task, pieces in enumerate(packed(work.pieces, _scan_tasks(work, self.executor.cores)))
         ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.catalog.catalog import Catalog
 from headrace.store.filesystem import LocalStore
-from headrace.store.log import RecordLog
+from headrace.store.log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.manifest import Manifest, ManifestLog
 from headrace.store.radix_list import RadixList
 
@@ -28,9 +28,15 @@ class Home:
     def at(path: Path) -> Home:
         """The home in a folder, with its catalog folded up to date."""
         store = LocalStore(str(path))
-        home = Home(store, ManifestLog(store), RecordLog(store, "querylog"), RecordLog(store, "ingest"))
+        home = Home(store, ManifestLog(store), RecordLog(store, QUERY_LOG), RecordLog(store, INGEST_LOG))
         home.refresh()
         return home
+
+    def reopen_logs(self) -> None:
+        """Fix where appends go on: after a takeover, so that whoever wrote before cannot append any more."""
+        self.query_log = RecordLog(self.store, QUERY_LOG)
+        self.ingest_log = RecordLog(self.store, INGEST_LOG)
+        self.refresh()
 
     def refresh(self) -> None:
         """Fold query-log entries that have come since."""

@@ -34,11 +34,6 @@ def results_run(epoch: int, task: int) -> str:
     return f"results/{_unique(epoch, task)}.run"
 
 
-def list_segment(of: str) -> str:
-    """A sealed segment of one of the manifest's lists."""
-    return f"lists/{of.replace(':', '/')}/{uuid.uuid4().hex}.json"
-
-
 def plan(digest: str) -> str:
     """An epoch plan, named by its content."""
     return f"plans/{digest}.plan"

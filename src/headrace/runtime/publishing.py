@@ -7,14 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.observation import EpochObservation, OperatorObservation, StreamObservation
-from headrace.runtime import names
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateReceipt, StreamProgress
 from headrace.runtime.progress import after_scans
 from headrace.runtime.standing import ArchiveEntry, Standing
 from headrace.runtime.work import Work
-from headrace.store.filesystem import Store
 from headrace.store.manifest import Manifest, StateRun
-from headrace.store.radix_list import RadixList
+from headrace.store.radix_list import ListFiles, RadixList
 from headrace.time import BEGINNING, Instant
 
 
@@ -26,7 +24,7 @@ def next_manifest(
     plan_name: str,
     position: int,
     now: Instant,
-    store: Store,
+    files: ListFiles,
 ) -> Manifest:
     """The manifest after an epoch. Writes list segments that became full; publishes nothing."""
     scans = scans_of(receipts)
@@ -35,15 +33,15 @@ def next_manifest(
     lists = dict(before.lists)
     if not work.is_replay:
         for name, entry in _archived(before.epoch + 1, work, scans, progress, reached).items():
-            _append(lists, f"archive:{name}", [entry.as_json()], store)
+            _append(lists, f"archive:{name}", [entry.as_json()], files)
     results = [
         {"epoch": before.epoch + 1, "name": receipt.results_name, "queries": dict(receipt.results)}
         for receipt in receipts
         if receipt.results_name is not None
     ]
     if results:
-        _append(lists, "results", results, store)
-    _append_rejects(lists, before.epoch + 1, receipts, scans, store)
+        _append(lists, "results", results, files)
+    _append_rejects(lists, before.epoch + 1, receipts, scans, files)
     return replace(
         before,
         epoch=before.epoch + 1,
@@ -56,6 +54,17 @@ def next_manifest(
         lists=lists,
         facts=_counted(before.facts, work, receipts, scans),
     )
+
+
+def files_named(receipts: Sequence[StateReceipt]) -> list[str]:
+    """Every file that an epoch's tasks wrote and its manifest will name: to be made durable before it is published."""
+    found = [run.name for receipt in receipts if (run := receipt.run) is not None]
+    found += [receipt.results_name for receipt in receipts if receipt.results_name is not None]
+    found += [name for receipt in receipts for name in receipt.rejects.values()]
+    for scan in scans_of(receipts):
+        found += [str(archived["name"]) for archived in scan.archived.values()]
+        found += scan.rejects.values()
+    return found
 
 
 def scans_of(receipts: Sequence[StateReceipt]) -> tuple[ScanReceipt, ...]:
@@ -78,14 +87,9 @@ def before_epoch(before: Manifest, plan: EpochPlan, work: Work) -> dict[str, Str
 
 
 def _append(
-    lists: dict[str, RadixList], name: str, entries: Sequence[Mapping[str, Any]], store: Store
+    lists: dict[str, RadixList], name: str, entries: Sequence[Mapping[str, Any]], files: ListFiles
 ) -> None:
-    def write(segment: bytes) -> str:
-        file = names.list_segment(name)
-        store.write_once(file, [segment])
-        return file
-
-    lists[name] = lists.get(name, RadixList()).append(entries, write)
+    lists[name] = lists.get(name, RadixList()).append(entries, files.write)
 
 
 def _archived(
@@ -94,6 +98,7 @@ def _archived(
     scans: Sequence[ScanReceipt],
     progress: Mapping[str, StreamProgress],
     reached: Mapping[str, StreamProgress],
+    relations: Mapping[str, str],
 ) -> dict[str, ArchiveEntry]:
     found = {}
     for name, ordinals in work.taken.items():
@@ -107,6 +112,7 @@ def _archived(
             sum(scan.late.get(name, 0) for scan in scans),
             progress[name].punctuation,
             reached[name].punctuation,
+            relations,
         )
     return found
 
@@ -116,7 +122,7 @@ def _append_rejects(
     epoch: int,
     receipts: Sequence[StateReceipt],
     scans: Sequence[ScanReceipt],
-    store: Store,
+    files: ListFiles,
 ) -> None:
     for scan in scans:
         for stream, file in scan.rejects.items():
@@ -129,7 +135,7 @@ def _append_rejects(
     for receipt in receipts:
         for operator, file in receipt.rejects.items():
             entry = {"epoch": epoch, "name": file, "rows": receipt.rejected[operator]}
-            _append(lists, f"rejects:{operator}", [entry], store)
+            _append(lists, f"rejects:{operator}", [entry], files)
 
 
 def _streams(

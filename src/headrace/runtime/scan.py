@@ -134,9 +134,8 @@ class _ScanTask:
         )
         of_rows = [each for each in mine if self._plan.channels.get(each.id) != "rejects"]
         columns = _columns_read(definition, of_rows, copies, punctuator)
-        relations = {
-            r: load_relation(self._store, self._plan.relations[r]) for each in mine for r in each.relations
-        }
+        files = {**self._plan.relations, **self._message.relations}
+        relations = {r: load_relation(self._store, files[r]) for each in mine for r in each.relations}
         channels = {each.id: self._plan.channels.get(each.id, "rows") for each in mine}
         by_channel: dict[str, dict[str, Scanner]] = {"rows": {}, "late": {}, "rejects": {}}
         for each in mine:
@@ -197,7 +196,7 @@ class _ScanTask:
             if encoded is not None:
                 buffer, facts = encoded
                 file = names.archive_run(name, self._message.epoch, self._message.task)
-                self._store.write_once(file, [buffer])
+                self._store.write_once(file, [buffer], durable=False)
                 archived[name] = {
                     "name": file,
                     "rows": facts.rows,
@@ -207,7 +206,7 @@ class _ScanTask:
                 }
             if stream.rejects.rows and not self._message.replay:
                 file = names.stream_rejects(name, self._message.epoch, self._message.task)
-                self._store.write_once(file, [stream.rejects.encode()])
+                self._store.write_once(file, [stream.rejects.encode()], durable=False)
                 refused[name] = file
         return archived, refused
 

@@ -186,7 +186,7 @@ class _StateTask:
         for operator, rejected in self._rejected.items():
             counts[operator] = sum(each.rows for each in rejected)
             rejects[operator] = names.query_rejects(operator, message.epoch, message.task)
-            self._store.write_once(rejects[operator], [encode_query_rejects(rejected)])
+            self._store.write_once(rejects[operator], [encode_query_rejects(rejected)], durable=False)
         return StateReceipt(
             task=message.task,
             run=run,
@@ -202,14 +202,14 @@ class _StateTask:
 
     def _write_state(self) -> RunRef:
         name = names.state_run(self._message.epoch, self._message.task)
-        size = self._store.write_once(name, parts(self._state))
+        size = self._store.write_once(name, parts(self._state), durable=False)
         return RunRef(name, self._message.low, self._message.high, self._level, size)
 
     def _write_results(self) -> tuple[str | None, dict[str, tuple[int, int, int]]]:
         if not self.results:
             return None, {}
         name = names.results_run(self._message.epoch, self._message.task)
-        self._store.write_once(name, parts(self.results))
+        self._store.write_once(name, parts(self.results), durable=False)
         return name, {query: _facts(table) for query, table in self.results.items()}
 
 
