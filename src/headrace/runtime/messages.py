@@ -46,7 +46,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class ScanMessage:
-    """One scan task's orders. `owners[i]` is the first slot that state task i does not own."""
+    """One scan task's orders. `owners[i]` is the first slot of state task i; `relations` are files other than the plan's."""
 
     root: str
     plan: str
@@ -57,6 +57,7 @@ class ScanMessage:
     owners: tuple[int, ...]
     operators: tuple[str, ...]
     replay: bool = False
+    relations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

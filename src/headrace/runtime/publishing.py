@@ -32,7 +32,9 @@ def next_manifest(
     reached = after_scans(plan.streams, progress, () if work.is_replay else scans)
     lists = dict(before.lists)
     if not work.is_replay:
-        for name, entry in _archived(before.epoch + 1, work, scans, progress, reached).items():
+        for name, entry in _archived(
+            before.epoch + 1, work, scans, progress, reached, plan.relations
+        ).items():
             _append(lists, f"archive:{name}", [entry.as_json()], files)
     results = [
         {"epoch": before.epoch + 1, "name": receipt.results_name, "queries": dict(receipt.results)}
@@ -130,7 +132,7 @@ def _append_rejects(
                 lists,
                 f"rejects:{stream}",
                 [{"epoch": epoch, "name": file, "rows": scan.rejected[stream]}],
-                store,
+                files,
             )
     for receipt in receipts:
         for operator, file in receipt.rejects.items():

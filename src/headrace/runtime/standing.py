@@ -8,7 +8,7 @@ next entries with the punctuations that were in force when they were first read,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
@@ -31,7 +31,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """One epoch of one stream: what was read, where its copy is, and the punctuation before and after."""
+    """One epoch of one stream: what was read, where its copy is, the punctuation before and after, and which versions of
+    relations were in force (by name, the file): a row read again meets the same.
+    """
 
     epoch: int
     ordinals: tuple[int, ...]
@@ -41,6 +43,7 @@ class ArchiveEntry:
     late: int
     before: Instant
     after: Instant
+    relations: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """For the manifest's list."""
@@ -59,11 +62,11 @@ class ArchiveEntry:
 
 
 def replay_chunk(entries: Sequence[ArchiveEntry], rows: int) -> list[ArchiveEntry]:
-    """The next entries to fold in one go: at least one, about `rows` rows."""
+    """The next entries to fold in one go: at least one, about `rows` rows, all with the same relations."""
     chunk: list[ArchiveEntry] = []
     total = 0
     for entry in entries:
-        if chunk and total + entry.rows > rows:
+        if chunk and (total + entry.rows > rows or entry.relations != chunk[0].relations):
             break
         chunk.append(entry)
         total += entry.rows

@@ -14,7 +14,8 @@ class Work:
     """An epoch's orders before they are cut into tasks.
 
     `pieces` with their weights; `operators` that take part; `now` fixes their punctuation (replay); `floors` are the least
-    punctuations of streams (idle, sealed); `taken` the ordinals consumed, by stream; `replayed` where operators stand after.
+    punctuations of streams (idle, sealed); `taken` the ordinals consumed, by stream; `replayed` where operators stand after;
+    `relations` the files of the versions that the past was read with.
     """
 
     kind: str
@@ -25,6 +26,7 @@ class Work:
     taken: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     replayed: Mapping[str, int] = field(default_factory=dict)
     final: bool = False
+    relations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_replay(self) -> bool:
