@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.runtime.home import Home
@@ -48,8 +49,8 @@ def _told(home: Home, after: Manifest, of: str, what: str, place: str, *, kept: 
 
 def _first_reason(home: Home, after: Manifest, of: str) -> str:
     _, entry = next(iter(home.list_of(after, f"rejects:{of}").iterate(home.store.read, reverse=True)))
-    with home.store.map(entry["name"]) as file:
-        return str(pq.read_table(file, columns=["reason"]).column("reason")[0])
+    file = pa.BufferReader(home.store.map(entry["name"]))
+    return str(pq.read_table(file, columns=["reason"]).column("reason")[0])
 
 
 def _rows(count: int) -> str:

@@ -66,6 +66,8 @@ class Session:
             try:
                 outcome = self._carry_out(statement, text)
             except UserError as error:
+                if error.span is None:
+                    error.span = statement.span
                 raise error.within(text) from None
             self._show(statement, outcome)
 
