@@ -195,7 +195,7 @@ MATHEMATICS: Final = (
     ),
     Function("sign", "sign(number)", _real, "-1.0, 0.0 or 1.0.", "sign(-3)", aliases=("signum",)),
     Function("sqrt", "sqrt(number)", _real, "Square root; NaN of negative numbers.", "sqrt(2)"),
-    Function("exp", "exp(number)", _real, "e to the power.", "exp(1)"),
+    Function("exp", "exp(number)", _real, "e to the power.", "exp(0)"),
     Function("ln", "ln(number)", _real, "Natural logarithm; NULL of what is not positive.", "ln(10)"),
     Function(
         "log",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.algebra.functions import TABLE
+
 _NUMBERS = ("t", "h", "i", "l", "f", "d", "p", "w")
 
 
@@ -18,7 +20,7 @@ ARITHMETIC = [
     *_pairs(("+", "*", "/"), "f", "i"),
     *_pairs(("+", "/", "%"), "l", "d"),
     *_pairs(("+", "-", "/"), "n", "coalesce(i, 2)"),
-    *_pairs(("*", "%"), "n", "d"),
+    *_pairs(("*", "%"), "n", "2.5D"),
     *_pairs(("+", "-", "*", "/", "%", "div"), "p", "q"),
     *_pairs(("+", "-", "*", "/", "%", "div"), "w", "p"),
     *_pairs(("*", "/", "+"), "w", "w"),
@@ -180,6 +182,7 @@ TIMES = [
 ]  # fmt: skip
 
 FAMILIES = {
+    "examples": [row.example for row in TABLE],
     "arithmetic": ARITHMETIC,
     "comparisons": COMPARISONS,
     "choices": CHOICES,

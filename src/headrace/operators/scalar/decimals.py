@@ -165,7 +165,18 @@ def _product(left: Datum, right: Datum, _: Type) -> _Exact:
     first, second = unscaled(left), unscaled(right)
     if _digits(left) + _digits(right) > _NARROW:
         first = first.astype(object)
-    return first * second, _scale(left) + _scale(right), None
+    return _of_39_digits(first * second), _scale(left) + _scale(right), None
+
+
+def _of_39_digits(values: Numbers) -> Numbers:
+    """Products rounded to 39 significant digits first, as Spark does; the caller rounds to the result's scale."""
+    wide = np.asarray(np.abs(values) >= 10**39, np.bool_) if values.dtype == object else np.zeros(1, np.bool_)
+    if not wide.any():
+        return values
+    surplus = np.array([10 ** (len(str(abs(value))) - 39) for value in values[wide]], object)
+    rounded = values.copy()
+    rounded[wide] = divide_half_up(values[wide], surplus) * surplus
+    return rounded
 
 
 def _quotient(left: Datum, right: Datum, _: Type) -> _Exact:

@@ -97,7 +97,7 @@ def whole(name: str, argument: Type, result: Type) -> Kernel:
         with np.errstate(all="ignore"):
             values = function(raw(data[0]))
             wide = (np.abs(values) >= 2.0**63) & (values != -(2.0**63))
-        failure = failing(wide, data, lambda value: f"{name}({value}) does not fit {result}")
+        failure = failing(wide, data[:1], lambda value: f"{name}({value}) does not fit {result}")
         return build(java_long(values), valid(data[0]), pa.int64()), failure
 
     return kernel
@@ -149,7 +149,7 @@ def _integer(name: str, kind: Type, digits: int, *, even: bool) -> Kernel:
         values, _ = _decimal(raw(data[0]).astype(object), 0, digits, even=even)
         wide = np.asarray((values > limits.max) | (values < limits.min), np.bool_)
         fitting = np.where(wide, 0, values).astype(limits.dtype)
-        failure = failing(wide, data, lambda value: f"{name}({value}, {digits}) does not fit {kind}")
+        failure = failing(wide, data[:1], lambda value: f"{name}({value}, {digits}) does not fit {kind}")
         return build(fitting, valid(data[0]), to_arrow(kind)), failure
 
     return kernel
