@@ -54,7 +54,7 @@ class Hub:
         self.last: EpochObservation | None = None
         self._listeners: list[Callable[[EpochObservation], None]] = []
         self._statements = Statements(self)
-        self._streaming = spark_frames.StreamingFrames(self)
+        self.frames = spark_frames.StreamingFrames(self)
         self._log = self._closing.enter_context((path / "epochs.jsonl").open("a", encoding="utf-8"))
 
     # -- statements --------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ class Hub:
         self, name: str, frame: DataFrame, *, timestamp: str | None = None, **options: Any
     ) -> None:
         """Make a stream of any Spark streaming DataFrame; Spark runs it, its micro-batches become our input."""
-        self._streaming.create(name, frame, timestamp, options)
+        self.frames.create(name, frame, timestamp, options)
 
     def push(self, stream: str, rows: pa.Table | Any) -> int:
         """Hand rows to a stream made USING push: an Arrow table, a pandas frame or a list of dicts; how many.
@@ -121,7 +121,7 @@ class Hub:
 
         What arrives meanwhile may wait for the next call, so this ends also on sources that never do.
         """
-        self._streaming.drain()
+        self.frames.drain()
         return self.loop.catch_up(proceed)
 
     def finish(self, *, seal: bool = False) -> dict[str, pa.Table]:
@@ -145,12 +145,12 @@ class Hub:
 
     def start(self) -> None:
         """Run epochs in the background until `stop`."""
-        self._streaming.start()
+        self.frames.start()
         self.loop.start()
 
     def stop(self) -> None:
         """Finish the epoch under way; the home is ready for the next run."""
-        self._streaming.stop()
+        self.frames.stop()
         self.loop.stop()
 
     def sink(

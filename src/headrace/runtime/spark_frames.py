@@ -14,17 +14,19 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.journal import stream_to_json
 from headrace.errors import UserError
 from headrace.runtime import pushing
+from headrace.runtime.sources.options import OURS
 from headrace.runtime.standing import ArchiveEntry
 from headrace.schema import Field as SchemaField
 from headrace.schema import Schema, from_arrow
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from headrace.runtime.hub import Hub
 
 SPARK_STREAM = "spark"
 """The `using` of a stream that a program feeds with a streaming DataFrame."""
+_WITHOUT_SPARK = (*OURS, SPARK_STREAM)
 
 
 class StreamingFrames:
@@ -55,12 +57,28 @@ class StreamingFrames:
             )
         self._frames[name] = frame
 
+    def check(self, definition: StreamDefinition) -> None:
+        """Try a stream that reads a Spark source by its name (kafka, …): what cannot be opened is refused at CREATE."""
+        if definition.using not in _WITHOUT_SPARK:
+            named_source(self._hub.session(), definition)
+
+    def _all(self) -> dict[str, DataFrame]:
+        """Frames handed in, and those of streams that name a Spark source."""
+        found = dict(self._frames)
+        for stream in self._hub.catalog.streams.values():
+            if stream.using not in _WITHOUT_SPARK:
+                found[stream.name] = named_source(self._hub.session(), stream)
+        return found
+
     def start(self, *, available_now: bool = False) -> None:
         """Start every frame's query; with `available_now` each ends when it has caught up."""
+        frames = self._all()
+        if not frames:
+            return
         from headrace.runtime.sources import spark_stream  # noqa: PLC0415 - pyspark only when a frame is there
 
         root = Path(self._hub.home.store.root)
-        for name, frame in self._frames.items():
+        for name, frame in frames.items():
             definition = self._hub.stream_definition(name)
             query = spark_stream.start(
                 frame,
@@ -69,13 +87,12 @@ class StreamingFrames:
                 root / "spark-checkpoints" / name,
                 self._hub.loop.engine.intake.queue,
                 available_now=available_now,
+                root=root,
             )
             self._running.append(query)
 
     def drain(self) -> None:
         """Take in what the frames' sources hold now."""
-        if not self._frames:
-            return
         self.start(available_now=True)
         for query in self._running:
             query.awaitTermination()
@@ -88,11 +105,38 @@ class StreamingFrames:
         self._running.clear()
 
 
+def named_source(session: SparkSession, definition: StreamDefinition) -> DataFrame:
+    """A Spark streaming source by its name, with the stream's columns in their types.
+
+    Sources of a fixed schema (kafka) refuse one from outside: they are asked without, and their columns cast.
+    Raises `UserError` when Spark does not know the source, or it lacks a column.
+    """
+    from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415 - Spark is there
+
+    reader = session.readStream.format(definition.using).options(**dict(definition.options))
+    columns = ", ".join(f"`{field.name}` {field.type}" for field in definition.schema)
+    wanted = [f"CAST(`{field.name}` AS {field.type}) AS `{field.name}`" for field in definition.schema]
+    try:
+        try:
+            return reader.schema(columns).load().selectExpr(*wanted)
+        except AnalysisException:
+            fixed = session.readStream.format(definition.using).options(**dict(definition.options))
+            return fixed.load().selectExpr(*wanted)
+    except PySparkException as problem:
+        raise UserError(
+            f"Spark cannot open the source '{definition.using}': {str(problem).splitlines()[0]}",
+            remedy="Check its name, options and columns, and that its package is on Spark's class path.",
+        ) from None
+
+
 def _schema_of(frame: DataFrame) -> Schema:
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - pyspark only when a frame is there
 
     return Schema(
-        tuple(SchemaField(field.name, from_arrow(field.type)) for field in to_arrow_schema(frame.schema))
+        tuple(
+            SchemaField(field.name, from_arrow(field.type))
+            for field in to_arrow_schema(frame.schema, timezone="UTC")
+        )
     )
 
 

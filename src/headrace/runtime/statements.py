@@ -84,6 +84,7 @@ class Statements:
         if known == definition:
             return Outcome("create", definition.name, f"stream {definition.name} is there already")
         self._free(definition.name, known, definition, statement.replace)
+        self._hub.frames.check(definition)
         self._hub.log({"do": "create_stream", "stream": stream_to_json(definition)})
         return Outcome("create", definition.name, f"stream {definition.name} created")
 
