@@ -134,8 +134,7 @@ class _ScanTask:
         )
         of_rows = [each for each in mine if self._plan.channels.get(each.id) != "rejects"]
         columns = _columns_read(definition, of_rows, copies, punctuator)
-        files = {**self._plan.relations, **self._message.relations}
-        relations = {r: load_relation(self._store, files[r]) for each in mine for r in each.relations}
+        relations = {r: self._relation(r) for each in mine for r in each.relations}
         channels = {each.id: self._plan.channels.get(each.id, "rows") for each in mine}
         by_channel: dict[str, dict[str, Scanner]] = {"rows": {}, "late": {}, "rejects": {}}
         for each in mine:
@@ -152,6 +151,13 @@ class _ScanTask:
             punctuator,
             RejectWriter(),
         )
+
+    def _relation(self, name: str) -> pa.Table:
+        """The version that was in force when the rows were first read, unless it has been given other columns since."""
+        current = load_relation(self._store, self._plan.relations[name])
+        file = self._message.relations.get(name)
+        then = load_relation(self._store, file) if file is not None else current
+        return then if then.schema == current.schema else current
 
     def finish(self):  # type: ignore[no-untyped-def]
         """Write the archive and reject files; the receipt (still without times), the deltas, the rows queries rejected."""
