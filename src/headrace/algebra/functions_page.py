@@ -8,7 +8,10 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from headrace.algebra.functions import CHOICES, MATHEMATICS, OPERATORS, TEXTS, TIMES, Function
+from headrace.algebra.functions_of_numbers import CHOICES, MATHEMATICS, OPERATORS
+from headrace.algebra.functions_of_text import TEXTS
+from headrace.algebra.functions_of_time import TIMES
+from headrace.algebra.functions_row import Function
 
 _SECTIONS: Final = {
     "Operators": OPERATORS,

@@ -252,6 +252,31 @@ def test_doubles_are_written_as_java_writes_them(value: float, kind: Type, text:
     assert evaluate(Cast(Column("d", kind), STRING), {"d": column}, 2).values.to_pylist() == [text, None]
 
 
+@pytest.mark.parametrize(
+    ("texts", "kind", "values"),
+    [
+        (["12", "-5", None, "007"], INT, [12, -5, None, 7]),
+        (["12", "+5", " 6 "], INT, [12, 5, 6]),
+        (["0x1F", "12"], INT, [None, 12]),
+        (["99999999999", "3"], INT, [None, 3]),
+        (["1.5", "-2e3", ".5", "7."], DOUBLE, [1.5, -2000.0, 0.5, 7.0]),
+        (["1.5", "infinity", "1f"], DOUBLE, [1.5, float("inf"), 1.0]),
+        (["1e", "e1", "1.5"], DOUBLE, [None, None, 1.5]),
+        (["--1", "1-", "-", ""], INT, [None] * 4),
+        ([], INT, []),
+        ([None], DOUBLE, [None]),
+    ],
+)
+def test_columns_of_usual_texts_are_read_like_mixed_ones(
+    texts: list[Any], kind: Type, values: list[Any]
+) -> None:
+    padded = pa.array(["x", *texts, "y"], pa.string()).slice(1, len(texts))
+    found = evaluate(Cast(Column("s", STRING), kind), {"s": padded}, len(texts))
+    assert found.values.to_pylist() == values
+    failed = [row for row, text in enumerate(texts) if text is not None and values[row] is None]
+    assert (sorted(found.errors.reasons) if found.errors is not None else []) == failed
+
+
 def test_ten_thousand_terms_do_not_exhaust_the_stack() -> None:
     deep: Expression = X
     for _ in range(10_000):

@@ -39,9 +39,16 @@ class _Reader:
     convert: Callable[[pa.Array], pa.Array]
     unusual: Callable[[str], Any]
     kind: pa.DataType
+    letters: bytes | None = None
+    """The letters of texts that Arrow reads as Spark does, or not at all; None where the shape must be looked at."""
 
     def read(self, texts: pa.Array) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.bool_]] | None]:
         """The values, and where a text means nothing (NULL there)."""
+        if self.letters is not None and _only(texts, self.letters):
+            try:
+                return self.convert(texts), None
+            except pa.ArrowInvalid:
+                pass  # some text is unusual: look at each
         trimmed = pc.ascii_trim(texts, characters=_BLANK)
         fits = pc.match_substring_regex(trimmed, f"^(?:{self.usual})$")
         if pc.all(fits, min_count=0).as_py():
@@ -53,6 +60,21 @@ class _Reader:
         values = pc.replace_with_mask(values, odd, known.take(encoded.indices))
         bad = pc.and_(odd, pc.is_null(values)).to_numpy(zero_copy_only=False)
         return values, bad if bad.any() else None
+
+
+def _only(texts: pa.Array, letters: bytes) -> bool:
+    """Whether the texts hold no letters but these (in either case), seen from their bytes alone."""
+    _, ends, data = texts.buffers()
+    if data is None:
+        return True
+    offsets = np.frombuffer(ends, np.int32)
+    signs = np.frombuffer(data, np.uint8)[offsets[texts.offset] : offsets[texts.offset + len(texts)]]
+    if not letters:
+        return int(signs.max(initial=0)) < ord("A")
+    known = np.ones(256, np.bool_)
+    known[ord("A") :] = False
+    known[[*letters.lower(), *letters.upper()]] = True
+    return bool(known[signs].all())
 
 
 def reader(target: Type) -> Kernel:
@@ -76,12 +98,12 @@ def reader(target: Type) -> Kernel:
 
 def _reader(target: Type) -> _Reader:
     if target.is_integer:
-        return _Reader("-?[0-9]{1,18}", lambda texts: texts.cast(pa.int64()), _integer, pa.int64())
+        return _Reader("-?[0-9]{1,18}", lambda texts: texts.cast(pa.int64()), _integer, pa.int64(), b"")
     arrow = to_arrow(target)
     match target.name:
         case "DOUBLE" | "FLOAT":
             return _Reader(
-                _FLOATING, lambda texts: texts.cast(arrow), lambda text: _floating(text, arrow), arrow
+                _FLOATING, lambda texts: texts.cast(arrow), lambda text: _floating(text, arrow), arrow, b"e"
             )
         case "DECIMAL":
             return _decimal_reader(target)
