@@ -54,6 +54,7 @@ _DIFFERENCES: Final = """
 | `sin`, `cos`, `tan`, `cbrt`, … | Java's last places differ from those of C's library |
 | `hash`, `xxhash64`, `md5`, `sha2`, `uuid`, `rand` | not reproduced; random functions have no place in a standing query |
 | `current_timestamp`, `now` | a standing query's answer may not depend on when it is computed; `NOW` is stream time |
+| INTERVAL times or by a DECIMAL | use a DOUBLE or an integer |
 | `ceil` and `floor` with digits | use `round` |
 | YEAR and MONTH intervals, CAST of and to INTERVAL | an INTERVAL is a number of microseconds |
 | functions of arrays, maps and JSON | not yet |
