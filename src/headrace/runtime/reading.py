@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from headrace.archive import runs
 from headrace.catalog.definitions import StreamDefinition
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import as_int64, flat
 from headrace.operators.operator import AT
 from headrace.runtime import derived
 from headrace.runtime.messages import Piece
@@ -50,7 +50,7 @@ def arrivals(
 ) -> Iterator[Arrival]:
     """The rows of one piece; `columns` are the stream's columns wanted, in that order."""
     if piece.archived is not None:
-        yield from _from_archive(store, piece.archived, columns)
+        yield from _from_archive(store, piece.archived, definition, columns)
         return
     assert piece.record is not None
     if definition.using == derived.USING:
@@ -85,14 +85,18 @@ def _judged(batch: SourceBatch, first: int, punctuation: Instant) -> Arrival:
     )
 
 
-def _from_archive(store: Store, name: str, columns: tuple[str, ...]) -> Iterator[Arrival]:
+def _from_archive(
+    store: Store, name: str, definition: StreamDefinition, columns: tuple[str, ...]
+) -> Iterator[Arrival]:
     file = pq.ParquetFile(pa.BufferReader(store.map(name)))
-    wanted = [*columns, runs.POSITION, runs.AT, runs.FATE]
+    own_time = definition.time is not None and runs.has_own_time(file.schema_arrow, definition.time)
+    time = definition.time if own_time and definition.time is not None else runs.AT
+    wanted = list(dict.fromkeys([*columns, runs.POSITION, runs.FATE, time]))
     for batch in file.iter_batches(batch_size=_BATCH, columns=wanted, use_threads=False):
         late = batch.column(runs.FATE).to_numpy() != runs.ACCEPTED
         yield Arrival(
             [batch.column(each) for each in columns],
-            batch.column(runs.AT).to_numpy(),
+            as_int64(batch.column(time)),
             batch.column(runs.POSITION).to_numpy(),
             late if late.any() else None,
         )

@@ -147,7 +147,7 @@ class _ScanTask:
             by_channel["rows"],
             by_channel["late"],
             by_channel["rejects"],
-            RunWriter(pa.schema(fields)) if copies else None,
+            RunWriter(pa.schema(fields), definition.time) if copies else None,
             punctuator,
             RejectWriter(),
         )
