@@ -16,12 +16,15 @@ import headrace as hr
 from benchmarks import data, folders
 from benchmarks.suite.epoch import ROWS_AN_EPOCH
 
-WARM_UP = 15
+WARM_UP = 70  # epochs until the window is full: every timed one merges and closes a whole window
 
 
 def files(folder: Path, count: int) -> list[Path]:
-    """`count` files of 2000 rows in time order."""
+    """`count` files of 2000 rows, each an event-second long: every epoch closes a window of up to 1000 groups."""
     rows = data.table(0, min(data.ROWS_PER_FILE, count * ROWS_AN_EPOCH))
+    since = rows["at"].cast(pa.int64()).to_numpy() - data.ORIGIN_US
+    stretched = data.ORIGIN_US + since * (data.ROWS_PER_SECOND // ROWS_AN_EPOCH)
+    rows = rows.set_column(0, "at", pa.array(stretched).cast(data.SCHEMA.field("at").type))
     paths = [folder / f"part-{index:05d}.parquet" for index in range(count)]
     for index, path in enumerate(paths):
         pq.write_table(rows.slice(index * ROWS_AN_EPOCH, ROWS_AN_EPOCH), path, compression="lz4")
