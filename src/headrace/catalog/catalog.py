@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
-from headrace.catalog.journal import query_from_json, relation_from_json, stream_from_json
+from headrace.catalog.definitions import (
+    FunctionDefinition,
+    QueryDefinition,
+    RelationDefinition,
+    StreamDefinition,
+)
+from headrace.catalog.journal import function_from_json, query_from_json, relation_from_json, stream_from_json
 from headrace.errors import CorruptStore, UserError, did_you_mean
 
 
@@ -44,6 +49,7 @@ class Catalog:
     streams: Mapping[str, StreamDefinition] = field(default_factory=dict)
     relations: Mapping[str, StoredRelation] = field(default_factory=dict)
     queries: Mapping[str, StandingQuery] = field(default_factory=dict)
+    functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
     position: int = 0
 
     def stream(self, name: str) -> StreamDefinition | None:
@@ -97,6 +103,9 @@ class Catalog:
                 query = query_from_json(entry["query"])
                 standing = StandingQuery(query, ordinal)
                 return replace(after, queries={**self.queries, query.name.lower(): standing})
+            case "put_function":
+                function = function_from_json(entry["function"])
+                return replace(after, functions={**self.functions, function.name.lower(): function})
             case "pause" | "resume" | "rename":
                 return replace(after, queries=self._changed(entry))
             case "drop":

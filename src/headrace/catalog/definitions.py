@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal as Choice
 
-from headrace.schema import Schema
+from headrace.schema import Schema, Type
 from headrace.time import DAY, Duration
 
 
@@ -48,3 +48,15 @@ class QueryDefinition:
     text: str
     from_now: bool = False
     paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDefinition:
+    """A Python function usable in queries; `body` is pickled by value. See `headrace.algebra.functions.UserFunction`."""
+
+    name: str
+    parameters: tuple[Type, ...]
+    result: Type
+    body: bytes
+    by_row: bool = True
+    strict: bool = True

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.catalog.definitions import (
+    FunctionDefinition,
+    QueryDefinition,
+    RelationDefinition,
+    StreamDefinition,
+)
 from headrace.schema import Field, Schema, Type
 
 
@@ -73,3 +79,27 @@ def query_to_json(query: QueryDefinition) -> dict[str, Any]:
 def query_from_json(value: Mapping[str, Any]) -> QueryDefinition:
     """The inverse."""
     return QueryDefinition(**value)
+
+
+def function_to_json(function: FunctionDefinition) -> dict[str, Any]:
+    """A function definition."""
+    return {
+        "name": function.name,
+        "parameters": [type_to_json(kind) for kind in function.parameters],
+        "result": type_to_json(function.result),
+        "body": base64.b64encode(function.body).decode(),
+        "by_row": function.by_row,
+        "strict": function.strict,
+    }
+
+
+def function_from_json(value: Mapping[str, Any]) -> FunctionDefinition:
+    """The inverse."""
+    return FunctionDefinition(
+        value["name"],
+        tuple(type_from_json(kind) for kind in value["parameters"]),
+        type_from_json(value["result"]),
+        base64.b64decode(value["body"]),
+        value["by_row"],
+        value["strict"],
+    )

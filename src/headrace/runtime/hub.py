@@ -7,7 +7,7 @@ Statements change the catalog; epochs run in one background thread (`running`) o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,11 +17,12 @@ import pyarrow as pa
 from headrace.algebra.query import Query
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
+from headrace.catalog.journal import function_to_json
 from headrace.errors import HeadraceError, UserError
 from headrace.language.statement import Statement
 from headrace.observation import EpochObservation
 from headrace.operators.operator import Operator
-from headrace.runtime import pushing, results, sinks, spark_frames
+from headrace.runtime import functions, pushing, results, sinks, spark_frames
 from headrace.runtime.checking import Report, check
 from headrace.runtime.engine import Engine
 from headrace.runtime.executor import Executor
@@ -87,6 +88,24 @@ class Hub:
     ) -> None:
         """Make a stream of any Spark streaming DataFrame; Spark runs it, its micro-batches become our input."""
         self.frames.create(name, frame, timestamp, options)
+
+    def register_function(
+        self,
+        name: str,
+        body: Callable[..., Any],
+        parameters: Sequence[str],
+        result: str,
+        *,
+        by_row: bool = True,
+        strict: bool = True,
+    ) -> None:
+        """Make a Python function usable wherever a scalar function is, here and in later runs of this home.
+
+        `parameters` and `result` are SQL types. `body` takes one row's values and returns one; with `by_row=False` it takes
+        Arrow arrays and returns as many values. `strict`: NULL in, NULL out, without a call. It must be deterministic.
+        """
+        definition = functions.define(name, body, parameters, result, by_row=by_row, strict=strict)
+        self.log({"do": "put_function", "function": function_to_json(definition)})
 
     def push(self, stream: str, rows: pa.Table | Any) -> int:
         """Hand rows to a stream made USING push: an Arrow table, a pandas frame or a list of dicts; how many.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.catalog.definitions import StreamDefinition
+from headrace.catalog.definitions import FunctionDefinition, StreamDefinition
 from headrace.observation import OperatorObservation
 from headrace.operators.operator import Operator
 from headrace.time import BEGINNING, Instant
@@ -24,6 +24,7 @@ class EpochPlan:
     streams: Mapping[str, StreamDefinition] = field(default_factory=dict)
     relations: Mapping[str, str] = field(default_factory=dict)
     """Relation name → file that holds the version in force."""
+    functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
     channels: Mapping[str, str] = field(default_factory=dict)
     """Operator → the channel it reads of its stream, where that is not its accepted rows: "late" or "rejects"."""
 

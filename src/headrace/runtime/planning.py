@@ -15,6 +15,7 @@ from headrace.catalog.definitions import QueryDefinition, RelationDefinition, St
 from headrace.language.bind import bind_query
 from headrace.planner.lower import lower
 from headrace.runtime import derived
+from headrace.runtime.functions import loaded
 from headrace.runtime.messages import EpochPlan
 
 
@@ -46,9 +47,14 @@ class CatalogNames:
         yield from (query.definition.name for query in catalog.queries.values())
 
 
+def bind_text(catalog: Catalog, text: str) -> Query:
+    """The algebra of a query's text, among the names and functions of the catalog."""
+    return bind_query(text, CatalogNames(catalog), functions=loaded(catalog.functions))
+
+
 def bound(catalog: Catalog, standing: StandingQuery) -> Query:
     """The algebra of a standing query."""
-    return bind_query(standing.definition.text, CatalogNames(catalog))
+    return bind_text(catalog, standing.definition.text)
 
 
 def make_plan(catalog: Catalog) -> EpochPlan:
@@ -72,5 +78,6 @@ def make_plan(catalog: Catalog) -> EpochPlan:
         operators,
         streams,
         {relation.definition.name: relation.file for relation in catalog.relations.values()},
+        catalog.functions,
         channels,
     )

@@ -18,8 +18,10 @@ from headrace.observation import OperatorObservation
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.grouping import flat
 from headrace.operators.operator import SLOT, Operator, Scanner
+from headrace.operators.scalar.users import registered
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob
+from headrace.runtime.functions import loaded
 from headrace.runtime.messages import EpochPlan, Piece, ScanMessage, ScanReceipt
 from headrace.runtime.plans import load_plan, load_relation
 from headrace.runtime.punctuators import Punctuator
@@ -35,10 +37,11 @@ def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
     plan = load_plan(store, message.plan)
     task = _ScanTask(store, plan, message)
     started = time.perf_counter()
-    for piece in message.pieces:
-        task.read(piece)
-    read = time.perf_counter()
-    receipt, deltas, rejected = task.finish()
+    with registered(loaded(plan.functions)):
+        for piece in message.pieces:
+            task.read(piece)
+        read = time.perf_counter()
+        receipt, deltas, rejected = task.finish()
     seconds = {"scan": read - started, "fold": time.perf_counter() - read}
     yield from _blobs(message, receipt(seconds), deltas, rejected)
 

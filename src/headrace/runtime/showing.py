@@ -11,11 +11,10 @@ from headrace.algebra.query import QueryScan, RelationScan, StreamScan, walk
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError, did_you_mean
 from headrace.language import statement as said
-from headrace.language.bind import bind_query
 from headrace.planner.explain import explain
 from headrace.planner.lower import lower
 from headrace.runtime.outcome import Outcome
-from headrace.runtime.planning import CatalogNames, bound, make_plan
+from headrace.runtime.planning import CatalogNames, bind_text, bound, make_plan
 from headrace.schema import Schema
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, render_duration, render_instant
@@ -43,7 +42,7 @@ def show(home: Home, statement: said.Statement) -> Outcome:
             operators = make_plan(home.catalog).operators.values()
             return _text("explain", None, "\n".join(explain(operator) for operator in operators))
         case said.ExplainSelect(query=text):
-            query = bind_query(text, CatalogNames(home.catalog))
+            query = bind_text(home.catalog, text)
             return _text("explain", None, explain(lower("(not registered)", query, "unregistered")))
     raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")
 

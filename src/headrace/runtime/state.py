@@ -19,9 +19,11 @@ from headrace.observation import OperatorObservation
 from headrace.operators.batch import Rejected
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, SLOT, Operator, Sections, Step, Turn
+from headrace.operators.scalar.users import registered
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
 from headrace.runtime.compaction import due_for_merge
+from headrace.runtime.functions import loaded
 from headrace.runtime.messages import RunRef, StateMessage, StateReceipt, StreamProgress
 from headrace.runtime.plans import load_plan, open_run
 from headrace.runtime.progress import after_scans
@@ -39,9 +41,7 @@ def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
     started = time.perf_counter()
     arrived = in_order(blobs)
     task = _StateTask(message, arrived)
-    for operator in task.plan.operators.values():
-        if operator.id in message.closed:
-            task.advance(operator)
+    task.advance_all()
     advanced = time.perf_counter()
     task.compact()
     receipt = task.write()
@@ -51,9 +51,7 @@ def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
 def peek(message: StateMessage, blobs: Sequence[ScanBlob] = ()) -> dict[str, pa.Table]:
     """What operators would answer at the message's punctuation, by operator; nothing is written."""
     task = _StateTask(message, blobs)
-    for operator in task.plan.operators.values():
-        if operator.id in message.closed:
-            task.advance(operator)
+    task.advance_all()
     return task.results
 
 
@@ -119,6 +117,13 @@ class _StateTask:
         if message.final:
             now = FOREVER
         return Turn(closed, max(closed, now), progress.greatest, message.final)
+
+    def advance_all(self) -> None:
+        """Run the operators that take part."""
+        with registered(loaded(self.plan.functions)):
+            for operator in self.plan.operators.values():
+                if operator.id in self._message.closed:
+                    self.advance(operator)
 
     def advance(self, operator: Operator) -> None:
         """Run one operator and keep what it gives."""

@@ -16,12 +16,11 @@ from headrace.catalog.definitions import QueryDefinition, RelationDefinition, St
 from headrace.catalog.journal import query_to_json, relation_to_json, stream_to_json
 from headrace.errors import UserError, did_you_mean
 from headrace.language import statement as said
-from headrace.language.bind import bind_query
 from headrace.language.statements import parse_script
 from headrace.planner.lower import lower
 from headrace.runtime import showing
 from headrace.runtime.outcome import Outcome
-from headrace.runtime.planning import CatalogNames
+from headrace.runtime.planning import CatalogNames, bind_text
 from headrace.runtime.plans import save_relation
 from headrace.runtime.sources.options import settle
 from headrace.runtime.sources.readers import read_all
@@ -155,7 +154,7 @@ class Statements:
 
     def _check(self, definition: QueryDefinition) -> None:
         """Bind and lower: whatever cannot run is refused now."""
-        query = bind_query(definition.text, CatalogNames(self._catalog))
+        query = bind_text(self._catalog, definition.text)
         lower(definition.name, query, "unregistered")
 
     def _alter(self, statement: said.AlterQuery) -> Outcome:

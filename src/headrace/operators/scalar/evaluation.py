@@ -13,12 +13,14 @@ from headrace.operators.scalar.compiling import Node, program
 from headrace.operators.scalar.datum import Bools, column, truth
 from headrace.operators.scalar.errors import Errors, both
 from headrace.operators.scalar.result import Frame, Result
+from headrace.operators.scalar.users import in_force
 
 
 class Evaluation:
     """Expressions over one batch; what they have in common is computed once.
 
-    `columns` are Arrow arrays by internal name, `rows` their length, `users` the registered functions by lowercase name.
+    `columns` are Arrow arrays by internal name, `rows` their length, `users` the registered functions by lowercase
+    name (by default those of the `registered` block around).
     `errors` holds the rows on which any expression asked for so far has failed.
     """
 
@@ -27,7 +29,7 @@ class Evaluation:
     def __init__(
         self, columns: Mapping[str, pa.Array], rows: int, users: Mapping[str, UserFunction] | None = None
     ) -> None:
-        self._frame = Frame(columns, rows, users or {})
+        self._frame = Frame(columns, rows, in_force() if users is None else users)
         self._memo: dict[Node, Result] = {}
         self.errors: Errors | None = None
 

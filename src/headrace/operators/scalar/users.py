@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,23 @@ from headrace.errors import UserError, did_you_mean
 from headrace.operators.scalar.datum import Bools, Failure, column, valid
 from headrace.operators.scalar.result import Compute, Frame, Result, errors_of, settled
 from headrace.schema import to_arrow
+
+_REGISTERED: ContextVar[Mapping[str, UserFunction]] = ContextVar("registered", default={})  # noqa: B039 - never changed
+
+
+@contextmanager
+def registered(users: Mapping[str, UserFunction]) -> Iterator[None]:
+    """Functions by lower-case name, for all evaluations inside the block that are not told otherwise."""
+    token = _REGISTERED.set(users)
+    try:
+        yield
+    finally:
+        _REGISTERED.reset(token)
+
+
+def in_force() -> Mapping[str, UserFunction]:
+    """The functions of the innermost `registered` block."""
+    return _REGISTERED.get()
 
 
 def user_call(name: str) -> Compute:

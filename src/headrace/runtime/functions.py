@@ -1,0 +1,66 @@
+"""Python functions of users: pickled by value into the query log, so that they outlive the program that registered them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from headrace.algebra.functions import UserFunction, canonical
+from headrace.catalog.definitions import FunctionDefinition
+from headrace.errors import UserError
+from headrace.language.cursor import Cursor
+from headrace.language.types import column_type
+from headrace.schema import Type
+
+
+def define(
+    name: str,
+    body: Callable[..., Any],
+    parameters: Sequence[str | Type],
+    result: str | Type,
+    *,
+    by_row: bool = True,
+    strict: bool = True,
+) -> FunctionDefinition:
+    """A function's definition; types may be written as in SQL.
+
+    Raises `UserError` for a name that is taken by a built-in function, or a body that cannot be pickled.
+    """
+    from pyspark import cloudpickle  # noqa: PLC0415 - only where a function is registered
+
+    if not name.isidentifier():
+        raise UserError(f"'{name}' is no name for a function", remedy="Use letters, digits and underscores.")
+    if canonical(name) is not None:
+        raise UserError(f"'{name}' is a built-in function", remedy="Give yours another name.")
+    try:
+        pickled = cloudpickle.dumps(body)
+    except (TypeError, pickle.PicklingError) as error:
+        raise UserError(
+            f"the function '{name}' cannot be sent to tasks: {error}",
+            remedy="It must not hold on to open files, connections or locks.",
+        ) from None
+    types = tuple(_type(each) for each in parameters)
+    return FunctionDefinition(name, types, _type(result), pickled, by_row, strict)
+
+
+def _type(written: str | Type) -> Type:
+    return written if isinstance(written, Type) else column_type(Cursor(written))
+
+
+def loaded(definitions: Mapping[str, FunctionDefinition]) -> dict[str, UserFunction]:
+    """The functions, ready to call, by lower-case name."""
+    return {name: _load(definition) for name, definition in definitions.items()}
+
+
+@lru_cache(maxsize=256)
+def _load(definition: FunctionDefinition) -> UserFunction:
+    return UserFunction(
+        definition.name,
+        definition.parameters,
+        definition.result,
+        pickle.loads(definition.body),
+        definition.by_row,
+        definition.strict,
+    )
