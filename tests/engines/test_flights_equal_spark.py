@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from headrace.examples.flights import prepare
 from headrace.runtime.hub import Hub
@@ -77,18 +77,18 @@ def test_windows_equal_sparks_own(name: str, hub: Hub, spark: SparkSession, flig
 def _spark_answer(spark: SparkSession, flights: Path, length: int, slide: int) -> pa.Table:
     """Spark's windows start at multiples of the slide, ours end there: the start offset aligns them."""
     offset = -length % slide
-    window = F.window("departed", f"{length} minutes", f"{slide} minutes", f"{offset} minutes")
+    window = sf.window("departed", f"{length} minutes", f"{slide} minutes", f"{offset} minutes")
     rows = spark.read.parquet(f"{flights}/departures").groupBy("carrier", window)
     answer = rows.agg(
-        F.count("*").alias("n"),
-        F.sum("miles").alias("miles"),
-        F.avg("delay").alias("mean"),
-        F.min("delay").alias("least"),
-        F.max("delay").alias("most"),
-        F.stddev("delay").alias("spread"),
-        F.count_distinct("origin").alias("origins"),
+        sf.count("*").alias("n"),
+        sf.sum("miles").alias("miles"),
+        sf.avg("delay").alias("mean"),
+        sf.min("delay").alias("least"),
+        sf.max("delay").alias("most"),
+        sf.stddev("delay").alias("spread"),
+        sf.count_distinct("origin").alias("origins"),
     )
-    return answer.withColumn("window_end", F.col("window.end")).drop("window").toArrow()
+    return answer.withColumn("window_end", sf.col("window.end")).drop("window").toArrow()
 
 
 def _sorted(table: pa.Table) -> pa.Table:
@@ -102,5 +102,3 @@ def test_the_six_pairs_include_two_that_do_not_divide() -> None:
     """Guards the table above."""
     assert sum(length % slide != 0 for length, slide in PAIRS.values()) >= 2
     assert len(PAIRS) == 6
-
-
