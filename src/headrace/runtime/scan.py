@@ -6,8 +6,8 @@ The order matters: a row is in the archive, with its fate, before any query sees
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import OperatorObservation
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.grouping import flat
-from headrace.operators.operator import SLOT, Operator, Scanner
+from headrace.operators.operator import SLOT, Operator, Scanner, Sections
 from headrace.operators.scalar.users import registered
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob
@@ -41,9 +41,9 @@ def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
         for piece in message.pieces:
             task.read(piece)
         read = time.perf_counter()
-        receipt, deltas, rejected = task.finish()
+        folded = task.finish()
     seconds = {"scan": read - started, "fold": time.perf_counter() - read}
-    yield from _blobs(message, receipt(seconds), deltas, rejected)
+    yield from _blobs(message, replace(folded.receipt, seconds=seconds), folded)
 
 
 @dataclass(slots=True)
@@ -105,6 +105,15 @@ def _offer(scanners: dict[str, Scanner], batch: Batch) -> None:
             scanner.add(batch)
 
 
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """A task's rows after folding: the receipt (without times), deltas and rejected rows by operator."""
+
+    receipt: ScanReceipt
+    deltas: Mapping[str, Sections]
+    rejected: Mapping[str, list[Rejected]]
+
+
 class _ScanTask:
     def __init__(self, store: Store, plan: EpochPlan, message: ScanMessage) -> None:
         self._store, self._plan, self._message = store, plan, message
@@ -162,40 +171,34 @@ class _ScanTask:
         then = load_relation(self._store, file) if file is not None else current
         return then if then.schema == current.schema else current
 
-    def finish(self):  # type: ignore[no-untyped-def]
-        """Write the archive and reject files; the receipt (still without times), the deltas, the rows queries rejected."""
-        deltas: dict[str, dict[str, pa.Table]] = {}
+    def finish(self) -> _Folded:
+        """Write the archive and reject files; what the task's rows came to."""
+        deltas: dict[str, Sections] = {}
         rejected: dict[str, list[Rejected]] = {}
         seen: dict[str, OperatorObservation] = {}
         for stream in self._streams.values():
             for each, scanner in stream.all_scanners().items():
                 scanned = scanner.finish()
-                deltas[each] = dict(scanned.deltas)
+                deltas[each] = scanned.deltas
                 rejected[each] = list(scanned.rejected)
                 rows = sum(table.num_rows for table in scanned.deltas.values())
                 seen[each] = OperatorObservation(scanned.rows_in, scanned.rows_kept, rows)
         archived, refused = self._write()
         streams = self._streams
-
-        def receipt(seconds: dict[str, float]) -> ScanReceipt:
-            return ScanReceipt(
-                task=self._message.task,
-                rows={name: stream.rows for name, stream in streams.items()},
-                late={name: stream.late for name, stream in streams.items() if stream.late},
-                latest_needed={name: stream.deepest for name, stream in streams.items() if stream.late},
-                rejected={
-                    name: stream.rejects.rows for name, stream in streams.items() if stream.rejects.rows
-                },
-                greatest={name: stream.greatest for name, stream in streams.items()},
-                marked={name: stream.marked for name, stream in streams.items()},
-                archived=archived,
-                rejects=refused,
-                operators=seen,
-                bytes=self._bytes,
-                seconds=seconds,
-            )
-
-        return receipt, deltas, rejected
+        receipt = ScanReceipt(
+            task=self._message.task,
+            rows={name: stream.rows for name, stream in streams.items()},
+            late={name: stream.late for name, stream in streams.items() if stream.late},
+            latest_needed={name: stream.deepest for name, stream in streams.items() if stream.late},
+            rejected={name: stream.rejects.rows for name, stream in streams.items() if stream.rejects.rows},
+            greatest={name: stream.greatest for name, stream in streams.items()},
+            marked={name: stream.marked for name, stream in streams.items()},
+            archived=archived,
+            rejects=refused,
+            operators=seen,
+            bytes=self._bytes,
+        )
+        return _Folded(receipt, deltas, rejected)
 
     def _write(self) -> tuple[dict[str, dict[str, object]], dict[str, str]]:
         archived: dict[str, dict[str, object]] = {}
@@ -232,20 +235,15 @@ def _columns_read(
     return tuple(name for name in definition.schema.names if name in needed)
 
 
-def _blobs(
-    message: ScanMessage,
-    receipt: ScanReceipt,
-    deltas: dict[str, dict[str, pa.Table]],
-    rejected: dict[str, list[Rejected]],
-) -> Iterator[tuple[int, bytes]]:
+def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Iterator[tuple[int, bytes]]:
     """One blob for each state task: its share of the deltas; the first also carries what queries rejected."""
     shares: list[dict[str, pa.Table]] = [{} for _ in message.owners]
-    for operator, sections in deltas.items():
+    for operator, sections in folded.deltas.items():
         for section, table in sections.items():
             for owner, part in _split(table, message.owners):
                 shares[owner][f"{operator}/{section}"] = part
     for owner, share in enumerate(shares):
-        yield owner, ScanBlob(receipt, rejected if owner == 0 else {}, share).pack()
+        yield owner, ScanBlob(receipt, folded.rejected if owner == 0 else {}, share).pack()
 
 
 def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.Table]]:
