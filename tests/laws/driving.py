@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,7 @@ def run(
     splits: Sequence[Sequence[Sequence[StreamRow]]] | None = None,
     tasks: int | Sequence[int] = 1,
     final: bool = True,
-    compact_after: Sequence[int] = (),
+    compact_after: Collection[int] | Mapping[int, int] = (),
     operator: Operator | None = None,
 ) -> pa.Table | None:
     """The operator's results over the recorded stream it reads; `splits` cut each epoch (one split each when None)."""

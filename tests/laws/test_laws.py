@@ -60,7 +60,8 @@ def found(data: st.DataObject, query: Query, history: History, final: bool) -> l
         for e in epochs(history.streams["s"])
     ]
     tasks = data.draw(st.lists(st.integers(1, 4), min_size=len(cut), max_size=len(cut)), "tasks")
-    compact_after = data.draw(st.lists(st.integers(0, max(len(cut) - 1, 0)), max_size=3), "compactions")
+    merges = st.dictionaries(st.integers(0, max(len(cut) - 1, 0)), st.integers(1, 4), max_size=3)
+    compact_after = data.draw(merges, "compactions: after which epoch, how many of the newest runs")
     results = run(query, history, SCHEMAS, splits=cut, tasks=tasks, final=final, compact_after=compact_after)
     return plain(results, query, changes=query.emission == "relation")
 

@@ -111,7 +111,7 @@ class InstantAggregate:
         """Fold what never leaves; drop what is gone, and what was told again since."""
         if section == FIRST:
             whole = pa.concat_tables(tables)
-            return whole.slice(int(np.argmin(flat(whole.column(KEY)).to_numpy())), 1)
+            return whole.slice(int(np.argmin(_keys(whole))), 1) if whole.num_rows else whole
         if section == TOLD:
             whole = pa.concat_tables(tables)
             return whole.take(pa.array(_latest(self, whole, turn.closed)))
@@ -122,7 +122,7 @@ class InstantAggregate:
             ends = self.validity.ends(held.where(~waiting), self.rows)
             waiting[settled[ends >= turn.closed]] = True
             return held.where(waiting).table
-        layout = self.grouped.layouts[int(section[-1])]
+        layout = self.grouped.layouts[int(section.removeprefix(CELLS))]
         return merge(layout, [_holding(self, table, turn.closed) for table in tables])
 
 
@@ -156,7 +156,7 @@ class InstantScanner:
 
 
 def _earliest(table: pa.Table) -> Instant:
-    return int(flat(table.column(KEY)).to_numpy().min())
+    return int(_keys(table).min()) if table.num_rows else FOREVER
 
 
 def _keys(table: pa.Table) -> Ints:

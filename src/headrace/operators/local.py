@@ -36,7 +36,7 @@ def answer(
     *,
     final: bool = True,
     relations: Mapping[str, pa.Table] | None = None,
-    compact_after: Collection[int] = (),
+    compact_after: Collection[int] | Mapping[int, int] = (),
 ) -> pa.Table | None:
     """All result rows; None when no epoch gave a table. See `drive`."""
     driven = drive(
@@ -53,18 +53,18 @@ def drive(
     *,
     final: bool = True,
     relations: Mapping[str, pa.Table] | None = None,
-    compact_after: Collection[int] = (),
+    compact_after: Collection[int] | Mapping[int, int] = (),
 ) -> Told:
     """Run the operator over epochs (each a sequence of splits), with the punctuation after each.
 
-    `tasks`: state tasks, one number or one per epoch. `compact_after`: epochs, counted from 0, after which all runs of a
-    task are compacted into one. `final` closes what is open, as if the stream ended there.
+    `tasks`: state tasks, one number or one per epoch. `compact_after`: epochs, counted from 0, after which runs are merged
+    into one a task: all of them, or as many of the newest as the mapping says. `final` closes what is open, as if the stream ended there.
     """
     state = _State(operator, relations or {})
     for number, (splits, punctuation) in enumerate(zip(epochs, punctuations, strict=True)):
         state.epoch(splits, punctuation, tasks if isinstance(tasks, int) else tasks[number])
         if number in compact_after:
-            state.compact()
+            state.compact(compact_after[number] if isinstance(compact_after, Mapping) else len(state.runs))
     left = sum(table.num_rows for run in state.runs for table in run.values())
     if final:
         state.step([], Turn(state.closed, FOREVER, state.greatest, final=True), state.tasks)
@@ -107,15 +107,17 @@ class _State:
             made += [step.state] if step.state else []
         self.runs += made
 
-    def compact(self) -> None:
+    def compact(self, newest: int) -> None:
+        cut = max(0, len(self.runs) - newest)
+        kept, chosen = self.runs[:cut], self.runs[cut:]
         turn = Turn(self.closed, self.closed, self.greatest)
         merged: list[Sections] = []
         for owned in _owners(self.tasks):
-            mine = _of(self.runs, owned)
+            mine = _of(chosen, owned)
             names = sorted({name for run in mine for name in run})
             tables = {name: [run[name] for run in mine if name in run] for name in names}
             merged.append({name: self.operator.compact(name, tables[name], turn) for name in names})
-        self.runs = [run for run in merged if run]
+        self.runs = [*kept, *(run for run in merged if run)]
 
 
 def _owners(tasks: int) -> list[range]:
@@ -124,15 +126,12 @@ def _owners(tasks: int) -> list[range]:
 
 
 def _of(runs: Sequence[Sections], owned: range) -> list[Sections]:
-    """The rows of a task's slots, order kept; runs without any are absent."""
+    """The rows of a task's slots, order kept; tables without any are there, but empty."""
     if len(owned) == SLOTS:
         return list(runs)
-    found: list[Sections] = []
-    for run in runs:
-        mine = {name: table.filter(pa.array(_within(table, owned))) for name, table in run.items()}
-        kept = {name: table for name, table in mine.items() if table.num_rows}
-        found += [kept] if kept else []
-    return found
+    return [
+        {name: table.filter(pa.array(_within(table, owned))) for name, table in run.items()} for run in runs
+    ]
 
 
 def _within(table: pa.Table, owned: range) -> np.ndarray:

@@ -96,7 +96,7 @@ class PaneAggregate:
         """Merge parts of open panes; drop blocks no later window holds; a landmark's past becomes one pane."""
         if section == SEEN:
             return _seen([*tables])
-        layout = self.layouts[int(section[-1])]
+        layout = self.layouts[int(section.removeprefix("open").removeprefix("sealed"))]
         if section.startswith("open"):
             edge = _LOWEST if turn.closed == BEGINNING else self.panes.of_instant(turn.closed)
             return merge(layout, between(tables, block_key(0, edge), block_key(0, _HIGHEST)))
@@ -176,6 +176,8 @@ def _extent_table(low: int, high: int, slot: int) -> pa.Table:
 def _seen(tables: Sequence[pa.Table]) -> pa.Table:
     """One extent of many."""
     whole = pa.concat_tables(tables)
+    if not whole.num_rows:
+        return whole
     keys = flat(whole.column(KEY)).to_numpy() - block_key(0, 0)
     return _extent_table(int(keys.min()), int(keys.max()), whole.column(SLOT)[0].as_py())
 
