@@ -40,7 +40,8 @@ def same(partial: Partial, left: Cells, right: Cells) -> None:
     """Equal cells; a mean says nothing once its deviations are NaN, as they are for ever after an infinity."""
     if isinstance(partial, Moments):
         left, right = (
-            (number, np.where(np.isfinite(square), mean, 0.0), square) for number, mean, square in (left, right)
+            (number, np.where(np.isfinite(square), mean, 0.0), square)
+            for number, mean, square in (left, right)
         )
     for one, other in zip(left, right, strict=True):
         assert one.dtype == other.dtype
