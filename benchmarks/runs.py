@@ -66,14 +66,12 @@ class Series:
         }
 
 
-def in_turn(
-    entries: list[tuple[Contender, str]], wanted: int, rounds: int, **environment: str
-) -> list[Series]:
+def in_turn(entries: list[tuple[Contender, str]], wanted: int, rounds: int) -> list[Series]:
     """Run every (contender, task) `rounds` times, interleaved; one whose answer is wrong raises `WrongAnswer`."""
     runs: dict[tuple[str, str], list[Measurement]] = {(who.name, task): [] for who, task in entries}
     for number in range(1, rounds + 1):
         for who, task in entries:
-            done = run(who, task, who.rows(task, wanted), **environment)
+            done = run(who, task, who.rows(task, wanted))
             runs[who.name, task].append(done)
             print(
                 f"  round {number}: {who.name}, {task}: {done.rows:,} rows in {done.seconds:.2f} s, "
@@ -83,7 +81,7 @@ def in_turn(
     return [Series(who.name, task, who.yardstick, tuple(runs[who.name, task])) for who, task in entries]
 
 
-def run(who: Contender, task: str, count: int, **environment: str) -> Measurement:
+def run(who: Contender, task: str, count: int) -> Measurement:
     """Run `who` once in its own process and check what it answered."""
     rows = data.rows(count, who.form)
     scratch = folders.fresh("run")
@@ -92,12 +90,12 @@ def run(who: Contender, task: str, count: int, **environment: str) -> Measuremen
     command += ["--rows-folder", str(rows.folder), "--output", str(output)]
     for option, value in who.options.items():
         command += ["--option", f"{option}={value}"]
-    said, peak_kb = _watched(command, scratch, environment)
+    said, peak_kb = _watched(command, scratch)
     result_rows = expected.check(output, task, count)
     return Measurement(count, said["seconds"], said["startup_seconds"], peak_kb / 1024, result_rows)
 
 
-def _watched(command: list[str], scratch: Path, environment: dict[str, str]) -> tuple[dict[str, Any], int]:
+def _watched(command: list[str], scratch: Path) -> tuple[dict[str, Any], int]:
     python = command[0]
     settings = {
         **os.environ,
@@ -106,7 +104,6 @@ def _watched(command: list[str], scratch: Path, environment: dict[str, str]) -> 
         "PYTHONHASHSEED": "0",
         "TMPDIR": str(scratch),
         "TZ": "UTC",
-        **environment,
     }
     with (scratch / "stdout").open("wb") as out, (scratch / "stderr").open("wb") as err:
         process = subprocess.Popen(command, cwd=folders.CHECKOUT, env=settings, stdout=out, stderr=err)
