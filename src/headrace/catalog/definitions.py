@@ -15,7 +15,8 @@ class StreamDefinition:
     """CREATE STREAM, with defaults filled in.
 
     `time` is the event-time column, None when arrival time is stamped. `punctuated_by` is the text of a boolean
-    expression over the stream's columns. `archive`: "copy" (default), "in place" or "none".
+    expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: how much of the past
+    is kept, in event time; None keeps all.
     """
 
     name: str
@@ -28,6 +29,7 @@ class StreamDefinition:
     idle_timeout: Duration | None = None
     max_ahead: Duration = DAY
     archive: Choice["copy", "in place", "none"] = "copy"
+    retain: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ def stream_to_json(stream: StreamDefinition) -> dict[str, Any]:
         "idle_timeout": stream.idle_timeout,
         "max_ahead": stream.max_ahead,
         "archive": stream.archive,
+        "retain": stream.retain,
     }
 
 

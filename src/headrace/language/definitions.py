@@ -53,6 +53,7 @@ def stream(cursor: Cursor) -> StreamDefinition:
     options = dict(clauses.options or {})
     ahead = _taken(options, "maxahead")
     archive = _taken(options, "archive")
+    retain = _taken(options, "retain")
     _check_path(cursor, using, options)
     _check_order(cursor, using, options, clauses.places)
     punctuated = clauses.punctuated
@@ -65,8 +66,9 @@ def stream(cursor: Cursor) -> StreamDefinition:
         clauses.slack or 0,
         None if punctuated is None else cursor.text[punctuated.span.start : punctuated.span.end],
         clauses.idle_timeout,
-        DAY if ahead is None else _ahead(cursor, ahead, clauses.places["maxahead"]),
+        DAY if ahead is None else _interval(cursor, "maxAhead", ahead, clauses.places["maxahead"]),
         "copy" if archive is None else _archive(cursor, archive, clauses.places["archive"]),
+        None if retain is None else _interval(cursor, "retain", retain, clauses.places["retain"]),
     )
 
 
@@ -228,13 +230,13 @@ def _taken(options: dict[str, str], key: str) -> str | None:
     return None if found is None else options.pop(found)
 
 
-def _ahead(cursor: Cursor, text: str, at: Span) -> Duration:
+def _interval(cursor: Cursor, option: str, text: str, at: Span) -> Duration:
     try:
         length = interval_text(text)
     except UserError as error:
-        raise cursor.error(f"maxAhead: {error.message}", at, error.remedy) from None
+        raise cursor.error(f"{option}: {error.message}", at, error.remedy) from None
     if length < 0:
-        raise cursor.error("maxAhead must be nothing or longer", at)
+        raise cursor.error(f"{option} must be nothing or longer", at)
     return length
 
 

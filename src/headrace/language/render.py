@@ -266,6 +266,8 @@ def _origin(at: Instant) -> str:
 def render_stream(stream: StreamDefinition) -> str:
     """The CREATE STREAM that makes this definition."""
     options = dict(stream.options)
+    if stream.retain is not None:
+        options["retain"] = render_duration(stream.retain)
     if stream.max_ahead != DAY:
         options["maxAhead"] = render_duration(stream.max_ahead)
     if stream.archive != "copy":

@@ -35,7 +35,7 @@ def fit(value: Any, kind: Type) -> Decimal:
     """The number rounded half up to a DECIMAL's scale; raises `RowError` when its precision is exceeded."""
     with localcontext(prec=400):
         rounded = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
-    if abs(rounded) >= Decimal(10) ** (kind.precision - kind.scale):
+    if rounded.copy_abs() >= Decimal(10) ** (kind.precision - kind.scale):
         raise RowError(f"{value} does not fit {kind}")
     return rounded
 

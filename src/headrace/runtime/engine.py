@@ -106,7 +106,8 @@ class Engine:
         if query.definition.from_now or definition.archive == "none":
             length = self._archive_length(stream)
             return Standing(self._progress(stream).punctuation, length, length)
-        return Standing()
+        first = self.home.list_of(self.manifest, f"archive:{stream}").start
+        return Standing(replayed=first, since=first)
 
     # -- one epoch ---------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from headrace.observation import EpochObservation, OperatorObservation, StreamObservation
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateReceipt, StreamProgress
-from headrace.runtime.progress import after_scans
-from headrace.runtime.standing import ArchiveEntry, Standing
+from headrace.runtime.progress import after_scans, merged
+from headrace.runtime.standing import ArchiveEntry, Standing, retained
 from headrace.runtime.work import Work
 from headrace.store.manifest import Manifest, StateRun
 from headrace.store.radix_list import ListFiles, RadixList
@@ -36,6 +36,14 @@ def next_manifest(
             before.epoch + 1, work, scans, progress, reached, plan.relations
         ).items():
             _append(lists, f"archive:{name}", [entry.as_json()], files)
+    operators = _operators(before, work, plan, reached)
+    for name, stream in plan.streams.items():
+        if stream.retain is not None and f"archive:{name}" in lists:
+            horizon = reached[name].punctuation - stream.retain
+            readers = [
+                operators[each.id]["replayed"] for each in plan.operators.values() if each.stream == name
+            ]
+            lists[f"archive:{name}"] = retained(lists[f"archive:{name}"], horizon, readers, files.read)
     results = [
         {"epoch": before.epoch + 1, "name": receipt.results_name, "queries": dict(receipt.results)}
         for receipt in receipts
@@ -51,7 +59,7 @@ def next_manifest(
         plan=plan_name,
         querylog=position,
         streams=_streams(before, plan, work, scans, reached, now),
-        operators=_operators(before, work, plan, reached),
+        operators=operators,
         state=_state(before, receipts),
         lists=lists,
         facts=_counted(before.facts, work, receipts, scans),
@@ -114,6 +122,7 @@ def _archived(
             sum(scan.late.get(name, 0) for scan in scans),
             progress[name].punctuation,
             reached[name].punctuation,
+            merged(scans, name)[0],
             relations,
         )
     return found

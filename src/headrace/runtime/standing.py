@@ -7,12 +7,13 @@ next entries with the punctuations that were in force when they were first read,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages import Piece
+from headrace.store.radix_list import RadixList
 from headrace.time import BEGINNING, Instant
 
 
@@ -43,6 +44,7 @@ class ArchiveEntry:
     late: int
     before: Instant
     after: Instant
+    greatest: Instant
     relations: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -59,6 +61,20 @@ class ArchiveEntry:
                 **{name: tuple(value[name]) for name in ("files", "rejects")},
             }
         )
+
+
+def retained(
+    entries: RadixList, horizon: Instant, readers: Sequence[int], read: Callable[[str], bytes]
+) -> RadixList:
+    """The list without its oldest entries whose rows all lie before the horizon and which every operator has folded.
+
+    `readers` are the operators' places; a paused one holds back what it has not seen.
+    """
+    keep = min(readers, default=entries.length)
+    for index, entry in entries.iterate(read):
+        if index >= keep or entry["greatest"] >= horizon:
+            return entries.drop_before(index)
+    return entries.drop_before(keep)
 
 
 def replay_chunk(entries: Sequence[ArchiveEntry], rows: int) -> list[ArchiveEntry]:
