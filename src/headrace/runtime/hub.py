@@ -45,18 +45,19 @@ class Hub:
     def __init__(
         self, path: Path, executor: Executor, *, clock: Clock = now, tasks: int | None = None
     ) -> None:
-        self._closing = ExitStack()
         self._sinks = ExitStack()
-        self._closing.enter_context(HomeLock(path))
         self.path = path
-        self.home = Home.at(path)
-        engine = Engine(self.home, executor, clock, tasks or max(1, executor.cores))
-        self.loop = Loop(engine, self._epoch_published)
-        self.last: EpochObservation | None = None
-        self._listeners: list[Callable[[EpochObservation], None]] = []
-        self._statements = Statements(self)
-        self.frames = spark_frames.StreamingFrames(self)
-        self._log = self._closing.enter_context((path / "epochs.jsonl").open("a", encoding="utf-8"))
+        with ExitStack() as opened:  # what was opened is closed when the rest fails
+            opened.enter_context(HomeLock(path))
+            self.home = Home.at(path)
+            engine = Engine(self.home, executor, clock, tasks or max(1, executor.cores))
+            self.loop = Loop(engine, self._epoch_published)
+            self.last: EpochObservation | None = None
+            self._listeners: list[Callable[[EpochObservation], None]] = []
+            self._statements = Statements(self)
+            self.frames = spark_frames.StreamingFrames(self)
+            self._log = opened.enter_context((path / "epochs.jsonl").open("a", encoding="utf-8"))
+            self._closing = opened.pop_all()
 
     # -- statements --------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,242 @@
+"""Every call that changes the disk, of everything an engine does, is a place to die at.
+
+The calls are found by recording them: all code that writes in a home goes through one `Disk`, which another test makes
+sure of by watching what Python itself opens, links, renames and removes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import StoreError
+from headrace.runtime.checking import check
+from headrace.runtime.hub import Hub
+from headrace.store import filesystem
+from headrace.store.disk import Disk
+from tests.runtime.rig import QUERIES, Rig, answers, cut, expected, faults, made_rows
+from tests.store.faults import Fault, FaultyDisk, SimulatedCrash, kill_points
+
+FEW = {name: QUERIES[name] for name in ("slide", "now", "rows")}
+FILES = cut(made_rows(21, 48), *range(6, 48, 6))
+BEFORE = 6
+"""Epochs committed before the one that dies: enough that it also merges runs."""
+
+
+def an_epoch(rig: Rig, hub: Hub) -> None:
+    """The next file: listed, logged, read, archived, folded, merged, published."""
+    rig.drop(FILES[BEFORE])
+    assert hub.loop.step() is not None
+
+
+def a_registration(rig: Rig, hub: Hub) -> None:
+    """A query that comes late, and its epoch over the past."""
+    hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
+    assert hub.loop.step() is not None
+
+
+def a_collection(rig: Rig, hub: Hub) -> None:
+    """Garbage of several epochs goes."""
+    hub.loop.engine.housekeeping.grace = -1
+    assert hub.loop.engine.collect().deleted
+
+
+def an_opening(rig: Rig, hub: Hub) -> None:
+    """The home is closed and opened at another number of tasks."""
+    hub.close()
+    with rig.hub(3):
+        pass
+
+
+OPERATIONS: dict[str, Callable[[Rig, Hub], None]] = {
+    "epoch": an_epoch,
+    "registration": a_registration,
+    "collection": a_collection,
+    "opening": an_opening,
+}
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[FaultyDisk | None], None]:
+    """Every store made from now on, by the driver or in a task, writes on this disk."""
+
+    def use(faulty: FaultyDisk | None) -> None:
+        monkeypatch.setattr(filesystem, "Disk", (lambda: faulty) if faulty is not None else Disk)
+
+    return use
+
+
+def prepared(folder: Path) -> Rig:
+    """A home after `BEFORE` epochs, always the same one in the same place: made once, then put back."""
+    saved = folder.with_name(f"{folder.name}-saved")
+    if saved.exists():
+        shutil.rmtree(folder)
+        shutil.copytree(saved, folder)
+        return Rig(folder, {"maxFilesPerTrigger": "1"}, written=BEFORE)
+    rig = Rig(folder, {"maxFilesPerTrigger": "1"})
+    rig.drop(*FILES[:BEFORE])
+    with rig.hub(2, FEW) as hub:
+        hub.catch_up()
+    shutil.copytree(folder, saved)
+    return rig
+
+
+@cache
+def meant(text: str) -> list[Any]:
+    """The reference's answer over the epochs as they are cut: one a file. The same, however often a run died."""
+    with tempfile.TemporaryDirectory() as folder, Rig(Path(folder)).hub(1, {"q": text}) as hub:
+        return expected(hub.operator_and_query("q")[1], FILES)
+
+
+def die(rig: Rig, operation: str, faulty: FaultyDisk, use: Callable[[FaultyDisk | None], None]) -> None:
+    """Open the home, and carry out the operation on a disk that fails."""
+    faulty_from_here = faulty
+    use(None)
+    with suppress(SimulatedCrash), rig.hub(2) as hub:
+        use(faulty_from_here)
+        for store in (hub.home.store, hub.loop.engine.home.store):
+            store._disk = faulty_from_here
+        OPERATIONS[operation](rig, hub)
+    use(None)
+
+
+def trace_of(operation: str, folder: Path, use: Callable[[FaultyDisk | None], None]) -> list[str]:
+    faulty = FaultyDisk()
+    die(prepared(folder), operation, faulty, use)
+    return faulty.trace
+
+
+def resume(rig: Rig, tasks: int) -> None:
+    """Finish everything, and compare with what the reference says."""
+    with rig.hub(tasks) as hub:
+        rig.drop(*FILES[rig.written :])
+        if hub.catalog.query("late") is None:
+            hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
+        found = answers(hub, hub.run_once())
+        assert set(found) == {*FEW, "late"}
+        for name, rows in found.items():
+            assert rows == meant(QUERIES["tumble" if name == "late" else name]), name
+        assert hub.status()["streams"]["s"]["rows"] == sum(map(len, FILES))
+        hub.loop.engine.housekeeping.grace = -1
+        hub.loop.engine.collect()
+        assert faults(hub) == []
+        assert [entry["rows"] for entry in hub.home.entries(hub.home.latest(), "archive:s")] == [
+            len(file) for file in FILES
+        ]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_killed_at_any_call_the_next_run_answers_as_if_nothing_had_happened(
+    operation: str, tmp_path: Path, disk: Callable[[FaultyDisk | None], None]
+) -> None:
+    points = list(kill_points(trace_of(operation, tmp_path / "home", disk)))
+    assert len(points) > 8
+    for number, fault in enumerate(points):
+        rig = prepared(tmp_path / "home")
+        die(rig, operation, FaultyDisk(fault=fault), disk)
+        resume(rig, 1 + number % 4)
+
+
+def test_when_power_fails_nothing_that_was_published_is_lost(
+    tmp_path: Path, disk: Callable[[FaultyDisk | None], None]
+) -> None:
+    calls = trace_of("epoch", tmp_path / "home", disk)
+    for number in [*range(0, len(calls), 5), len(calls) - 1]:
+        rig = prepared(tmp_path / "home")
+        (tmp_path / f"graves{number}").mkdir()
+        faulty = FaultyDisk(fault=Fault(number, "after"), graves=str(tmp_path / f"graves{number}"))
+        die(rig, "epoch", faulty, disk)
+        faulty.lose_power(str(rig.home))
+        resume(rig, 3)
+
+
+def test_a_full_disk_is_told_at_any_call_and_the_home_goes_on_when_there_is_space(
+    tmp_path: Path, disk: Callable[[FaultyDisk | None], None]
+) -> None:
+    calls = trace_of("epoch", tmp_path / "home", disk)
+    refused = 0
+    for number, call in enumerate(calls):
+        if call not in {"create", "write", "fsync", "link", "mkdir"}:
+            continue
+        rig = prepared(tmp_path / "home")
+        with pytest.raises(StoreError, match=r"disk of the home .* is full.*Free some space"):
+            die(rig, "epoch", FaultyDisk(full_at=number), disk)
+        disk(None)
+        refused += 1
+        if refused % 4 == 0:
+            resume(rig, 2)
+        else:
+            assert check(rig.home).faults == 0
+    assert refused > 8
+
+
+WATCHED = textwrap.dedent(
+    """
+    import os, sys
+    from pathlib import Path
+    from headrace.store import disk
+    from tests.runtime.rig import QUERIES, Rig, cut, made_rows
+
+    inside, seen, stray = [0], [], []
+    for name in ("create", "write", "fsync", "fsync_file", "fsync_folder", "link", "unlink", "mkdir"):
+        def counted(call):
+            def counting(*arguments):
+                inside[0] += 1
+                try:
+                    return call(*arguments)
+                finally:
+                    inside[0] -= 1
+            return counting
+        setattr(disk.Disk, name, counted(getattr(disk.Disk, name)))
+
+    rig = Rig(Path(sys.argv[1]), {"maxFilesPerTrigger": "1"})
+    rig.drop(*cut(made_rows(22, 60), *range(6, 60, 6)))
+    own = ("/LOCK", "/epochs.jsonl")
+
+    def changes(event, arguments):
+        if event == "open":
+            mode, flags = arguments[1], arguments[2]
+            return bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND))
+        return event in ("os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.symlink")
+
+    def audit(event, arguments):
+        paths = [str(each) for each in arguments[:2] if isinstance(each, (str, bytes, os.PathLike))]
+        if changes(event, arguments) and any(path.startswith(str(rig.home)) for path in paths):
+            seen.append(event)
+            if not inside[0] and not paths[0].endswith(own) and paths[0] != str(rig.home):
+                stray.append((event, *paths))
+
+    sys.addaudithook(audit)
+    with rig.hub(2, QUERIES) as hub:
+        hub.run_once()
+        hub.execute("CREATE QUERY late AS " + QUERIES["tumble"])
+        hub.run_once(seal=True)
+        hub.loop.engine.housekeeping.grace = -1
+        hub.loop.engine.collect()
+    print(len(seen), stray)
+    """
+)
+
+
+def test_nothing_in_a_home_changes_but_through_the_disk(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", WATCHED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    seen, stray = ran.stdout.strip().split(" ", 1)
+    assert int(seen) > 100
+    assert stray == "[]"

@@ -1,0 +1,39 @@
+"""A process that runs epochs on a home until somebody kills it: `python -m tests.runtime.victim FOLDER TASKS WITH SLACK`.
+
+It says every epoch it has published. WITH is `spark` or `local`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from headrace.runtime.opening import open_hub
+from tests.runtime.rig import script
+
+QUERIES_OF_VICTIM = ("slide", "tumble", "now", "rows", "named", "some")
+
+
+def main() -> None:
+    folder, tasks, executor, slack = sys.argv[1:]
+    from tests.runtime.rig import QUERIES
+
+    queries = {name: QUERIES[name] for name in QUERIES_OF_VICTIM}
+    with open_hub(
+        Path(folder) / "home", local=executor == "local", tasks=int(tasks), brief=True, cores=2
+    ) as hub:
+        hub.execute(script(Path(folder) / "in", queries, {"maxFilesPerTrigger": "1"}, int(slack)))
+        hub.loop.engine.housekeeping.every = 5
+        hub.loop.engine.housekeeping.grace = 0
+        print("open", flush=True)  # noqa: T201 - what it says
+        while True:
+            seen = hub.loop.step()
+            if seen is None:
+                time.sleep(0.002)
+            else:
+                print(seen.epoch, flush=True)  # noqa: T201 - what it says
+
+
+if __name__ == "__main__":
+    main()
