@@ -119,20 +119,23 @@ def _add_run(commands: _Commands) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from headrace.runtime.script_run import RunOptions, run_script  # noqa: PLC0415
+    from headrace.runtime.interrupts import Interrupts  # noqa: PLC0415
 
-    options = RunOptions(
-        script=given.script,
-        once=given.once,
-        seal=given.seal,
-        home=given.home,
-        style=given.format,
-        output=given.output,
-        cores=given.cores,
-        quiet=given.quiet,
-        local=given.local,
-    )
-    return run_script(options)
+    with Interrupts() as stop:  # before the next import, which takes a while
+        from headrace.runtime.script_run import RunOptions, run_script  # noqa: PLC0415
+
+        options = RunOptions(
+            script=given.script,
+            once=given.once,
+            seal=given.seal,
+            home=given.home,
+            style=given.format,
+            output=given.output,
+            cores=given.cores,
+            quiet=given.quiet,
+            local=given.local,
+        )
+        return run_script(options, stop)
 
 
 def _add_shell(commands: _Commands) -> None:

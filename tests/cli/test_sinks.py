@@ -48,9 +48,9 @@ def test_a_callable_goes_on_where_it_stopped_and_repeats_the_epoch_it_failed_on(
         if len(seen) == 2:
             raise RuntimeError("the receiver is gone")
 
-    with pytest.raises(HeadraceError, match="the sink of query 'dear' failed: the receiver is gone"):
-        with open_hub(home, local=True) as hub:
-            hub.sink("dear", failing, name="mine")
+    told = "the sink of query 'dear' failed: the receiver is gone"
+    with pytest.raises(HeadraceError, match=told), open_hub(home, local=True) as hub:
+        hub.sink("dear", failing, name="mine")
     with open_hub(home, local=True) as hub:
         hub.sink("dear", lambda epoch, table: seen.append((epoch, table.to_pylist())), name="mine")
     epochs = [epoch for epoch, _ in seen]

@@ -15,7 +15,7 @@ from headrace.language.statements import parse_script
 from headrace.runtime.exporting import is_answer
 from headrace.runtime.hub import Hub
 from headrace.runtime.interrupts import Interrupts
-from headrace.runtime.opening import open_hub
+from headrace.runtime.opening import leave, open_unless_stopped
 from headrace.runtime.output import to_text
 from headrace.runtime.screen import Screen
 from headrace.runtime.setbacks import setbacks
@@ -49,9 +49,14 @@ def run_demo(home: Path, *, cores: int | None = None, local: bool = False, quiet
     prepare(home / _DATA)
     if not local:
         screen.line.message("Starting Spark")
-    with Interrupts() as stop, open_hub(home, cores=cores, local=local, brief=True) as hub:
-        hub.on_epoch(screen.line.update)
-        return _Demo(hub, home, screen, stop).run()
+    with Interrupts() as stop:
+        opened = open_unless_stopped(home, stop, cores=cores, local=local, brief=True)
+        if opened is None:
+            screen.line.warning("Stopped before it began.")
+            leave(home, 0)
+        with opened as hub:
+            hub.on_epoch(screen.line.update)
+            return _Demo(hub, home, screen, stop).run()
 
 
 @dataclass(slots=True)

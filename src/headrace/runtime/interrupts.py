@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from types import FrameType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
+
+Made = TypeVar("Made")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_LOOK_SECONDS: Final = 0.1
 _CONVENTION: Final = 128  # a shell's way to say that a signal ended a process
 
 
@@ -42,6 +47,27 @@ class Interrupts:
         """As if the signal had come."""
         self.signal = number
         self._asked.set()
+
+    def first(self, make: Callable[[], Made]) -> Made | None:
+        """What `make` makes; None as soon as a signal comes, then it is left behind in a thread of its own.
+
+        For a start that takes seconds and cannot be cut short: Spark answers an exception in the middle with noise.
+        Raises what `make` raises.
+        """
+        done: Future[Made] = Future()
+
+        def work() -> None:
+            try:
+                done.set_result(make())
+            except BaseException as error:  # noqa: BLE001 - raised again where the result is asked for
+                done.set_exception(error)
+
+        threading.Thread(target=work, name="headrace-start", daemon=True).start()
+        while not done.done():
+            if self.stop:
+                return None
+            wait([done], timeout=_LOOK_SECONDS)
+        return done.result()
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

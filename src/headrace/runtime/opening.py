@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from headrace.errors import UserError
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
+from headrace.runtime.interrupts import Interrupts
 from headrace.store.lock import HomeLock
 
 if TYPE_CHECKING:
@@ -61,6 +63,24 @@ def open_hub(
     hub.on_close(scratch.cleanup)
     hub.on_close(lambda: own.__exit__(None, None, None))
     return hub
+
+
+def open_unless_stopped(
+    home: Path, stop: Interrupts, *, cores: int | None = None, local: bool = False, brief: bool = False
+) -> Hub | None:
+    """The same for a command that signals may end while Spark starts; then None, and the process should `leave`."""
+    if local:
+        return open_hub(home, local=True)
+    return stop.first(lambda: open_hub(home, cores=cores, brief=brief))
+
+
+def leave(home: Path, code: int) -> NoReturn:
+    """End the process while Spark is still starting in it: nothing is under way, and Java ends when our pipe breaks."""
+    for left in home.glob(f"{_SCRATCH}{os.getpid()}-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _sweep(path: Path) -> None:

@@ -14,7 +14,7 @@ from headrace.runtime import results
 from headrace.runtime.exporting import Exporter, told_rows
 from headrace.runtime.hub import Hub
 from headrace.runtime.interrupts import Interrupts
-from headrace.runtime.opening import open_hub
+from headrace.runtime.opening import leave, open_unless_stopped
 from headrace.runtime.results import visible
 from headrace.runtime.screen import Screen
 from headrace.runtime.setbacks import setbacks
@@ -40,8 +40,8 @@ class RunOptions:
     local: bool = False
 
 
-def run_script(options: RunOptions) -> int:
-    """Run a script; the exit code.
+def run_script(options: RunOptions, stop: Interrupts) -> int:
+    """Run a script until it is done or `stop` is asked for; the exit code.
 
     Raises `UserError` for mistakes in the command or the script, placed by line and column.
     """
@@ -51,15 +51,30 @@ def run_script(options: RunOptions) -> int:
     except UserError as error:
         raise _named(error, options.script, text) from None
     screen = Screen.standard(_style(options), quiet=options.quiet)
-    with ExitStack() as stack:
-        stop = stack.enter_context(Interrupts())
-        home, kept = _home(options, stack)
-        screen.line.message(f"Starting {'' if options.local else 'Spark '}on {home}" if kept else "Starting")
-        hub = stack.enter_context(
-            open_hub(home, cores=options.cores, local=options.local, brief=options.once)
-        )
-        hub.on_epoch(screen.line.update)
-        return _Run(options, hub, screen, stop, text, kept=kept).run(statements)
+    try:
+        with ExitStack() as stack:
+            home, kept = _home(options, stack)
+            screen.line.message(
+                f"Starting {'' if options.local else 'Spark '}on {home}" if kept else "Starting"
+            )
+            hub = open_unless_stopped(
+                home, stop, cores=options.cores, local=options.local, brief=options.once
+            )
+            if hub is None:
+                screen.line.warning("Stopped before it began.")
+                stack.close()
+                leave(home, stop.exit_code if options.once else 0)
+            stack.enter_context(hub)
+            hub.on_epoch(screen.line.update)
+            return _Run(options, hub, screen, stop, text, kept=kept).run(statements)
+    except UserError:
+        raise
+    except HeadraceError as failure:
+        # A signal to a whole group takes Spark's processes too. Nothing of the epoch was published: the home is whole.
+        if not stop.stop:
+            raise
+        screen.line.warning(f"Stopped; what was under way is given up, the next run repeats it ({failure})")
+        return stop.exit_code if options.once else 0
 
 
 class _Run:
@@ -131,18 +146,9 @@ class _Run:
             while not stop.wait(_LOOK_SECONDS) and hub.loop.failure is None:
                 self._show_news(told)
         finally:
-            self._end(stop)
+            hub.stop()
         self._show_news(told)
         self._screen.line.message(f"Stopped after epoch {hub.home.latest().epoch}; the home is {hub.path}")
-
-    def _end(self, stop: Interrupts) -> None:
-        try:
-            self._hub.stop()
-        except HeadraceError as failure:
-            # SIGTERM to a whole group takes Spark's processes too. Nothing of that epoch was published: the home is whole.
-            if not stop.stop:
-                raise
-            self._screen.line.message(f"The last epoch was given up ({failure}); the next run repeats it.")
 
     def _show_news(self, told: _Told | None) -> None:
         if self._exporter is not None:

@@ -140,6 +140,8 @@ def run_prompt(session: Session, read: Callable[[str], str] = input) -> int:
                 session.run(text)
             except HeadraceError as error:
                 session.screen.line.warning(str(error))
+            except KeyboardInterrupt:
+                session.screen.line.warning("stopped")
     finally:
         session.close()
     return 0
