@@ -60,7 +60,7 @@ def _feds(call: AggregateCall) -> tuple[Fed, ...]:
         case "sum":
             return counted, at_rest.sum_fed(argument)
         case "avg":
-            return counted, at_rest.mean_fed(argument)
+            return counted, at_rest.sum_fed(argument)
         case "min" | "max":
             return counted, at_rest.extreme_fed(argument, call.function == "max")
         case _:
@@ -82,7 +82,10 @@ def lower(call: AggregateCall, answer: Answer) -> Lowered:
             doubles = value[0] / number if call.function == "avg" else value[0]
         return Lowered(pa.array(doubles, mask=number == 0))
     if call.function == "avg":
-        return _decimal_average(call, value, number)
+        if call.type.name == "DECIMAL":
+            return _decimal_average(call, value, number)
+        with np.errstate(all="ignore"):
+            return Lowered(pa.array(at_rest.as_doubles(value) / number, mask=number == 0))
     whole, bad = at_rest.whole_numbers(value, call.type)
     return Lowered(
         pc.if_else(pa.array(number > 0), whole, pa.scalar(None, whole.type)), bad if bad.any() else None

@@ -58,7 +58,7 @@ def count_fed(expression: Expression) -> Fed:
 
 
 def sum_fed(expression: Expression) -> Fed:
-    """The partial for SUM over a type; integers and decimals stay exact as limbs of 32 bits."""
+    """The partial for SUM and AVG over a type; integers and decimals stay exact as limbs of 32 bits, whatever the cut."""
     kind = expression.type
     if kind.name == "DECIMAL":
         return Fed(Sum(4, integer=True), expression, "limbs4")
@@ -67,11 +67,6 @@ def sum_fed(expression: Expression) -> Fed:
     if kind.is_integer:
         return Fed(Sum(1, integer=True), expression, "int")
     return Fed(Sum(), expression, "double")
-
-
-def mean_fed(expression: Expression) -> Fed:
-    """The sum that AVG divides: exact for decimals, a double else (as Spark)."""
-    return sum_fed(expression) if expression.type.name == "DECIMAL" else Fed(Sum(), expression, "double")
 
 
 def extreme_fed(expression: Expression, largest: bool) -> Fed:
@@ -169,6 +164,14 @@ def load(fed: Fed, columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Cells
     places = ranks(values, dictionary)
     places[empty] = fed.partial.identity((1,))[0][0]
     return (places,), dictionary
+
+
+def as_doubles(limbs: Cells) -> Column:
+    """The nearest doubles of integers summed as limbs."""
+    if len(limbs) == 1:
+        return limbs[0].astype(np.float64)
+    carried = limbs[1] + (limbs[0] >> 32)
+    return carried.astype(np.float64) * 2.0**32 + (limbs[0] & 0xFFFFFFFF)
 
 
 def whole_numbers(limbs: Cells, kind: Type) -> tuple[pa.Array, np.ndarray]:
