@@ -171,7 +171,8 @@ def as_doubles(limbs: Cells) -> Column:
     if len(limbs) == 1:
         return limbs[0].astype(np.float64)
     carried = limbs[1] + (limbs[0] >> 32)
-    return carried.astype(np.float64) * 2.0**32 + (limbs[0] & 0xFFFFFFFF)
+    doubles: Column = carried.astype(np.float64) * 2.0**32 + (limbs[0] & 0xFFFFFFFF)
+    return doubles
 
 
 def whole_numbers(limbs: Cells, kind: Type) -> tuple[pa.Array, np.ndarray]:
