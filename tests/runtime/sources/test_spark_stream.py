@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from datetime import datetime
@@ -32,6 +33,7 @@ def write(folder: Path, name: str, first: int, rows: int) -> None:
     folder.mkdir(exist_ok=True)
     at = pa.array([ARRIVAL - 1] * rows).cast(pa.timestamp("us", tz="UTC"))
     pq.write_table(pa.table({"k": range(first, first + rows), "s": ["x"] * rows, "at": at}), folder / name)
+    os.utime(folder / name, (ARRIVAL // 1_000_000 + first,) * 2)  # Spark reads the oldest first
 
 
 def test_each_micro_batch_is_one_segment_and_repetitions_are_known_by_their_batch(
