@@ -196,3 +196,10 @@ def faults(hub_or_home: Hub | Path) -> list[str]:
 
     path = hub_or_home.path if isinstance(hub_or_home, Hub) else hub_or_home
     return [line for line in check(path, at=FOREVER).lines if line.startswith("FAULT")]
+
+
+def faults_once_tidy(hub: Hub) -> list[str]:
+    """The same after the garbage is collected, as if the grace had passed."""
+    hub.loop.engine.housekeeping.grace = -1
+    hub.loop.engine.collect()
+    return faults(hub)

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.errors import AlreadyPublished
 from headrace.observation import EpochObservation
 from headrace.operators.grouping import SLOTS
 from headrace.runtime import closing, derived, publishing
@@ -38,6 +39,7 @@ from headrace.runtime.standing import ArchiveEntry, Standing, pieces_of, replay_
 from headrace.runtime.state import bounds_of_slots
 from headrace.runtime.work import Work
 from headrace.store.collect import Collected
+from headrace.store.log import QUERY_LOG, RecordLog
 from headrace.store.manifest import Manifest
 from headrace.store.radix_list import ListFiles
 from headrace.time import BEGINNING, FOREVER, Clock, Instant
@@ -63,7 +65,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.manifest = self.home.manifests.takeover()
-        self.home.reopen_logs()
+        self.home.taken_over(self.manifest.incarnation)
         self.intake = Intake(self.home, self.clock)
         self.intake.resume(self.manifest)
         self.housekeeping = Housekeeping(self.home, self.intake)
@@ -78,8 +80,15 @@ class Engine:
 
     def log(self, entry: Mapping[str, Any]) -> None:
         """Append an entry to the query log, durable before it counts; it is in force from the next epoch."""
-        self.home.query_log.append([entry])
-        self.home.refresh()
+        home = self.home
+        home.fence()
+        try:
+            home.query_log.append([entry])
+        except AlreadyPublished:
+            home.fence()
+            home.query_log = RecordLog(home.store, QUERY_LOG)
+            home.query_log.append([entry])
+        home.refresh()
         self.replan()
 
     def replan(self) -> None:

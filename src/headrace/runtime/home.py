@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.catalog.catalog import Catalog
+from headrace.errors import AlreadyPublished
 from headrace.store.filesystem import LocalStore
 from headrace.store.log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.manifest import Manifest, ManifestLog
@@ -23,6 +24,8 @@ class Home:
     query_log: RecordLog
     ingest_log: RecordLog
     catalog: Catalog = field(default_factory=Catalog)
+    incarnation: int = 0
+    """Of the driver that writes through this object; 0 for a reader."""
 
     @staticmethod
     def at(path: Path) -> Home:
@@ -32,11 +35,25 @@ class Home:
         home.refresh()
         return home
 
-    def reopen_logs(self) -> None:
-        """Fix where appends go on: after a takeover, so that whoever wrote before cannot append any more."""
+    def taken_over(self, incarnation: int) -> None:
+        """Write as that incarnation. Appends to the logs go on from what is there now, so an earlier driver's fail."""
+        self.incarnation = incarnation
         self.query_log = RecordLog(self.store, QUERY_LOG)
         self.ingest_log = RecordLog(self.store, INGEST_LOG)
         self.refresh()
+
+    def fence(self) -> None:
+        """Before an append: raises `AlreadyPublished` when another driver has taken over.
+
+        One that is replaced right after this look may still get a record in. The new driver then finds its next number
+        taken, sees that it is not replaced itself, and goes on after that record.
+        """
+        newest = self.latest().incarnation
+        if newest != self.incarnation:
+            raise AlreadyPublished(
+                f"another process has taken over the home {self.store.root} (start {newest}, this one is {self.incarnation}). "
+                "This one must stop; start it again to take over"
+            )
 
     def refresh(self) -> None:
         """Fold query-log entries that have come since."""

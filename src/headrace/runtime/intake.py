@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
+from headrace.errors import AlreadyPublished
 from headrace.runtime.admission import Pending
 from headrace.runtime.home import Home
 from headrace.runtime.sources.listing import look
@@ -14,6 +15,7 @@ from headrace.runtime.sources.options import FILES
 from headrace.runtime.sources.rate import due
 from headrace.runtime.sources.records import IngestRecord
 from headrace.runtime.standing import ArchiveEntry
+from headrace.store.log import INGEST_LOG, RecordLog
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, Clock, Instant
 
@@ -33,10 +35,12 @@ class Intake:
     _marks: dict[str, Any] = field(default_factory=dict)
     _rate: dict[str, tuple[Instant, int]] = field(default_factory=dict)
     _handed: list[IngestRecord] = field(default_factory=list)
+    _known: int = 0
 
     def resume(self, manifest: Manifest) -> None:
         """Read the whole ingest log: what was listed is known, what was not consumed waits."""
         for ordinal, entry in self.home.ingest_log.read(0):
+            self._known = ordinal + 1
             record = IngestRecord.from_json(entry)
             self._remember(record)
             consumed = manifest.streams.get(record.stream, {"next": 0})["next"]
@@ -132,10 +136,26 @@ class Intake:
     def _append(self, records: Sequence[IngestRecord]) -> None:
         if not records:
             return
-        first = self.home.ingest_log.append([record.to_json() for record in records])
+        self.home.fence()
+        try:
+            first = self.home.ingest_log.append([record.to_json() for record in records])
+        except AlreadyPublished:
+            self.home.fence()
+            self._take_in_last_words()
+            records = [each for each in records if each.uri not in self._seen.get(each.stream, ())]
+            first = self.home.ingest_log.append([record.to_json() for record in records])
         for place, record in enumerate(records):
             self._remember(record)
             self._enqueue(first + place, record)
+        self._known = first + len(records)
+
+    def _take_in_last_words(self) -> None:
+        """Records of a driver that was replaced, which came in after this one had read the log."""
+        self.home.ingest_log = RecordLog(self.home.store, INGEST_LOG)
+        for ordinal, entry in self.home.ingest_log.read(self._known):
+            record = IngestRecord.from_json(entry)
+            self._remember(record)
+            self._enqueue(ordinal, record)
 
     def _remember(self, record: IngestRecord) -> None:
         self._seen.setdefault(record.stream, set()).add(record.uri)
