@@ -76,7 +76,7 @@ def _compiled(expression: Expression) -> tuple[Node, ...]:
 def _node(expression: Expression, inputs: tuple[Node, ...]) -> Node:
     match expression:
         case Column(name=name, type=kind):
-            return _intern(("column", name), lambda: Node(_column(name), (), kind))
+            return _intern(("column", name, kind), lambda: Node(_column(name), (), kind))
         case Literal(value=value, type=kind):
             scalar = scalar_of(expression)
             return _intern(("literal", repr(value), kind), lambda: _constant(Result(scalar), kind))
