@@ -36,6 +36,7 @@ from headrace.operators.partials import Cells
 _DENSE_CELLS: Final = 2_000_000
 _LONGEST_CHUNK: Final = 512
 _SHORTEST_CHUNK: Final = 64
+_FEW_PANES: Final = 12
 _LEFT, _MIDDLE, _RIGHT = 0, 1, 2
 
 
@@ -89,8 +90,13 @@ def windows(
 
 
 def _chunk_length(panes: Panes) -> int:
-    """Windows handled together: as many as share a common middle, or some more when each holds few panes."""
-    return _LONGEST_CHUNK if panes.back is None else min(_LONGEST_CHUNK, max(panes.back, _SHORTEST_CHUNK))
+    """Windows handled together: as many as share a common middle; some more when each holds few panes.
+
+    A chunk longer than a window has no middle, and every pane row is repeated per window that holds it.
+    """
+    if panes.back is None or panes.back >= _FEW_PANES:
+        return min(_LONGEST_CHUNK, panes.back or _LONGEST_CHUNK)
+    return _SHORTEST_CHUNK
 
 
 def _skip(panes: Panes, sealed: Sequence[pa.Table], window: int) -> int:
