@@ -15,7 +15,18 @@ from headrace.runtime import engine as engine_module
 from headrace.runtime.hub import Hub
 from headrace.runtime.plans import open_run
 from headrace.time import SECOND
-from tests.runtime.rig import QUERIES, Rig, Row, answer, answers, cut, expected, faults, made_rows
+from tests.runtime.rig import (
+    QUERIES,
+    Rig,
+    Row,
+    answer,
+    answers,
+    cut,
+    expected,
+    faults,
+    faults_once_tidy,
+    made_rows,
+)
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}
 FEW = {name: QUERIES[name] for name in ("tumble", "slide", "rows", "now", "some")}
@@ -325,3 +336,33 @@ def test_a_script_run_again_on_its_home_changes_nothing_and_a_different_one_is_r
         assert hub.status()["epoch"] == epoch
         with pytest.raises(UserError, match=r"query 'tumble' exists and differs in text"):
             hub.execute(rig.script({"tumble": QUERIES["slide"]}))
+
+
+def test_a_stream_that_is_dropped_and_made_again_begins_anew(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    files = cut(made_rows(19, 30), 10, 20)
+    rig.drop(*files[:2])
+    with rig.hub(2, {"some": QUERIES["some"]}) as hub:
+        hub.catch_up()
+        hub.execute("DROP QUERY some; DROP STREAM s")
+        if hub.loop.step():
+            assert "s" not in hub.status()["streams"]
+        # Other columns than the archive of the one before has.
+        path = f"USING parquet OPTIONS (path '{rig.source}', order 'name', maxFilesPerTrigger '1')"
+        hub.execute(f"CREATE STREAM s (x BIGINT, at TIMESTAMP) {path} TIMESTAMP BY at")
+        hub.execute("CREATE QUERY other AS SELECT COUNT(*) AS n, SUM(x) AS total FROM s")
+        hub.loop.step()
+        assert hub.status()["streams"]["s"]["rows"] == 10
+    rig.drop(files[2])
+    with rig.hub(3) as hub:
+        hub.run_once()
+        rows = [row for file in files for row in file]
+        assert hub.query("other").invoke().to_pylist() == [{"n": 30, "total": sum(row["x"] for row in rows)}]
+        assert hub.status()["streams"]["s"]["rows"] == 30
+        hub.execute("CREATE QUERY late AS SELECT COUNT(*) AS n FROM s")
+        hub.run_once()
+        assert hub.query("late").invoke().to_pylist() == [{"n": 30}]
+    with rig.hub(1) as hub:
+        hub.run_once()
+        assert hub.status()["streams"]["s"]["rows"] == 30
+        assert faults_once_tidy(hub) == []

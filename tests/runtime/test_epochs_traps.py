@@ -15,6 +15,7 @@ from headrace.runtime import plans, results
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
 from headrace.runtime.messages import ScanMessage, StateMessage, StateReceipt
+from headrace.runtime.reader import Reader
 from headrace.store.lock import HomeLock
 from tests.runtime.rig import QUERIES, Rig, answers, cut, expected, faults_once_tidy, made_rows
 
@@ -265,3 +266,26 @@ def test_an_opening_that_fails_gives_the_lock_back(tmp_path: Path, monkeypatch: 
     rig.drop(*FILES)
     with rig.hub(2, FEW) as hub:
         assert_right(hub)
+
+
+def test_a_reader_whose_epoch_is_collected_under_it_answers_from_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = rig_of(tmp_path)
+    files = cut(made_rows(31, 60), *range(3, 60, 3))
+    rig.drop(files[0])
+    with rig.hub(2, {"now": QUERIES["now"]}) as hub:
+        hub.loop.engine.housekeeping.grace = -1
+        hub.catch_up()
+        reader = Reader.at(rig.home)
+        slept = [reader.home.latest()]
+        rig.drop(*files[1:])
+        hub.catch_up()
+        assert any(file.name.startswith("state/") for file in hub.home.store.list("state/"))
+        assert hub.loop.engine.collect().deleted
+        awake = type(reader.home).latest
+        plans._cache.clear()
+        monkeypatch.setattr(type(reader.home), "latest", lambda self: slept.pop() if slept else awake(self))
+        found = reader.invoke("now").to_pylist()
+        assert not slept
+        assert found == hub.query("now").invoke().to_pylist()

@@ -20,8 +20,20 @@ from headrace.runtime.home import Home
 from headrace.runtime.messages import RunRef, StateMessage, StreamProgress
 from headrace.runtime.standing import Standing
 from headrace.runtime.state import peek
+from headrace.store.filesystem import MissingFile
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
+
+
+def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
+    """The same as of the newest epoch. When its files are collected while they are read there is a newer one: that then."""
+    while True:
+        manifest = home.latest()
+        try:
+            return invoke(home, manifest, operator, query)
+        except MissingFile:
+            if home.latest().epoch == manifest.epoch:
+                raise
 
 
 def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:

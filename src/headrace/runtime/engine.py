@@ -21,7 +21,7 @@ from headrace.operators.grouping import SLOTS
 from headrace.runtime import closing, derived, publishing
 from headrace.runtime.admission import Admission, Pending, packed
 from headrace.runtime.executor import Executor
-from headrace.runtime.home import Home
+from headrace.runtime.home import BORN, Home
 from headrace.runtime.housekeeping import Housekeeping
 from headrace.runtime.intake import Intake
 from headrace.runtime.messages import (
@@ -81,6 +81,9 @@ class Engine:
     def log(self, entry: Mapping[str, Any]) -> None:
         """Append an entry to the query log, durable before it counts; it is in force from the next epoch."""
         home = self.home
+        if entry["do"] == "create_stream" and home.catalog.stream(entry["stream"]["name"]) is None:
+            self.intake.forget(entry["stream"]["name"])
+            entry = {**entry, BORN: home.ingest_log.length}
         home.fence()
         try:
             home.query_log.append([entry])
@@ -99,12 +102,26 @@ class Engine:
         self.plan = make_plan(catalog)
         self._plan_name = save_plan(self.home.store, self.plan)
         self._planned = catalog.position
+        self.manifest = self._without_dropped_streams()
         known = {operator: Standing(**place) for operator, place in self.manifest.operators.items()}
         places = {
             operator: known.get(operator) or self._newcomer(operator) for operator in self.plan.operators
         }
         self.manifest = replace(
             self.manifest, operators={name: place.as_json() for name, place in places.items()}
+        )
+
+    def _without_dropped_streams(self) -> Manifest:
+        """Progress, archive and rejects of streams that are no more go; one of the same name begins anew."""
+        old, home = self.manifest, self.home
+        kept = {name for name, known in old.streams.items() if known.get("born", 0) == home.born(name)}
+        kept &= set(self.plan.streams)
+        gone = {f"{kind}:{name}" for name in set(old.streams) - kept for kind in ("archive", "rejects")}
+        streams = {name: known for name, known in old.streams.items() if name in kept}
+        for name in set(self.plan.streams) - kept:
+            streams[name] = {**publishing.NEW_STREAM, "born": home.born(name)}
+        return replace(
+            old, streams=streams, lists={name: each for name, each in old.lists.items() if name not in gone}
         )
 
     def _newcomer(self, operator: str) -> Standing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from headrace.catalog.catalog import Catalog
 from headrace.errors import AlreadyPublished
@@ -13,6 +13,9 @@ from headrace.store.filesystem import LocalStore
 from headrace.store.log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.manifest import Manifest, ManifestLog
 from headrace.store.radix_list import RadixList
+
+BORN: Final = "ingest"
+"""In the query log's entry of a new stream: how many ingest records there were."""
 
 
 @dataclass(slots=True)
@@ -26,6 +29,7 @@ class Home:
     catalog: Catalog = field(default_factory=Catalog)
     incarnation: int = 0
     """Of the driver that writes through this object; 0 for a reader."""
+    _born: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
     def at(path: Path) -> Home:
@@ -58,7 +62,13 @@ class Home:
     def refresh(self) -> None:
         """Fold query-log entries that have come since."""
         for _, entry in self.query_log.read(self.catalog.position):
+            if entry["do"] == "create_stream" and self.catalog.stream(entry["stream"]["name"]) is None:
+                self._born[entry["stream"]["name"].lower()] = entry.get(BORN, 0)
             self.catalog = self.catalog.apply(entry)
+
+    def born(self, stream: str) -> int:
+        """How many ingest records there were when the stream was created: earlier ones are of another of its name."""
+        return self._born.get(stream.lower(), 0)
 
     def latest(self) -> Manifest:
         """The newest manifest; an empty one for a new home."""

@@ -42,6 +42,8 @@ class Intake:
         for ordinal, entry in self.home.ingest_log.read(0):
             self._known = ordinal + 1
             record = IngestRecord.from_json(entry)
+            if ordinal < self.home.born(record.stream):
+                continue  # of a stream that was dropped before this one of the same name was made
             self._remember(record)
             consumed = manifest.streams.get(record.stream, {"next": 0})["next"]
             if ordinal >= consumed:
@@ -80,6 +82,11 @@ class Intake:
             waiting = self.waiting(stream.name)
             least = min(least, next((each.ordinal for each in waiting if each.ordinal not in gone), least))
         return least
+
+    def forget(self, stream: str) -> None:
+        """All there is to know of a stream that was dropped: one of the same name reads its source from the start."""
+        for known in (self._waiting, self._seen, self._batches, self._marks, self._rate):
+            known.pop(stream, None)
 
     def waiting(self, stream: str) -> Sequence[Pending]:
         """Records of a stream that were not consumed, in order."""

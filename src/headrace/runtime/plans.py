@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,6 +22,8 @@ from headrace.store.filesystem import Store
 _KEPT: Final = 64
 _cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
 """Immutable values by (home, file name): files are never rewritten, so an entry can never be stale."""
+_lock: Final = threading.Lock()
+"""Followers and INVOKE read in threads of their own."""
 
 
 def save_plan(store: Store, plan: EpochPlan) -> str:
@@ -63,10 +66,13 @@ def open_run(store: Store, name: str) -> dict[str, pa.Table]:
 
 def _cached(store: Store, name: str, load: Callable[[], Any]) -> Any:
     key = (str(store.root), name)
-    if key in _cache:
-        _cache.move_to_end(key)
-        return _cache[key]
-    value = _cache[key] = load()
-    while len(_cache) > _KEPT:
-        _cache.popitem(last=False)
+    with _lock:
+        if key in _cache:
+            _cache.move_to_end(key)
+            return _cache[key]
+    value = load()
+    with _lock:
+        _cache[key] = value
+        while len(_cache) > _KEPT:
+            _cache.popitem(last=False)
     return value

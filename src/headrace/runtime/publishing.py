@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from headrace.observation import EpochObservation, OperatorObservation, StreamObservation
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateReceipt, StreamProgress
@@ -14,6 +14,17 @@ from headrace.runtime.work import Work
 from headrace.store.manifest import Manifest, StateRun
 from headrace.store.radix_list import ListFiles, RadixList
 from headrace.time import BEGINNING, Instant
+
+NEW_STREAM: Final[Mapping[str, int]] = {
+    "next": 0,
+    "rows": 0,
+    "late": 0,
+    "rejected": 0,
+    "slack_needed": 0,
+    "punctuation": BEGINNING,
+    "greatest": BEGINNING,
+}
+"""What a manifest says of a stream of which nothing was read: the next ordinal, counts, and how far it has come."""
 
 
 def next_manifest(
@@ -159,9 +170,7 @@ def _streams(
 ) -> dict[str, dict[str, Any]]:
     found = {}
     for name in plan.streams:
-        known = dict(
-            before.streams.get(name, {"next": 0, "rows": 0, "late": 0, "rejected": 0, "slack_needed": 0})
-        )
+        known = dict(before.streams.get(name, NEW_STREAM))
         known["punctuation"], known["greatest"] = reached[name].punctuation, reached[name].greatest
         if name in work.taken:
             known["next"], known["arrived"] = max(work.taken[name]) + 1, now

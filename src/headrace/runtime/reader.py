@@ -51,5 +51,5 @@ class Reader:
     def invoke(self, name: str) -> pa.Table:
         """A query's current answer, as of the latest epoch that was committed."""
         operator, query = self.operator_and_query(name)
-        table = answers.invoke(self.home, self.home.latest(), operator, query)
+        table = answers.invoke_latest(self.home, operator, query)
         return visible(results.ordered(table, sort_of(operator), query.schema.names), query)

@@ -44,7 +44,7 @@ class StandingQuery:
         """The current answer, without a Spark job: zero rows with the schema when there is none yet."""
         operator, query = self._bound()
         hub = self._hub
-        table = answers.invoke(hub.home, hub.home.latest(), operator, query)
+        table = answers.invoke_latest(hub.home, operator, query)
         return visible(results.ordered(table, sort_of(operator), query.schema.names), query)
 
     def history(self, since: Since = None) -> pa.Table:
