@@ -1,0 +1,89 @@
+"""follow() gives results as epochs commit them, to any number of followers, and ends when the hub stops."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.runtime.hub import Hub
+from headrace.runtime.opening import open_hub
+
+START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+MINUTES = 12
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """One query over a pushed stream."""
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute("CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push TIMESTAMP BY at")
+        hub.register("SELECT window_end, SUM(v) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]", "q")
+        yield hub
+
+
+def push(hub: Hub, minute: int) -> None:
+    """Two rows of a minute."""
+    hub.push("s", [{"at": START + dt.timedelta(minutes=minute, seconds=s), "v": minute} for s in (1, 30)])
+
+
+def followed(hub: Hub, found: list[int], **options: object) -> threading.Thread:
+    """A follower in a thread of its own; it collects the sums."""
+
+    def run() -> None:
+        for batch in hub.query("q").follow(**options):
+            found.extend(batch["n"].to_pylist())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_followers_see_every_result_once_and_end_with_the_hub(hub: Hub) -> None:
+    """One from the start of the run, one with what was there before; both get every window exactly once."""
+    push(hub, 0)
+    push(hub, 1)
+    hub.loop.drain()
+    fresh: list[int] = []
+    every: list[int] = []
+    with hub.running():
+        followers = [followed(hub, fresh), followed(hub, every, since=0)]
+        for minute in range(2, MINUTES):
+            push(hub, minute)
+    for follower in followers:
+        follower.join(timeout=30)
+        assert not follower.is_alive()
+    hub.loop.drain()
+    assert every == [2 * minute for minute in range(len(every))]
+    assert len(every) >= 1
+    assert fresh == every[1:]
+
+
+def test_what_followers_saw_is_the_history(hub: Hub) -> None:
+    """The same rows in the same order, whenever one looks."""
+    found: list[int] = []
+    with hub.running():
+        follower = followed(hub, found, since=START)
+        for minute in range(MINUTES):
+            push(hub, minute)
+    follower.join(timeout=30)
+    assert found == hub.query("q").history()["n"].to_pylist()
+
+
+def test_a_failure_of_the_loop_reaches_followers_and_whoever_stops_it(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that died in silence would look like a quiet stream."""
+
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(type(hub.loop.engine), "step", lambda _: fail())
+    hub.start()
+    with pytest.raises(Exception, match="the disk is gone"):
+        list(hub.query("q").follow())
+    with pytest.raises(OSError, match="the disk is gone"):
+        hub.stop()
