@@ -11,11 +11,13 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import AlreadyPublished, EpochFailed
+from headrace.runtime import answers as answers_of_runtime
 from headrace.runtime import plans, results
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
 from headrace.runtime.messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.reader import Reader
+from headrace.store.filesystem import MissingFile
 from headrace.store.lock import HomeLock
 from tests.runtime.rig import QUERIES, Rig, answers, cut, expected, faults_once_tidy, made_rows
 
@@ -285,6 +287,9 @@ def test_a_reader_whose_epoch_is_collected_under_it_answers_from_a_newer_one(
         assert hub.loop.engine.collect().deleted
         awake = type(reader.home).latest
         plans._cache.clear()
+        operator, query = reader.operator_and_query("now")
+        with pytest.raises(MissingFile):
+            answers_of_runtime.invoke(reader.home, slept[0], operator, query)
         monkeypatch.setattr(type(reader.home), "latest", lambda self: slept.pop() if slept else awake(self))
         found = reader.invoke("now").to_pylist()
         assert not slept
