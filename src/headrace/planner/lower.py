@@ -29,6 +29,11 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
 
     Raises `UnsupportedQuery` with the reason for what no operator answers yet.
     """
+    if query.with_revisions:
+        raise UnsupportedQuery(
+            "WITH REVISIONS is not available yet: late rows enter no query",
+            remedy="Leave it out; a longer SLACK keeps more rows, and FROM stream LATE reads the late ones.",
+        )
     shape = shape_of(query)
     lowering = _lowering(name, query, shape, operator_id)
     if (

@@ -19,6 +19,7 @@ from headrace.language import statement as said
 from headrace.language.statements import parse_script
 from headrace.planner.lower import lower
 from headrace.runtime import showing
+from headrace.runtime.differences import differences
 from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import CatalogNames, bind_text
 from headrace.runtime.plans import save_relation
@@ -80,7 +81,7 @@ class Statements:
         definition = settle(statement.definition, Path.cwd())
         assert isinstance(definition, StreamDefinition)
         known = self._catalog.stream(definition.name)
-        if known == definition:
+        if known is not None and not differences(self._catalog, known, definition):
             return Outcome("create", definition.name, f"stream {definition.name} is there already")
         self._free(definition.name, known, definition, statement.replace)
         self._hub.frames.check(definition)
@@ -97,7 +98,7 @@ class Statements:
                 f"there is a {kind} named '{name}' already", remedy="Choose another name, or drop it first."
             )
         raise UserError(
-            f"the {kind} '{name}' exists and differs in {_difference(known, wanted)}",
+            f"the {kind} '{name}' exists and differs in {differences(self._catalog, known, wanted)}",
             remedy="CREATE OR REPLACE takes the new definition; DROP removes the old one.",
         )
 
@@ -105,7 +106,7 @@ class Statements:
         definition = settle(statement.definition, Path.cwd())
         assert isinstance(definition, RelationDefinition)
         stored = self._catalog.relation(definition.name)
-        if stored is not None and stored.definition == definition:
+        if stored is not None and not differences(self._catalog, stored.definition, definition):
             return Outcome("create", definition.name, f"relation {definition.name} is there already")
         self._free(definition.name, stored.definition if stored else None, definition, statement.replace)
         return self._put_relation(definition, 0 if stored is None else stored.version + 1, "created")
@@ -141,11 +142,9 @@ class Statements:
 
     def _put_query(self, definition: QueryDefinition, *, replacing: bool) -> Outcome:
         known = self._catalog.query(definition.name)
-        same = known is not None and _same_text(known.definition.text, definition.text)
-        if same and known is not None and known.definition.from_now == definition.from_now:
+        if known is not None and not differences(self._catalog, known.definition, definition):
             return Outcome("create", definition.name, f"query {definition.name} is there already")
-        old = replace(known.definition, paused=False) if known is not None else None
-        self._free(definition.name, old, definition, replacing)
+        self._free(definition.name, known.definition if known is not None else None, definition, replacing)
         if known is not None:
             self._without_readers(definition.name)
         self._check(definition)
@@ -240,19 +239,9 @@ class Statements:
         return Outcome("invoke", query.name, f"{table.num_rows} rows", table)
 
 
-def _same_text(one: str, other: str) -> bool:
-    """Equal as parsed, whatever the spacing."""
-    return " ".join(one.split()) == " ".join(other.split())
-
-
 def _moved(error: UserError, offset: int) -> UserError:
     """An error placed in a query's own text, moved to where that text stands in the script."""
     if error.span is not None and error.text is not None:
         error.span = type(error.span)(error.span.start + offset, error.span.end + offset)
         error.text = None
     return error
-
-
-def _difference(known: Any, wanted: Any) -> str:
-    fields = [name for name in known.__dataclass_fields__ if getattr(known, name) != getattr(wanted, name)]
-    return ", ".join(fields) or "nothing"
