@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from headrace.algebra.query import Query
 from headrace.reference.evaluate import changes, stream_answer, windows_answer
 from headrace.reference.history import History, record
+from headrace.reference.relational import Rejects
 from headrace.runtime import results
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
@@ -178,15 +179,17 @@ def canonical(found: Sequence[Any]) -> list[Any]:
 
 
 def expected(query: Query, epochs: Sequence[Sequence[Row]], slack: int = 0) -> list[Any]:
-    """The reference's answer over the same epochs, as if the stream ended after them."""
+    """The reference's answer over the same epochs, as if the stream ended after them. Rows without a time are refused."""
+    epochs = [[row for row in epoch if row["at"] is not None] for epoch in epochs]
+    rejects = Rejects()
     history = History({"s": record(epochs, "at", slack)}, {"names": NAMES})
     punctuation = history.punctuation(query)
     if query.emission == "windows":
-        return canonical(windows_answer(query, history, punctuation, final=True))
+        return canonical(windows_answer(query, history, punctuation, final=True, rejects=rejects))
     if query.emission == "stream":
-        return canonical(stream_answer(query, history, punctuation, final=True))
+        return canonical(stream_answer(query, history, punctuation, final=True, rejects=rejects))
     now = history.now(query)
-    return canonical(changes(query, history, punctuation if now is None else now + 1))
+    return canonical(changes(query, history, punctuation if now is None else now + 1, rejects=rejects))
 
 
 def faults(hub_or_home: Hub | Path) -> list[str]:

@@ -28,7 +28,10 @@ from tests.runtime.rig import QUERIES, Rig, answers, cut, expected, faults, made
 from tests.store.faults import Fault, FaultyDisk, SimulatedCrash, kill_points
 
 FEW = {name: QUERIES[name] for name in ("slide", "now", "rows")}
-FILES = cut(made_rows(21, 48), *range(6, 48, 6))
+FEW["odd"] = "SELECT k, 10 / x AS part FROM s"
+FILES = [[*file, {**file[0], "at": None}] for file in cut(made_rows(21, 48), *range(6, 48, 6))]
+"""Every file has a row that the stream refuses, and most one on which a query fails."""
+ACCEPTED = [len(file) - 1 for file in FILES]
 BEFORE = 6
 """Epochs committed before the one that dies: enough that it also merges runs."""
 
@@ -125,14 +128,15 @@ def resume(rig: Rig, tasks: int) -> None:
         found = answers(hub, hub.run_once())
         assert set(found) == {*FEW, "late"}
         for name, rows in found.items():
-            assert rows == meant(QUERIES["tumble" if name == "late" else name]), name
-        assert hub.status()["streams"]["s"]["rows"] == sum(map(len, FILES))
+            assert rows == meant({**FEW, "late": QUERIES["tumble"]}[name]), name
+        assert hub.status()["streams"]["s"]["rows"] == sum(ACCEPTED)
+        assert hub.status()["streams"]["s"]["rejected"] == len(FILES)
+        odd = hub.operator_and_query("odd")[0].id
+        assert hub.status()["rejected"] == {odd: sum(row["x"] == 0 for file in FILES for row in file[:-1])}
         hub.loop.engine.housekeeping.grace = -1
         hub.loop.engine.collect()
         assert faults(hub) == []
-        assert [entry["rows"] for entry in hub.home.entries(hub.home.latest(), "archive:s")] == [
-            len(file) for file in FILES
-        ]
+        assert [entry["rows"] for entry in hub.home.entries(hub.home.latest(), "archive:s")] == ACCEPTED
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -147,15 +151,16 @@ def test_killed_at_any_call_the_next_run_answers_as_if_nothing_had_happened(
         resume(rig, 1 + number % 4)
 
 
+@pytest.mark.parametrize("operation", ["epoch", "registration", "opening"])
 def test_when_power_fails_nothing_that_was_published_is_lost(
-    tmp_path: Path, disk: Callable[[FaultyDisk | None], None]
+    operation: str, tmp_path: Path, disk: Callable[[FaultyDisk | None], None]
 ) -> None:
-    calls = trace_of("epoch", tmp_path / "home", disk)
-    for number in [*range(0, len(calls), 5), len(calls) - 1]:
+    calls = trace_of(operation, tmp_path / "home", disk)
+    for number in [*range(0, len(calls), 6), len(calls) - 1]:
         rig = prepared(tmp_path / "home")
         (tmp_path / f"graves{number}").mkdir()
         faulty = FaultyDisk(fault=Fault(number, "after"), graves=str(tmp_path / f"graves{number}"))
-        die(rig, "epoch", faulty, disk)
+        die(rig, operation, faulty, disk)
         faulty.lose_power(str(rig.home))
         resume(rig, 3)
 
