@@ -90,9 +90,7 @@ class _Run:
         self._before = hub.home.latest()
 
     def run(self, statements: tuple[said.Statement, ...]) -> int:
-        queries = (
-            sum(isinstance(each, said.CreateQuery) for each in statements) if self._exporter is None else 0
-        )
+        queries = self._answering(statements) if self._exporter is None else 0
         self._screen.several = queries + sum(isinstance(each, _TABLES) for each in statements) > 1
         done = self._carry_out(statements)
         if self._options.once:
@@ -106,6 +104,11 @@ class _Run:
             self._screen.line.warning("Stopped before all input was read; no answers are shown.")
             return self._stop.exit_code
         return 0
+
+    def _answering(self, statements: tuple[said.Statement, ...]) -> int:
+        """How many queries will answer: those of the home and those of the script."""
+        made = {each.definition.name.lower() for each in statements if isinstance(each, said.CreateQuery)}
+        return len(made | {each.definition.name.lower() for each in self._hub.catalog.queries.values()})
 
     def _carry_out(self, statements: tuple[said.Statement, ...]) -> bool:
         for each in statements:

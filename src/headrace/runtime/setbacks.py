@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from headrace.runtime.home import Home
 from headrace.store.manifest import Manifest
-from headrace.time import render_duration
+from headrace.time import FOREVER, render_duration
 
 
 def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> Iterator[str]:
@@ -23,7 +23,9 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
         late = now.get("late", 0) - then.get("late", 0)
         if late > 0:
             told = f"{stream.name}: {_rows(late)} came late and {_is(late)} in no answer"
-            if stream.punctuated_by is not None:
+            if then.get("punctuation") == FOREVER:
+                yield f"{told}; the stream was ended for good with --seal."
+            elif stream.punctuated_by is not None:
                 yield f"{told}; its PUNCTUATED BY promised too early."
             else:
                 needed = render_duration(stream.slack + now["slack_needed"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +12,11 @@ import pyarrow as pa
 from headrace.algebra.query import Query, SortKey
 from headrace.operators.finish import Finish
 from headrace.operators.grouping import flat
-from headrace.operators.operator import AT, Operator
+from headrace.operators.operator import AT, CHANGE, Operator
 from headrace.runtime import answers, results
 from headrace.runtime.results import visible
 from headrace.schema import Schema
-from headrace.time import Instant
+from headrace.time import EPOCH, Instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,7 +56,7 @@ class StandingQuery:
         hub = self._hub
         tables = [part.table for part in results.epochs_of(hub.home, hub.home.latest(), operator.id)]
         if not tables:
-            return results.empty(query)
+            return _no_changes(query)
         table = results.ordered(pa.concat_tables(tables), sort_of(operator), query.schema.names)
         return visible(_since(table, since), query, changes=True)
 
@@ -89,11 +89,21 @@ def sort_of(operator: Operator) -> tuple[SortKey, ...]:
     return plan.sort if plan is not None else ()
 
 
+def _no_changes(query: Query) -> pa.Table:
+    """No rows, with the columns that rows would have."""
+    table = results.empty(query)
+    if query.emission != "relation":
+        return table
+    for name, kind in ((CHANGE, pa.int8()), (AT, pa.timestamp("us", tz="UTC"))):
+        table = table.append_column(name, pa.array([], kind))
+    return table
+
+
 def instant_of(since: datetime | Instant) -> Instant:
     """Microseconds of a datetime (naive ones are UTC) or an instant."""
     if isinstance(since, datetime):
         aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
-        return round(aware.timestamp() * 1_000_000)
+        return (aware - EPOCH) // timedelta(microseconds=1)
     return since
 
 

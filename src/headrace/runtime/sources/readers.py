@@ -11,6 +11,7 @@ import lzma
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from headrace.runtime.sources import arrow_files, csv_files, json_files, parquet
 from headrace.runtime.sources.events import event_times
 from headrace.runtime.sources.files import opened
 from headrace.runtime.sources.listing import list_new
+from headrace.runtime.sources.options import option
 from headrace.runtime.sources.records import NO_REJECTS, REJECTS, IngestRecord, SourceBatch, reject_table
 from headrace.runtime.sources.refusal import Chunk, Refused, WholeFile
 from headrace.time import Instant
@@ -57,10 +59,16 @@ def read(
 
 
 def read_all(definition: StreamDefinition | RelationDefinition, now: Instant) -> tuple[pa.Table, pa.Table]:
-    """Everything a definition names, at once, and its rejects: how a relation is read."""
+    """Everything a definition names, at once, and its rejects: how a relation is read.
+
+    Raises `UserError` for a relation's path where nothing is.
+    """
     stream = definition if isinstance(definition, StreamDefinition) else _as_stream(definition)
     tables, rejects, first = [], [], 0
-    for record in list_new(stream, (), now):
+    records = list_new(stream, (), now)
+    if not records and isinstance(definition, RelationDefinition):
+        _require_place(definition)
+    for record in records:
         for batch in read(record, stream):
             tables.append(batch.table)
             rows = pa.array(batch.rejects.column("row").to_numpy() + first)
@@ -68,6 +76,16 @@ def read_all(definition: StreamDefinition | RelationDefinition, now: Instant) ->
         first += 1 << 32
     schema = stream.schema.arrow()
     return pa.Table.from_batches(tables, schema=schema), pa.concat_tables([NO_REJECTS, *rejects])
+
+
+def _require_place(definition: RelationDefinition) -> None:
+    """A stream's files may come later; a relation is read now, so a path where nothing is must be a mistake."""
+    path = option(definition.options, "path", "")
+    if not Path(path).exists():
+        raise UserError(
+            f"relation '{definition.name}': there is nothing at '{path}'",
+            remedy="Correct the path; a relation is read when it is made and when it is refreshed.",
+        )
 
 
 def _as_stream(definition: RelationDefinition) -> StreamDefinition:
