@@ -366,3 +366,40 @@ def test_a_stream_that_is_dropped_and_made_again_begins_anew(tmp_path: Path) -> 
         hub.run_once()
         assert hub.status()["streams"]["s"]["rows"] == 30
         assert faults_once_tidy(hub) == []
+
+
+def test_a_replaced_stream_or_relation_may_not_take_columns_away_from_queries(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    files = cut(made_rows(20, 30), 10, 20)
+    rig.drop(*files[:2])
+    other = f"CREATE OR REPLACE STREAM s (x BIGINT, at TIMESTAMP) USING parquet OPTIONS (path '{rig.source}', order 'name')"
+    names = (
+        f"CREATE OR REPLACE RELATION names (id INT) USING parquet OPTIONS (path '{tmp_path}/names.parquet')"
+    )
+    chosen = {"some": QUERIES["some"], "named": QUERIES["named"]}
+    with rig.hub(2, chosen) as hub:
+        hub.catch_up()
+        with pytest.raises(
+            UserError, match=r"stream 's' cannot get other columns while some, named reads it"
+        ):
+            hub.execute(f"{other} TIMESTAMP BY at")
+        with pytest.raises(
+            UserError, match=r"relation 'names' cannot get other columns while named reads it"
+        ):
+            hub.execute(names)
+        with pytest.raises(UserError, match="there is no column 'nothing'"):
+            hub.log({"do": "put_query", "query": {"name": "bad", "text": "SELECT nothing FROM s"}})
+        hub.execute(
+            rig.script({}).partition(";")[0].replace("CREATE", "CREATE OR REPLACE", 1)
+            + " SLACK INTERVAL 9 SECONDS"
+        )
+    rig.drop(files[2])
+    with rig.hub(3) as hub:
+        assert_as_the_reference(hub, files)
+        hub.execute("DROP QUERY some; DROP QUERY named")
+        hub.execute(f"{other} TIMESTAMP BY at; {names}; CREATE QUERY sum AS SELECT SUM(x) AS total FROM s")
+    with rig.hub(1) as hub:
+        hub.run_once()
+        assert hub.query("sum").invoke().to_pylist() == [
+            {"total": sum(row["x"] for file in files for row in file)}
+        ]

@@ -84,6 +84,9 @@ class Engine:
         if entry["do"] == "create_stream" and home.catalog.stream(entry["stream"]["name"]) is None:
             self.intake.forget(entry["stream"]["name"])
             entry = {**entry, BORN: home.ingest_log.length}
+        make_plan(
+            home.catalog.apply(entry)
+        )  # what cannot be planned must not get into the log: nobody could open the home
         home.fence()
         try:
             home.query_log.append([entry])

@@ -84,6 +84,9 @@ class Statements:
         if known is not None and not differences(self._catalog, known, definition):
             return Outcome("create", definition.name, f"stream {definition.name} is there already")
         self._free(definition.name, known, definition, statement.replace)
+        if known is not None and (known.schema, known.time) != (definition.schema, definition.time):
+            self._refuse_if_read("stream", definition.name)
+            self._hub.log({"do": "drop", "kind": "stream", "name": definition.name})
         self._hub.frames.check(definition)
         self._hub.log({"do": "create_stream", "stream": stream_to_json(definition)})
         return Outcome("create", definition.name, f"stream {definition.name} created")
@@ -102,6 +105,15 @@ class Statements:
             remedy="CREATE OR REPLACE takes the new definition; DROP removes the old one.",
         )
 
+    def _refuse_if_read(self, kind: str, name: str) -> None:
+        """State and archive hold rows of the old columns: queries over them cannot go on with others."""
+        users = showing.users_of(self._catalog, kind, name)
+        if users:
+            raise UserError(
+                f"the {kind} '{name}' cannot get other columns while {', '.join(users)} reads it",
+                remedy="Drop these queries first, or give the new one another name.",
+            )
+
     def _create_relation(self, statement: said.CreateRelation) -> Outcome:
         definition = settle(statement.definition, Path.cwd())
         assert isinstance(definition, RelationDefinition)
@@ -109,6 +121,8 @@ class Statements:
         if stored is not None and not differences(self._catalog, stored.definition, definition):
             return Outcome("create", definition.name, f"relation {definition.name} is there already")
         self._free(definition.name, stored.definition if stored else None, definition, statement.replace)
+        if stored is not None and stored.definition.schema != definition.schema:
+            self._refuse_if_read("relation", definition.name)
         return self._put_relation(definition, 0 if stored is None else stored.version + 1, "created")
 
     def _put_relation(self, definition: RelationDefinition, version: int, verb: str) -> Outcome:
