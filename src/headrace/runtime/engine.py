@@ -84,9 +84,9 @@ class Engine:
         if entry["do"] == "create_stream" and home.catalog.stream(entry["stream"]["name"]) is None:
             self.intake.forget(entry["stream"]["name"])
             entry = {**entry, BORN: home.ingest_log.length}
-        make_plan(
-            home.catalog.apply(entry)
-        )  # what cannot be planned must not get into the log: nobody could open the home
+        # What cannot be planned must not get into the log: nobody could open the home.
+        after = home.catalog.apply(entry)
+        plan = make_plan(after)
         home.fence()
         try:
             home.query_log.append([entry])
@@ -95,14 +95,14 @@ class Engine:
             home.query_log = RecordLog(home.store, QUERY_LOG)
             home.query_log.append([entry])
         home.refresh()
-        self.replan()
+        self.replan(plan if home.catalog.position == after.position else None)
 
-    def replan(self) -> None:
-        """Make the epoch plan anew from the catalog, if that has changed."""
+    def replan(self, made: EpochPlan | None = None) -> None:
+        """Make the epoch plan anew from the catalog, if that has changed; `made` is that plan when it is there already."""
         catalog = self.home.catalog
         if catalog.position == self._planned:
             return
-        self.plan = make_plan(catalog)
+        self.plan = made or make_plan(catalog)
         self._plan_name = save_plan(self.home.store, self.plan)
         self._planned = catalog.position
         self.manifest = self._without_dropped_streams()
