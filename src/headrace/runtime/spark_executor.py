@@ -9,7 +9,9 @@ as a blob and the driver raises it, at once and with its own type. Anything else
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,7 +52,8 @@ class SparkExecutor:
         Raises the error of a task that found one, and `EpochFailed` with the task's own words when Spark gave up on it.
         """
         try:
-            ended = self._job(scans, {state.task: pickle.dumps(state, protocol=5) for state in states})
+            with _our_python(self._context):
+                ended = self._job(scans, {state.task: pickle.dumps(state, protocol=5) for state in states})
         except (Py4JJavaError, PySparkException) as error:
             raise EpochFailed(_cause(error)) from error
         for each in ended:
@@ -64,6 +67,21 @@ class SparkExecutor:
         parts = self._context.parallelize([pickle.dumps(scan, protocol=5) for scan in scans], len(scans))
         blobs = parts.mapPartitions(_scan).partitionBy(len(orders), _owner)
         return blobs.mapPartitionsWithIndex(_State(orders)).collect()
+
+
+@contextmanager
+def _our_python(context: SparkContext) -> Iterator[None]:
+    """Workers of a user's local session would run whatever `python3` is on PATH: ours must be this Python.
+
+    A Python that was chosen (PYSPARK_PYTHON), and workers on other machines, stay as they are.
+    """
+    chosen = context.pythonExec
+    if chosen == "python3" and context.master.startswith("local"):
+        context.pythonExec = sys.executable
+    try:
+        yield
+    finally:
+        context.pythonExec = chosen
 
 
 def _owner(task: int) -> int:
@@ -117,6 +135,11 @@ def _cause(error: Exception) -> str:
         return (
             "a Python worker died in every attempt at a task: killed from outside, or out of memory\n"
             "  Nothing of the epoch counts. Look at the system's log, give it more memory or fewer cores, and run again."
+        )
+    if "No module named 'headrace'" in text:
+        return (
+            "Spark's Python workers cannot import headrace\n"
+            f"  Install it where they run, or set PYSPARK_PYTHON={sys.executable} before the session starts."
         )
     lines = text.splitlines()
     starts = [
