@@ -32,9 +32,9 @@ ROWS = made_rows(41, 40)
 GOOD = [dict(row) for row in ROWS]
 
 
-def refused(hub: Hub, of: str = "s") -> list[str]:
-    """The reasons of all rejects of a stream or an operator."""
-    entries = hub.home.entries(hub.home.latest(), f"rejects:{of}")
+def refused(hub: Hub, of: str = "rejects:s") -> list[str]:
+    """The reasons of all rejects of a stream, or failures of an operator."""
+    entries = hub.home.entries(hub.home.latest(), of)
     return [
         reason
         for entry in entries
@@ -169,7 +169,7 @@ def test_a_row_on_which_one_query_fails_is_counted_there_and_no_other_query_noti
         assert zeros > 0
         operator = hub.operator_and_query("odd")[0].id
         assert hub.status()["rejected"] == {operator: zeros}
-        assert len(refused(hub, operator)) == zeros
+        assert len(refused(hub, f"failures:{operator}")) == zeros
         for name in FEW:
             assert answer(hub, name, closing) == expected(hub.operator_and_query(name)[1], cut(GOOD, 15)), (
                 name

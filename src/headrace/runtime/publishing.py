@@ -157,7 +157,7 @@ def _append_rejects(
     for receipt in receipts:
         for operator, file in receipt.rejects.items():
             entry = {"epoch": epoch, "name": file, "rows": receipt.rejected[operator]}
-            _append(lists, f"rejects:{operator}", [entry], files)
+            _append(lists, f"failures:{operator}", [entry], files)
 
 
 def _streams(

@@ -34,14 +34,26 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
         if rejected > 0:
             place = f"rejects/stream/{stream.name}"
             yield _told(
-                home, after, stream.name, f"{stream.name}: {_rows(rejected)} rejected", place, kept=kept
+                home,
+                after,
+                f"rejects:{stream.name}",
+                f"{stream.name}: {_rows(rejected)} rejected",
+                place,
+                kept=kept,
             )
     was, became = before.facts.get("rejected", {}), after.facts.get("rejected", {})
     for query in home.catalog.queries.values():
         failed = became.get(query.operator_id, 0) - was.get(query.operator_id, 0)
         if failed > 0:
             told = f"{query.definition.name}: its expressions failed on {_rows(failed)}"
-            yield _told(home, after, query.operator_id, told, f"rejects/query/{query.operator_id}", kept=kept)
+            yield _told(
+                home,
+                after,
+                f"failures:{query.operator_id}",
+                told,
+                f"rejects/query/{query.operator_id}",
+                kept=kept,
+            )
 
 
 def _told(home: Home, after: Manifest, of: str, what: str, place: str, *, kept: bool) -> str:
@@ -50,7 +62,7 @@ def _told(home: Home, after: Manifest, of: str, what: str, place: str, *, kept: 
 
 
 def _first_reason(home: Home, after: Manifest, of: str) -> str:
-    _, entry = next(iter(home.list_of(after, f"rejects:{of}").iterate(home.store.read, reverse=True)))
+    _, entry = next(iter(home.list_of(after, of).iterate(home.store.read, reverse=True)))
     file = pa.BufferReader(home.store.map(entry["name"]))
     return str(pq.read_table(file, columns=["reason"]).column("reason")[0])
 
