@@ -92,6 +92,19 @@ class RowSlides:
         np.maximum.at(last, groups.codes, ranks)
         return whole.filter(pa.array(ranks > (last // self.slide * self.slide - self.count)[groups.codes]))
 
+    def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
+        """The last window of each partition, from state alone: what INVOKE returns. None when no window has closed."""
+        stored = [run[RANKED] for run in runs if RANKED in run]
+        held = hold(self.rows, [table.drop_columns([RANK]) for table in stored])
+        if not held.rows:
+            return None
+        ranks = np.concatenate([flat(table.column(RANK)).to_numpy(zero_copy_only=False) for table in stored])
+        groups = self.by_partition(held.table)
+        last = np.zeros(groups.count, np.int64)
+        np.maximum.at(last, groups.codes, ranks)
+        before = np.maximum(last // self.slide - 1, 0) * self.slide
+        return _answer(self, Ranked(held, groups.codes, ranks, before, last, held.rows))[0]
+
     def by_partition(self, table: pa.Table) -> Groups:
         """The partition of each row."""
         return group(

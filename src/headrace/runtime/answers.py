@@ -1,7 +1,8 @@
 """What INVOKE returns: a standing query's current answer, from results that are there, and for relations from state.
 
-Sliding windows: the latest closed window. Streams: their rows. Relations: R(NOW), the changes committed so far and those
-that only wait for punctuation, which the operator gives from its state without a Spark job.
+Sliding windows: the latest closed window; windows of rows: the last of each partition, from state. Streams: their rows.
+Relations: R(NOW), the changes committed so far and those that only wait for punctuation, which the operator gives from
+its state without a Spark job.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from headrace.algebra.query import Query, find_window
 from headrace.algebra.windows import Landmark, TimeSlide
 from headrace.operators.grouping import SLOTS, flat, group
 from headrace.operators.operator import AT, CHANGE, Operator
+from headrace.operators.row_slides import RowSlides
 from headrace.runtime import results
 from headrace.runtime.home import Home
 from headrace.runtime.messages import RunRef, StateMessage, StreamProgress
 from headrace.runtime.standing import Standing
-from headrace.runtime.state import peek
+from headrace.runtime.state import latest_windows, peek
 from headrace.store.filesystem import MissingFile
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
@@ -47,6 +49,8 @@ def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> 
     window = find_window(query.root)
     assert window is not None
     closed = Standing(**manifest.operators[operator.id]).closed
+    if isinstance(operator, RowSlides):
+        return _joined(_latest_of_each(home, manifest, operator), query)
     if isinstance(window.window, TimeSlide | Landmark):
         return _latest_window(home, manifest, operator, query, window.window, closed)
     return _last_emission(home, manifest, operator, query)
@@ -82,6 +86,13 @@ def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Qu
     return _joined(list(results.in_range(home, manifest, operator.id, greatest)), query)
 
 
+def _latest_of_each(home: Home, manifest: Manifest, operator: RowSlides) -> list[pa.Table]:
+    """The last window of each partition: which one that is, only the state knows, also where HAVING left nothing of it."""
+    message = _message(home, manifest, operator)
+    found = latest_windows(message, operator) if message is not None else None
+    return [found] if found is not None else []
+
+
 def _joined(tables: Sequence[pa.Table], query: Query) -> pa.Table:
     return pa.concat_tables(tables) if tables else results.empty(query)
 
@@ -96,11 +107,17 @@ def _relation_now(home: Home, manifest: Manifest, operator: Operator, query: Que
 
 def uncommitted(home: Home, manifest: Manifest, operator: Operator) -> list[pa.Table]:
     """Changes up to NOW, the greatest committed event time, that punctuation has not passed yet."""
+    message = _message(home, manifest, operator)
+    return list(peek(message).values()) if message is not None else []
+
+
+def _message(home: Home, manifest: Manifest, operator: Operator) -> StateMessage | None:
+    """All state up to NOW, for one operator; None before there is any."""
     known = manifest.streams.get(operator.stream)
     if known is None or manifest.plan is None or known["greatest"] == BEGINNING:
-        return []
+        return None
     closed = Standing(**manifest.operators[operator.id]).closed
-    message = StateMessage(
+    return StateMessage(
         root=str(home.store.root),
         plan=manifest.plan,
         epoch=manifest.epoch + 1,
@@ -114,7 +131,6 @@ def uncommitted(home: Home, manifest: Manifest, operator: Operator) -> list[pa.T
         closed={operator.id: closed},
         now={operator.id: max(closed, known["greatest"] + 1)},
     )
-    return list(peek(message).values())
 
 
 def consolidated(changes: pa.Table, query: Query) -> pa.Table:

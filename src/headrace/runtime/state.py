@@ -19,6 +19,7 @@ from headrace.observation import OperatorObservation
 from headrace.operators.batch import Rejected
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, SLOT, Operator, Sections, Step, Turn
+from headrace.operators.row_slides import RowSlides
 from headrace.operators.scalar.users import registered
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
@@ -53,6 +54,11 @@ def peek(message: StateMessage, blobs: Sequence[ScanBlob] = ()) -> dict[str, pa.
     task = _StateTask(message, blobs)
     task.advance_all()
     return task.results
+
+
+def latest_windows(message: StateMessage, operator: RowSlides) -> pa.Table | None:
+    """The last window of each of an operator's partitions; nothing is written."""
+    return _StateTask(message, ()).latest(operator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +144,11 @@ class _StateTask:
         if step.rejected:
             self._rejected.setdefault(operator.id, []).extend(step.rejected)
         self._seen[operator.id] = _observed(step, runs)
+
+    def latest(self, operator: RowSlides) -> pa.Table | None:
+        """What an operator's state says of windows that have closed."""
+        with registered(loaded(self.plan.functions)):
+            return operator.latest([sections for run in self._runs if (sections := run.of(operator.id))])
 
     def compact(self) -> None:
         """Merge runs of one size class into this epoch's run, and every run that no longer lies in our slots.
