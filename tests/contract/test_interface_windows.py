@@ -164,3 +164,18 @@ def test_what_has_no_answer_is_refused_when_it_is_registered(tmp_path, query) ->
     done = Home(tmp_path).once(STREAM.format(slack=0) + f"CREATE QUERY q AS {query};")
     assert done.returncode == 2
     assert REFUSED[query] in done.stderr
+
+
+BEFORE_1970 = {
+    "SELECT window_id, window_end, COUNT(*) AS n FROM s [RANGE TUMBLING 10 SECONDS]": """window_id,window_end,n
+        -1,@-10,1 0,@0,2 1,@10,1""",
+    "SELECT window_start, window_end, COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 7 SECONDS]": """
+        window_start,window_end,n @-17,@-7,2 @-10,@0,2 @-3,@7,2""",
+    "SELECT window.start, COUNT(*) AS n FROM s GROUP BY window(at, '7 seconds')": "start,n @-14,2 @-7,1 @0,1",
+    "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS]": "n 3",
+}  # fmt: skip
+
+
+def test_times_before_1970_are_times_like_all_others(tmp_path) -> None:
+    found = all_answers(tmp_path, ("a,1,@-13 b,2,@-10 a,3,@-0.000001 c,4,@0",), tuple(BEFORE_1970))
+    assert found == {query: lines(rows) for query, rows in BEFORE_1970.items()}
