@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 POSITION: Final = "__position"
@@ -22,6 +23,7 @@ FATE: Final = "__fate"
 ACCEPTED: Final = 0
 LATE: Final = 1
 _ROW_GROUP: Final = 1 << 20
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,55 +38,77 @@ class RunFacts:
 
 @dataclass(slots=True)
 class RunWriter:
-    """Collects a task's rows of one stream; `encode` gives the Parquet file."""
+    """Takes in a task's rows of one stream; `finish` gives its Parquet files.
+
+    Rows that come in time order are encoded as they come, so that memory does not grow with them. From the first step back
+    on rows are kept, and sorted at the end into a run of their own: every run is in the order (event time, position).
+    """
 
     schema: pa.Schema
     time: str | None = None
-    tables: list[pa.Table] = field(default_factory=list)
-    instants: list[npt.NDArray[np.int64]] = field(default_factory=list)
-    late: int = 0
+    ordered: _Run | None = None
+    kept: list[tuple[pa.Table, Ints, Ints]] = field(default_factory=list)
 
     def add(
-        self,
-        columns: Sequence[pa.Array],
-        at: npt.NDArray[np.int64],
-        position: npt.NDArray[np.int64],
-        late: npt.NDArray[np.bool_] | None,
+        self, columns: Sequence[pa.Array], at: Ints, position: Ints, late: npt.NDArray[np.bool_] | None
     ) -> None:
         """Take in a batch, whatever its fate."""
         fate = np.zeros(len(at), np.int8) if late is None else late.astype(np.int8)
-        self.late += int(fate.sum())
         ours = {POSITION: pa.array(position), FATE: pa.array(fate)}
         if not has_own_time(self.schema, self.time):
             ours[AT] = pa.array(at)
-        names = [*self.schema.names, *ours]
-        self.tables.append(pa.table([*columns, *ours.values()], names=names))
-        self.instants.append(at)
+        table = pa.table([*columns, *ours.values()], names=[*self.schema.names, *ours])
+        follows = self.ordered is None or at[0] >= self.ordered.high
+        if self.kept or not follows or bool((at[1:] < at[:-1]).any()):
+            self.kept.append((table, at, position))
+            return
+        if self.ordered is None:
+            self.ordered = _Run(table.schema)
+        self.ordered.write(table, at)
 
-    def encode(self) -> tuple[pa.Buffer, RunFacts] | None:
-        """The file's bytes, in the order (event time, position), and its facts; None when there were no rows."""
-        if not self.tables:
-            return None
-        whole = pa.concat_tables(self.tables)
-        at = np.concatenate(self.instants)
-        if (at[1:] < at[:-1]).any():
-            position = np.concatenate(
-                [table.column(POSITION).combine_chunks().to_numpy() for table in self.tables]
-            )
-            whole = whole.take(pa.array(np.lexsort([position, at])))
-        facts = RunFacts(len(at), self.late, int(at.min()), int(at.max()))
-        out = pa.BufferOutputStream()
-        packed = [name for name in whole.column_names if _is_packed(whole.schema.field(name).type)]
-        pq.write_table(
-            whole,
-            out,
+    def finish(self) -> list[tuple[pa.Buffer, RunFacts]]:
+        """The files' bytes and facts: none, one or two."""
+        found = [self.ordered.close()] if self.ordered is not None else []
+        if self.kept:
+            at = np.concatenate([instants for _, instants, _ in self.kept])
+            order = np.lexsort([np.concatenate([places for _, _, places in self.kept]), at])
+            run = _Run(self.kept[0][0].schema)
+            run.write(pa.concat_tables([table for table, _, _ in self.kept]).take(pa.array(order)), at[order])
+            found.append(run.close())
+        return found
+
+
+class _Run:
+    """One Parquet file in the making; tables come in time order."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._out = pa.BufferOutputStream()
+        packed = [field.name for field in schema if _is_packed(field.type)]
+        self._writer = pq.ParquetWriter(
+            self._out,
+            schema,
             compression="lz4",
-            row_group_size=_ROW_GROUP,
-            use_dictionary=[name for name in whole.column_names if _repeats(whole.schema.field(name).type)],
+            use_dictionary=[field.name for field in schema if _repeats(field.type)],
             column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
             write_statistics=packed,
         )
-        return out.getvalue(), facts
+        self._rows = self._late = 0
+        self._low: int | None = None
+        self.high = 0
+
+    def write(self, table: pa.Table, at: Ints) -> None:
+        """Append rows as row groups; `at` are their event times, which never go back."""
+        self._writer.write_table(table, row_group_size=_ROW_GROUP)
+        self._rows += len(at)
+        self._late += int(pc.sum(table.column(FATE)).as_py())
+        self._low = int(at[0]) if self._low is None else self._low
+        self.high = int(at[-1])
+
+    def close(self) -> tuple[pa.Buffer, RunFacts]:
+        """The finished file."""
+        self._writer.close()
+        assert self._low is not None
+        return self._out.getvalue(), RunFacts(self._rows, self._late, self._low, self.high)
 
 
 def has_own_time(schema: pa.Schema, time: str | None) -> bool:

@@ -6,7 +6,7 @@ twice does the same (decision D15).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,7 +114,7 @@ class ScanReceipt:
     rejected: Mapping[str, int] = field(default_factory=dict)
     greatest: Mapping[str, Instant] = field(default_factory=dict)
     marked: Mapping[str, Instant] = field(default_factory=dict)
-    archived: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    archived: Mapping[str, Sequence[str]] = field(default_factory=dict)
     rejects: Mapping[str, str] = field(default_factory=dict)
     operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
     bytes: int = 0

@@ -83,7 +83,7 @@ def files_named(receipts: Sequence[StateReceipt]) -> list[str]:
     found += [receipt.results_name for receipt in receipts if receipt.results_name is not None]
     found += [name for receipt in receipts for name in receipt.rejects.values()]
     for scan in scans_of(receipts):
-        found += [str(archived["name"]) for archived in scan.archived.values()]
+        found += [file for files in scan.archived.values() for file in files]
         found += scan.rejects.values()
     return found
 
@@ -123,7 +123,7 @@ def _archived(
 ) -> dict[str, ArchiveEntry]:
     found = {}
     for name, ordinals in work.taken.items():
-        files = tuple(str(scan.archived[name]["name"]) for scan in scans if name in scan.archived)
+        files = tuple(file for scan in scans for file in scan.archived.get(name, ()))
         found[name] = ArchiveEntry(
             epoch,
             ordinals,

@@ -71,8 +71,20 @@ def ordered(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) ->
         name = f"{HIDDEN}{place}"
         if name in table.column_names:
             keys.append(sort_rank(table.column(name), key.descending, key.nulls_first))
-    keys += [sort_rank(table.column(name), False, True) for name in outputs]
-    return table.take(pa.array(np.lexsort(list(reversed(keys)))))
+    order = np.lexsort(keys[::-1])
+    if _has_ties(keys, order):  # ranking every column is dear, and windows of groups hardly ever need it
+        keys += [sort_rank(table.column(name), False, True) for name in outputs]
+        order = np.lexsort(keys[::-1])
+    return table.take(pa.array(order))
+
+
+def _has_ties(keys: Sequence[np.ndarray], order: np.ndarray) -> bool:
+    """Whether two neighbours in the order are equal in every key."""
+    same = np.ones(len(order) - 1, bool)
+    for key in keys:
+        ranked = key[order]
+        same &= ranked[1:] == ranked[:-1]
+    return bool(same.any())
 
 
 def visible(table: pa.Table, query: Query, *, changes: bool = False) -> pa.Table:

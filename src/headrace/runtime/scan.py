@@ -200,22 +200,15 @@ class _ScanTask:
         )
         return _Folded(receipt, deltas, rejected)
 
-    def _write(self) -> tuple[dict[str, dict[str, object]], dict[str, str]]:
-        archived: dict[str, dict[str, object]] = {}
+    def _write(self) -> tuple[dict[str, list[str]], dict[str, str]]:
+        archived: dict[str, list[str]] = {}
         refused: dict[str, str] = {}
         for name, stream in self._streams.items():
-            encoded = stream.archive.encode() if stream.archive is not None else None
-            if encoded is not None:
-                buffer, facts = encoded
+            runs = stream.archive.finish() if stream.archive is not None else []
+            for buffer, _ in runs:
                 file = names.archive_run(name, self._message.epoch, self._message.task)
                 self._store.write_once(file, [buffer], durable=False)
-                archived[name] = {
-                    "name": file,
-                    "rows": facts.rows,
-                    "late": facts.late,
-                    "low": facts.low,
-                    "high": facts.high,
-                }
+                archived.setdefault(name, []).append(file)
             if stream.rejects.rows and not self._message.replay:
                 file = names.stream_rejects(name, self._message.epoch, self._message.task)
                 self._store.write_once(file, [stream.rejects.encode()], durable=False)
