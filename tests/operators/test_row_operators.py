@@ -26,10 +26,11 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows import Rows, RowsSlide, TimeRange, TimeSlide, Unbounded, Window, slides
 from headrace.errors import UnsupportedQuery
-from headrace.operators.local import drive, in_output_order
+from headrace.operators.local import drive
 from headrace.planner.lower import finish_of, lower
 from headrace.planner.shape import shape_of
 from headrace.reference.history import record
+from headrace.runtime.results import ordered as ordered_results
 from headrace.schema import BIGINT, INT
 from headrace.time import SECOND
 from tests.laws.driving import batch, epochs, plain
@@ -270,7 +271,7 @@ def test_answers_stand_by_instant_then_order_by_then_columns() -> None:
     )
     driven = drive(lower("q", wanted, "q"), [[batch(epochs(stream)[0], SCHEMA)]], stream.punctuations)
     assert driven.results is not None
-    ordered = in_output_order(driven.results, finish_of(shape_of(wanted)))
+    ordered = ordered_results(driven.results, finish_of(shape_of(wanted)).sort, wanted.schema.names)
     assert ordered.column("g").to_pylist() == [3, 2, 1, 9]
 
 

@@ -87,3 +87,18 @@ def test_a_failure_of_the_loop_reaches_followers_and_whoever_stops_it(
         list(hub.query("q").follow())
     with pytest.raises(OSError, match="the disk is gone"):
         hub.stop()
+
+
+def test_in_a_relations_changes_what_goes_stands_before_what_comes(hub: Hub) -> None:
+    """Whatever the values: a reader that applies changes in order never holds two rows where there is one."""
+    hub.register("SELECT MIN(v) AS least FROM s", "r")
+    for second, value in ((0, 5), (1, 3), (2, 9)):
+        hub.push("s", [{"at": START + dt.timedelta(seconds=second), "v": value}])
+    hub.loop.drain()
+    changes = hub.query("r").history()
+    assert list(zip(changes["least"].to_pylist(), changes["__change"].to_pylist(), strict=True)) == [
+        (5, 1),
+        (5, -1),
+        (3, 1),
+    ]
+    assert hub.query("r").invoke().to_pylist() == [{"least": 3}]

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.batch import Batch, Rejected
-from headrace.operators.finish import HIDDEN, Finish, sort_rank
 from headrace.operators.grouping import SLOTS, flat
-from headrace.operators.operator import AT, CHANGE, SLOT, WINDOW, Operator, Sections, Turn
+from headrace.operators.operator import SLOT, Operator, Sections, Turn
 from headrace.time import BEGINNING, FOREVER, Instant
 
 
@@ -138,19 +137,3 @@ def _within(table: pa.Table, owned: range) -> np.ndarray:
     slots = flat(table.column(SLOT)).to_numpy(zero_copy_only=False)
     found: np.ndarray = (slots >= owned.start) & (slots < owned.stop)
     return found
-
-
-def in_output_order(results: pa.Table, finish: Finish) -> pa.Table:
-    """Result rows by emission instant, -1 before +1, then ORDER BY and group keys (hidden columns), then all columns."""
-    outputs = [name for name in results.column_names if not name.startswith("__")]
-    keys = [flat(results.column(AT)).to_numpy(zero_copy_only=False)]
-    if CHANGE in results.column_names:
-        keys.append(flat(results.column(CHANGE)).to_numpy(zero_copy_only=False))
-    hidden = [name for name in results.column_names if name.startswith(HIDDEN)]
-    for name, key in zip(hidden, finish.sort, strict=True):
-        keys.append(sort_rank(flat(results.column(name)), key.descending, key.nulls_first))
-    keys += [sort_rank(flat(results.column(name)), False, True) for name in outputs]
-    return results.take(pa.array(np.lexsort([*reversed(keys)])))
-
-
-__all__ = ["AT", "CHANGE", "WINDOW", "Told", "answer", "drive", "in_output_order"]

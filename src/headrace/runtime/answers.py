@@ -143,5 +143,7 @@ def consolidated(changes: pa.Table, query: Query) -> pa.Table:
     np.maximum.at(last, groups.codes, np.arange(changes.num_rows))
     rows = np.repeat(last, np.maximum(total, 0))
     bag = changes.take(pa.array(rows))
-    place = bag.column_names.index(AT)
-    return bag.set_column(place, AT, pa.array(np.zeros(len(rows), np.int64)))
+    for name in (AT, CHANGE):  # they would only disturb the order
+        place = bag.column_names.index(name)
+        bag = bag.set_column(place, name, pa.array(np.zeros(len(rows), np.int64)))
+    return bag

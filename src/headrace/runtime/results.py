@@ -63,10 +63,12 @@ def in_range(
 
 
 def ordered(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> pa.Table:
-    """Rows in the order of emission instant, then the query's own order, then its columns left to right."""
+    """Rows by emission instant, what goes before what comes, the query's own order, then columns left to right."""
     if table.num_rows < 2:
         return table
     keys = [flat(table.column(AT)).to_numpy()]
+    if CHANGE in table.column_names:
+        keys.append(flat(table.column(CHANGE)).to_numpy())
     for place, key in enumerate(sort):
         name = f"{HIDDEN}{place}"
         if name in table.column_names:
