@@ -17,8 +17,9 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import OperatorObservation
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.grouping import flat
-from headrace.operators.operator import SLOT, Operator, Scanner, Sections
+from headrace.operators.operator import SLOT, Operator, Scanned, Sections
 from headrace.operators.scalar.users import registered
+from headrace.operators.shared_panes import Folding, foldings
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.functions import loaded
@@ -53,9 +54,9 @@ class _StreamTask:
     definition: StreamDefinition
     columns: tuple[str, ...]
     punctuation: Instant
-    scanners: dict[str, Scanner]
-    late_scanners: dict[str, Scanner]
-    reject_scanners: dict[str, Scanner]
+    scanners: list[Folding]
+    late_scanners: list[Folding]
+    reject_scanners: list[Folding]
     archive: RunWriter | None
     punctuator: Punctuator | None
     rejects: RejectWriter
@@ -94,14 +95,15 @@ class _StreamTask:
             columns = {"position": pa.array(places), **texts}
             _offer(self.reject_scanners, Batch(columns, np.zeros(len(places), np.int64), places))
 
-    def all_scanners(self) -> dict[str, Scanner]:
-        """The scanners of every channel, by operator."""
-        return {**self.scanners, **self.late_scanners, **self.reject_scanners}
+    def scanned(self) -> dict[str, Scanned]:
+        """What the scanners of every channel made of the rows, by operator."""
+        every = [*self.scanners, *self.late_scanners, *self.reject_scanners]
+        return {operator: each for scanner in every for operator, each in scanner.finish().items()}
 
 
-def _offer(scanners: dict[str, Scanner], batch: Batch) -> None:
+def _offer(scanners: list[Folding], batch: Batch) -> None:
     if batch.rows:
-        for scanner in scanners.values():
+        for scanner in scanners:
             scanner.add(batch)
 
 
@@ -148,17 +150,18 @@ class _ScanTask:
         columns = _columns_read(definition, of_rows, copies, punctuator)
         relations = {r: self._relation(r) for each in mine for r in each.relations}
         channels = {each.id: self._plan.channels.get(each.id, "rows") for each in mine}
-        by_channel: dict[str, dict[str, Scanner]] = {"rows": {}, "late": {}, "rejects": {}}
-        for each in mine:
-            by_channel[channels[each.id]][each.id] = each.scanner(relations)
+        rows, late, rejects = (
+            foldings([each for each in mine if channels[each.id] == channel], relations)
+            for channel in ("rows", "late", "rejects")
+        )
         fields = [definition.schema.arrow().field(column) for column in columns]
         return _StreamTask(
             definition,
             columns,
             self._message.punctuation.get(name, BEGINNING),
-            by_channel["rows"],
-            by_channel["late"],
-            by_channel["rejects"],
+            rows,
+            late,
+            rejects,
             RunWriter(pa.schema(fields), definition.time) if copies else None,
             punctuator,
             RejectWriter(),
@@ -177,8 +180,7 @@ class _ScanTask:
         rejected: dict[str, list[Rejected]] = {}
         seen: dict[str, OperatorObservation] = {}
         for stream in self._streams.values():
-            for each, scanner in stream.all_scanners().items():
-                scanned = scanner.finish()
+            for each, scanned in stream.scanned().items():
                 deltas[each] = scanned.deltas
                 rejected[each] = list(scanned.rejected)
                 rows = sum(table.num_rows for table in scanned.deltas.values())

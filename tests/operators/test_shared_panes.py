@@ -1,0 +1,147 @@
+"""Many windows over the same rows and groups fold them once, and each answers as it does alone (law 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.algebra.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions import Expression, Named
+from headrace.algebra.query import Aggregate, Filter, Node, Query, Windowed
+from headrace.algebra.windows import Landmark, TimeSlide, Window
+from headrace.operators import shared_panes
+from headrace.operators.batch import Batch
+from headrace.operators.operator import Operator, Scanned, Turn
+from headrace.operators.panes import Panes
+from headrace.operators.shared_panes import SharedPanes, common_panes, foldings
+from headrace.planner.lower import lower
+from headrace.reference.history import StreamRow
+from headrace.schema import BIGINT, DOUBLE
+from headrace.time import BEGINNING, FOREVER, SECOND
+from tests.laws import strategies as some
+from tests.laws.driving import batch, plain
+from tests.laws.strategies import SCAN, SCHEMA, TICK, canonical, column, literal
+
+
+def windows() -> st.SearchStrategy[Window]:
+    return st.one_of(
+        some.time_slides(), st.builds(Landmark, st.sampled_from((TICK, 4 * TICK)), st.just(TICK // 2))
+    )
+
+
+@st.composite
+def together(draw: st.DrawFn) -> list[Query]:
+    """Queries that differ in windows and aggregates only."""
+    where = draw(st.one_of(st.none(), some.predicates()))
+    keys = tuple(Named(name, column(name)) for name in draw(st.sampled_from(((), ("k",), ("k", "g")))))
+    found = []
+    for _ in range(draw(st.integers(2, 4))):
+        calls = draw(st.lists(some.aggregate_calls(), min_size=1, max_size=3))
+        found.append(query(draw(windows()), where, keys, calls))
+    return found
+
+
+def query(
+    window: Window, where: Expression | None, keys: tuple[Named, ...], calls: Sequence[AggregateCall]
+) -> Query:
+    node: Node = Windowed(SCAN, "s", window)
+    if where is not None:
+        node = Filter(node, where)
+    named = tuple(NamedAggregate(f"a{place}", call) for place, call in enumerate(calls))
+    node = Aggregate(node, keys, named)
+    shown = [*(key.name for key in keys), *(each.name for each in named), "s.window_end"]
+    return Query(some._projected(node, shown), "windows")
+
+
+def rows(drawn: Sequence[dict[str, Any]]) -> Batch:
+    return batch([StreamRow(each, each["at"], place) for place, each in enumerate(drawn)], SCHEMA)
+
+
+def scanned(operators: Sequence[Operator], batches: Sequence[Batch]) -> dict[str, Scanned]:
+    made = foldings(operators, {})
+    for each in batches:
+        for folding in made:
+            folding.add(each)
+    return {operator: found for folding in made for operator, found in folding.finish().items()}
+
+
+def answers(operators: Sequence[Operator], queries: Sequence[Query], found: dict[str, Scanned]) -> list[Any]:
+    turn = Turn(BEGINNING, FOREVER, 100 * TICK, final=True)
+    told = [operator.advance([], [found[operator.id].deltas], turn) for operator in operators]
+    return [canonical(plain(step.results, wanted)) for step, wanted in zip(told, queries, strict=True)]
+
+
+@given(queries=together(), drawn=st.lists(some.rows(), min_size=1, max_size=2), cheap=st.booleans())
+def test_each_answers_together_as_alone(queries: list[Query], drawn: list[Any], cheap: bool) -> None:
+    operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
+    batches = [rows(each) for each in drawn]
+    alone = {each.id: scanned([each], batches)[each.id] for each in operators}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_panes, "_LEAST_GAIN", 0 if cheap else 4)
+        shared = scanned(operators, batches)
+    assert answers(operators, queries, shared) == answers(operators, queries, alone)
+    kept = {each: (found.rows_in, found.rows_kept) for each, found in alone.items()}
+    assert {each: (found.rows_in, found.rows_kept) for each, found in shared.items()} == kept
+
+
+def test_queries_that_differ_in_windows_only_are_folded_by_one_scanner() -> None:
+    keys = (Named("k", column("k")),)
+    count = [AggregateCall("count", None, BIGINT)]
+    slides = [TimeSlide(9 * TICK, 3 * TICK), TimeSlide(4 * TICK, TICK), Landmark(TICK)]
+    same = [lower(f"q{n}", query(each, None, keys, count), f"q{n}") for n, each in enumerate(slides)]
+    other = lower("other", query(slides[0], some.call("isnull", column("g")), keys, count), "other")
+    made = foldings([*same, other], {})
+    assert [type(each) for each in made] == [SharedPanes, shared_panes.Alone]
+
+
+def test_an_expression_that_fails_for_one_query_leaves_the_others_whole() -> None:
+    keys = (Named("k", column("k")),)
+    fine = query(TimeSlide(4 * TICK, TICK), None, keys, [AggregateCall("count", None, BIGINT)])
+    quotient = some.call("/", column("y"), column("y"), kind=DOUBLE)
+    failing = query(TimeSlide(6 * TICK, TICK), None, keys, [AggregateCall("sum", quotient, DOUBLE)])
+    operators = [lower("fine", fine, "fine"), lower("failing", failing, "failing")]
+    values = [{"k": "a", "g": 1, "x": n, "y": float(n), "at": n * TICK} for n in range(3)]
+    found = scanned(operators, [rows(values)])
+    assert sum(each.rows for each in found["failing"].rejected) == 1
+    assert not found["fine"].rejected
+    assert found["fine"].rows_kept == 3
+    assert found["failing"].deltas["open0"].column("p0_0").to_pylist() != []
+
+
+@given(
+    combs=st.lists(some.time_slides(), min_size=1, max_size=3),
+    at=st.lists(st.integers(-50 * SECOND, 50 * SECOND), min_size=1, max_size=20),
+    most=st.sampled_from((1, 4096)),
+)
+def test_a_common_pane_lies_within_one_pane_of_every_window(
+    combs: list[TimeSlide], at: list[int], most: int
+) -> None:
+    panes = [Panes.of(each) for each in combs]
+    instants = np.array(at, np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_panes, "_MOST_GRID", most)
+        places, starts = common_panes(panes, instants)
+    assert (starts[places] <= instants).all()
+    for each in panes:
+        assert (each.of_instants(starts[places]) == each.of_instants(instants)).all()
+
+
+def test_a_predicate_of_its_own_keeps_a_query_apart() -> None:
+    keys = (Named("k", column("k")),)
+    count = [AggregateCall("count", None, BIGINT)]
+    made = [
+        lower(
+            f"q{limit}",
+            query(TimeSlide(TICK, TICK), some.call(">", column("x"), literal(limit, BIGINT)), keys, count),
+            f"q{limit}",
+        )
+        for limit in (1, 2)
+    ]
+    table = rows([{"k": "a", "g": 1, "x": 2, "y": 0.0, "at": 0}])
+    kept = {each: found.rows_kept for each, found in scanned(made, [table]).items()}
+    assert kept == {"q1": 1, "q2": 0}
