@@ -95,7 +95,7 @@ class SharedPanes:
     members: tuple[PaneAggregate, ...]
     union: Grouped
     pipeline: RowPipeline
-    own: dict[str, Scanner]
+    own: Mapping[str, Scanner]
     """Each member by itself: for batches on which an expression fails, since it must fail for its query alone."""
     tables: list[list[pa.Table]] = field(default_factory=list)
     rows_in: int = 0
