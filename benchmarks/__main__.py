@@ -10,9 +10,9 @@ import sys
 from benchmarks import data, report
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.memory import memory
-from benchmarks.suite.windows import sliding, tumbling
+from benchmarks.suite.windows import shared, sliding, tumbling
 
-SUITE = {"tumbling": tumbling, "sliding": sliding, "epoch": epoch, "memory": memory}
+SUITE = {"tumbling": tumbling, "sliding": sliding, "shared": shared, "epoch": epoch, "memory": memory}
 
 
 def main() -> int:

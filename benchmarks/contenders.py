@@ -33,6 +33,12 @@ HEADRACE = Contender("headrace", "benchmarks.headrace_runner", "parquet", option
 ARCHIVED = Contender(
     "headrace, archive on", "benchmarks.headrace_runner", "parquet", options={"archive": "on"}
 )
+TEN_WINDOWS = Contender(
+    "headrace, ten windows",
+    "benchmarks.headrace_runner",
+    "parquet",
+    options={"archive": "none", "windows": "ten"},
+)
 BYTEWAX = Contender(
     "bytewax",
     f"{_PEERS}.bytewax.runner",

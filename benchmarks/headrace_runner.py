@@ -21,18 +21,28 @@ from benchmarks.protocol import RANGE_SECONDS, Request, answer, request
 from headrace.runtime.session import session
 
 HEAP = "1g"  # small, so that growth beside it is not lost in it
+BESIDE = ((10, 10), (20, 10), (30, 15), (60, 10), (60, 20), (90, 45), (100, 30), (120, 40), (300, 60))
+"""Ranges and slides, in seconds, of the windows that `windows=ten` asks for beside the measured one."""
 
 
 def statements(asked: Request, folder: Path) -> str:
+    """The stream, the measured query and, with `windows=ten`, nine more of other ranges and slides."""
     archive = ", archive 'none'" if asked.options.get("archive", "none") == "none" else ""
+    windows = {"answer": (RANGE_SECONDS, asked.slide_seconds)}
+    if asked.options.get("windows") == "ten":
+        windows |= {f"beside{place}": window for place, window in enumerate(BESIDE)}
     return f"""
         CREATE STREAM events (at TIMESTAMP, key INT, value DOUBLE)
           USING parquet OPTIONS (path '{folder}'{archive}) TIMESTAMP BY at;
-        CREATE QUERY answer AS
+    """ + "".join(
+        f"""
+        CREATE QUERY {name} AS
           SELECT window_end, key, COUNT(*) AS n, SUM(value) AS total, MAX(value) AS top
-          FROM events [RANGE {RANGE_SECONDS} SECONDS SLIDE {asked.slide_seconds} SECONDS]
+          FROM events [RANGE {length} SECONDS SLIDE {slide} SECONDS]
           GROUP BY key;
-    """
+        """
+        for name, (length, slide) in windows.items()
+    )
 
 
 def export(table: pa.Table, asked: Request) -> None:

@@ -11,6 +11,7 @@ from benchmarks.contenders import (
     SPARK,
     SPARK_BATCH,
     SPARK_ROCKSDB,
+    TEN_WINDOWS,
     Contender,
 )
 from benchmarks.environments import PEERS, versions_of
@@ -49,6 +50,16 @@ def sliding(rows: int, rounds: int) -> Report:
         ),
     ]
     return _report("sliding", "Sliding 60 s by 1 s: count, sum, max by 1000 keys", series, ratios)
+
+
+def shared(rows: int, rounds: int) -> Report:
+    """Ten windows of different range and slide over one stream, beside one."""
+    series = in_turn([(HEADRACE, "tumbling"), (TEN_WINDOWS, "tumbling")], rows, rounds)
+    one, ten = (rate_of(series, who.name, "tumbling") for who in (HEADRACE, TEN_WINDOWS))
+    ratios = [Ratio("time of ten windows to the time of one", one / ten, 1.5, at_most=True)]
+    return _report(
+        "shared", "Ten windows over one stream, and one: count, sum, max by 1000 keys", series, ratios
+    )
 
 
 def _report(name: str, title: str, series: list[Series], ratios: list[Ratio]) -> Report:
