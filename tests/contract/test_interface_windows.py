@@ -154,7 +154,7 @@ REFUSED = {
     "SELECT COUNT(*) FROM HOP(TABLE s, DESCRIPTOR(at), INTERVAL 9 SECONDS, INTERVAL 5 SECONDS)": "slide of HOP cannot be",
     "SELECT RSTREAM(k) FROM s [RANGE 10 SECONDS]": "RSTREAM needs a window with SLIDE, or [NOW]",
     "SELECT k, v AS K FROM s": "two columns of the select list are called 'K'",
-    "SELECT COUNT(*) FROM s [RANGE TUMBLING 1 HOUR] WITH REVISIONS": "WITH REVISIONS is not available yet",
+    "SELECT COUNT(*) FROM s WITH REVISIONS": "WITH REVISIONS is not available for a relation",
     "SELECT k FROM s BEGIN TIMESTAMP '2020-01-02' END TIMESTAMP '2020-01-01'": "ends before it begins",
 }  # fmt: skip
 

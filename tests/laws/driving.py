@@ -17,7 +17,6 @@ from headrace.planner.lower import lower
 from headrace.planner.shape import shape_of
 from headrace.reference.history import History, RecordedStream, StreamRow
 from headrace.schema import Schema, Type, to_arrow
-from headrace.time import BEGINNING
 
 
 def array(values: Sequence[Any], kind: Type) -> pa.Array:
@@ -63,8 +62,6 @@ def plain(results: pa.Table | None, query: Query, changes: bool = False) -> list
         if field.type.name in ("TIMESTAMP", "TIMESTAMP_NTZ", "INTERVAL"):
             column = column.view(pa.int64())
         columns[field.name] = column.to_pylist()
-        if field.name == "window_start":  # that of a landmark window, which has none, is NULL
-            columns[field.name] = [BEGINNING if at is None else at for at in columns[field.name]]
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     instants = results.column(AT).to_pylist()
     if changes:

@@ -31,7 +31,7 @@ from headrace.algebra.query import (
     find_window,
     walk,
 )
-from headrace.algebra.windows import Landmark, TimeRange, TimeSlide, Unbounded, Window
+from headrace.algebra.windows import Landmark, TimeRange, Unbounded, Window
 from headrace.reference.evaluate import changes, relation_at, stream_answer, windows_answer
 from headrace.reference.history import History
 from headrace.reference.values import row_identity
@@ -82,17 +82,10 @@ def rounds(query: Query) -> bool:
 
 
 def can_be_said(query: Query) -> bool:
-    """Conditions below a window come from `GROUP BY window()`, which has no landmarks.
-
-    EMIT EMPTY where punctuation can be ahead of the rows that windows see (gaps between windows, a condition below
-    them) differs by design: an empty window is told when punctuation passes it, the reference waits for a later one that
-    holds a row.
-    """
+    """Conditions below a window come from `GROUP BY window()`, which has no landmarks."""
     windowed = find_window(query.root)
     assert windowed is not None
-    window, filtered = windowed.window, isinstance(windowed.source, Filter)
-    ahead = filtered or (isinstance(window, TimeSlide) and window.slide > window.range)
-    return not (query.emit_empty and ahead) and not (isinstance(window, Landmark) and filtered)
+    return not (isinstance(windowed.window, Landmark) and isinstance(windowed.source, Filter))
 
 
 def landmarks() -> st.SearchStrategy[Window]:

@@ -6,7 +6,18 @@ import pytest
 
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Column, Named
-from headrace.algebra.query import Aggregate, Ago, Bounds, Emit, Filter, Join, QueryScan, StreamScan, Windowed
+from headrace.algebra.query import (
+    Aggregate,
+    Ago,
+    Bounds,
+    Emit,
+    Filter,
+    Join,
+    QueryScan,
+    Revisions,
+    StreamScan,
+    Windowed,
+)
 from headrace.algebra.windows import Rows, TimeRange, TimeSlide, Unbounded
 from headrace.errors import UnsupportedQuery
 from headrace.reference.evaluate import changes, invoke, relation_at, stream_answer
@@ -138,7 +149,7 @@ def test_late_rows_enter_no_query_but_are_a_stream_of_their_own():
     assert [
         values["k"] for _, values in stream_answer(query(select(late, "s.k"), "stream"), past, BEGINNING)
     ] == ["b"]
-    revised = type(asked)(asked.root, "stream", with_revisions=True)
+    revised = type(asked)(asked.root, "stream", revisions=Revisions())
     assert [values["k"] for _, values in stream_answer(revised, past, BEGINNING)] == ["b", "a", "c"]
 
 

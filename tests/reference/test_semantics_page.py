@@ -10,9 +10,9 @@ import pytest
 
 from headrace.algebra import query as nodes
 from headrace.algebra.expressions import Call, Cast, Column
-from headrace.algebra.query import Ago, Bounds, Distinct, Emit, Filter, Query, SortKey, Top
+from headrace.algebra.query import Ago, Bounds, Distinct, Emit, Filter, Query, Revisions, SortKey, Top
 from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeRange, TimeSlide, Unbounded
-from headrace.reference.evaluate import changes, invoke, relation_at, stream_answer, windows_answer
+from headrace.reference.evaluate import changes, invoke, relation_at, revisions, stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.reference.relational import Rejects
 from headrace.schema import BIGINT, DOUBLE
@@ -43,6 +43,9 @@ PARTS = (col("k"),)
 LATE = replace(windowed(Unbounded()), source=replace(windowed(Unbounded()).source, channel="late"))
 DISTINCT = Distinct(select(windowed(TEN), "s.v", "s.k"))
 RECENT = Bounds(windowed(Unbounded()), Ago(2 * SECOND), Ago(SECOND))
+
+TOTAL = "SELECT SUM(v) AS total FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]"
+TOTALS = query(select(grouped(windowed(TEN), [], total=agg("sum", col("v"))), "total"))
 
 
 def over(window, *names: str):
@@ -93,6 +96,8 @@ QUERIES = {
     "SELECT COUNT(*) AS n FROM s [RANGE 40 SECONDS SLIDE 10 SECONDS]": count_of(
         TimeSlide(40 * SECOND, 10 * SECOND)
     ),
+    TOTAL + " WITH REVISIONS": replace(TOTALS, revisions=Revisions()),
+    TOTAL + " WITH REVISIONS FOR INTERVAL 12 SECONDS": replace(TOTALS, revisions=Revisions(12 * SECOND)),
 }
 """What the texts on the page say, as algebra: the page is tested without a parser."""
 
@@ -138,6 +143,9 @@ def asked(what: str, query: Query, history: History) -> list[str]:
         case "changes":
             found = changes(query, history, limit)
             return [f"{seconds(at)}: {sign:+d} {cells(values.values())}" for at, sign, values in found]
+        case "revisions":
+            told = revisions(query, history)
+            return [f"{e}: {seconds(at)}: {sign:+d} {cells(values.values())}" for e, at, sign, values in told]
         case "relation":
             return [cells(values.values()) for values in relation_at(query, history, limit)]
         case "invoke":
@@ -177,6 +185,7 @@ def test_every_node_has_its_words_on_the_page():
         "Windowed": "Windows",
         "Ago": "NOW",
         "SortKey": "ORDER BY",
+        "Revisions": "WITH REVISIONS",
     }
     kinds = [
         name

@@ -42,8 +42,8 @@ def lines_of_code(path: Path) -> int:
     return len(lines)
 
 
-def test_the_meaning_of_queries_stays_within_six_hundred_lines_and_scalars_within_three_hundred_and_fifty():
+def test_the_meaning_of_queries_stays_within_eight_hundred_lines_and_scalars_within_three_hundred_and_fifty():
     counts = {path.name: lines_of_code(path) for path in ROOM.glob("*.py")}
     assert len(counts) >= 8
-    assert sum(count for name, count in counts.items() if name not in SCALAR) <= 600, counts
+    assert sum(count for name, count in counts.items() if name not in SCALAR) <= 800, counts
     assert sum(counts[name] for name in SCALAR) <= 350, counts

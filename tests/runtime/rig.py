@@ -57,8 +57,10 @@ QUERIES = {
     "some": "SELECT k, x, y FROM s WHERE x > 3",
     "named": "SELECT names.name, COUNT(*) AS n FROM s [RANGE TUMBLING 5 SECONDS] JOIN names ON s.g = names.id"
     " GROUP BY names.name",
+    "mended": "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 3 SECONDS] GROUP BY k"
+    " WITH REVISIONS",
 }
-"""One of every kind: panes, distinct, landmark, top-k, rows in windows, row windows, relations, streams, joins."""
+"""One of every kind: panes, distinct, landmark, top-k, rows in windows, row windows, relations, streams, joins, revisions."""
 
 Row = dict[str, Any]
 
@@ -159,11 +161,13 @@ def script(source: Path, queries: Mapping[str, str], options: Mapping[str, str],
 
 
 def answer(hub: Hub, name: str, closing: Mapping[str, pa.Table] | None = None) -> list[Any]:
-    """All a query has answered, in a canonical order; with `closing` as if the streams ended here."""
+    """All a query has answered (what stands of it, with revisions), in a canonical order; with `closing` as if the streams ended here."""
     operator, query = hub.operator_and_query(name)
     tables = [part.table for part in results.epochs_of(hub.home, hub.home.latest(), operator.id)]
     if closing is not None and name in closing:
         tables.append(closing[name])
+    if query.revisions is not None and tables:
+        tables = [results.standing(pa.concat_tables(tables))]
     found = [row for table in tables for row in plain(table, query, changes=query.emission == "relation")]
     return canonical(found)
 

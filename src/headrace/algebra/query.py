@@ -244,17 +244,29 @@ Emission: TypeAlias = Choice["windows", "relation", "stream"]
 
 
 @dataclass(frozen=True, slots=True)
+class Revisions:
+    """`WITH REVISIONS [FOR INTERVAL d]`: late rows at most `within` behind the punctuation enter too (None: however late)."""
+
+    within: Duration | None = None
+
+    def __post_init__(self) -> None:
+        if self.within is not None and self.within < 0:
+            raise UserError("rows cannot be late by less than nothing")
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A bound query.
 
     `emission`: "windows" streams each closed window once; "relation" holds at every instant; "stream" emits rows at
-    their instants (a relation-to-stream operator at the root, or a select over a bare stream).
+    their instants (a relation-to-stream operator at the root, or a select over a bare stream). With `revisions` windows
+    that late rows change are told again, as what goes (-1) and what comes (+1).
     """
 
     root: Node
     emission: Emission
     emit_empty: bool = False
-    with_revisions: bool = False
+    revisions: Revisions | None = None
 
     @property
     def schema(self) -> Schema:

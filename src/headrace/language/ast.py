@@ -288,6 +288,14 @@ class OrderItem:
 
 
 @dataclass(frozen=True, slots=True)
+class RevisionsClause:
+    """`WITH REVISIONS [FOR INTERVAL d]`."""
+
+    within: Duration | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
     """A SELECT. `window` is the `window(...)` item of GROUP BY, which is not among `group_by`."""
 
@@ -306,5 +314,5 @@ class Select:
     limit: int | None = None
     limit_span: Span | None = None
     emit_empty: Span | None = None
-    with_revisions: bool = False
+    revisions: RevisionsClause | None = None
     having_span: Span | None = field(default=None, compare=False)

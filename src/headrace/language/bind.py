@@ -30,6 +30,7 @@ from headrace.errors import Span, UserError
 from headrace.language.ast import AllColumns, Constant, Expr, FunctionCall, Item, Name, Select
 from headrace.language.bind_aggregates import Grouping
 from headrace.language.bind_expressions import ExpressionBinder, located
+from headrace.language.bind_revisions import revisions
 from headrace.language.bind_sources import From, bind_from, tree
 from headrace.language.naming import output_name
 from headrace.language.scope import WINDOW_COLUMNS, Names
@@ -331,4 +332,9 @@ class _SelectBinder:
         emit = select.emit or ("istream" if self._streams_rows else None)
         emission: Emission = "windows" if stream.sliding else "relation" if emit is None else "stream"
         root = node if emit is None else Emit(node, emit)
-        return Query(root, emission, select.emit_empty is not None, select.with_revisions)
+        return Query(
+            root,
+            emission,
+            select.emit_empty is not None,
+            revisions(select, self.sources, self.text, grouped=self.grouped),
+        )

@@ -34,6 +34,7 @@ from headrace.language.ast import (
 )
 from headrace.language.bind_expressions import ExpressionBinder, joined, located
 from headrace.language.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
+from headrace.time import Duration
 
 STREAM_FIRST: Final = (
     "Available are one stream and any number of relations, the stream first: FROM s JOIN r ON …"
@@ -44,13 +45,15 @@ STREAM_FIRST: Final = (
 class From:
     """Bound sources. `scope` has them in the order of FROM; `stream` is the one stream, `relations` the joined rest.
 
-    `conditions` are of inner joins, not yet attached; a LEFT join holds its own.
+    `conditions` are of inner joins, not yet attached; a LEFT join holds its own. `retain` is how much of its past the stream
+    keeps, None for all.
     """
 
     scope: Scope
     stream: BoundSource
     relations: tuple[tuple[BoundSource, Choice["inner", "left"], Expression | None], ...]
     conditions: tuple[Expression, ...]
+    retain: Duration | None = None
 
 
 def bind_from(select: Select, names: Names, text: str, functions: Mapping[str, UserFunction]) -> From:
@@ -93,7 +96,9 @@ def bind_from(select: Select, names: Names, text: str, functions: Mapping[str, U
                 remedy=STREAM_FIRST,
             )
         relations.insert(0, (sources[0], "inner", None))
-    return From(scope, stream, tuple(relations), tuple(conditions))
+    definition = names.stream(stream.scan.name)
+    retain = definition.retain if definition is not None else None
+    return From(scope, stream, tuple(relations), tuple(conditions), retain)
 
 
 def _check_aliases(sources: list[BoundSource], text: str) -> None:
@@ -176,6 +181,11 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
             raise UnsupportedQuery(
                 f"the query '{definition.name}' holds a relation, not a stream, and cannot be read in FROM yet",
                 remedy="Give it a window with SLIDE, or make it a stream with ISTREAM(SELECT …).",
+            )
+        if bound.revisions is not None and bound.emission == "windows":
+            raise UnsupportedQuery(
+                f"the query '{definition.name}' revises its windows, and cannot be read in FROM: what was read is gone",
+                remedy="Read a query without WITH REVISIONS.",
             )
         return QueryScan(definition.name, source.alias or definition.name, bound.schema)
     raise UserError(

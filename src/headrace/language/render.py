@@ -19,6 +19,7 @@ from headrace.algebra.query import (
     Query,
     QueryScan,
     RelationScan,
+    Revisions,
     SortKey,
     StreamScan,
     Top,
@@ -46,11 +47,13 @@ def render(query: Query) -> str:
     text = _Text(parts, _column_texts(query.root)).select()
     if parts.emit is not None:
         text = f"{parts.emit.kind.upper()}({text})"
-    return (
-        text
-        + (" EMIT EMPTY" if query.emit_empty else "")
-        + (" WITH REVISIONS" if query.with_revisions else "")
-    )
+    return text + (" EMIT EMPTY" if query.emit_empty else "") + _revisions(query.revisions)
+
+
+def _revisions(revisions: Revisions | None) -> str:
+    if revisions is None or revisions.within is None:
+        return "" if revisions is None else " WITH REVISIONS"
+    return f" WITH REVISIONS FOR INTERVAL {render_duration(revisions.within)}"
 
 
 def _column_texts(root: Node) -> dict[str, str]:

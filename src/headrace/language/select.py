@@ -15,12 +15,13 @@ from headrace.language.ast import (
     Item,
     JoinClause,
     OrderItem,
+    RevisionsClause,
     Select,
     Source,
     StartingWindow,
 )
 from headrace.language.cursor import Cursor
-from headrace.language.durations import bound
+from headrace.language.durations import bound, duration
 from headrace.language.expressions import expression
 from headrace.language.primaries import RESERVED, column
 from headrace.language.windows import bracket, grouped_window, is_window_call, table_function
@@ -82,7 +83,8 @@ def _trailers(cursor: Cursor, found: Select, start: Span) -> Select:
             found = replace(found, emit_empty=cursor.since(at))
         elif cursor.accept("WITH"):
             cursor.expect("REVISIONS", purpose=" after WITH")
-            found = replace(found, with_revisions=True)
+            within = duration(cursor, "how late a row may be") if cursor.accept("FOR") else None
+            found = replace(found, revisions=RevisionsClause(within, cursor.since(at)))
         elif cursor.at_any("UNION", "EXCEPT", "INTERSECT", "MINUS"):
             raise cursor.unsupported(
                 f"{cursor.token.upper} is not available yet",

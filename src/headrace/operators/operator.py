@@ -25,6 +25,10 @@ Sections: TypeAlias = Mapping[str, pa.Table]
 """State tables by section name; every row carries its slot in the column `__slot`."""
 
 
+Windows: TypeAlias = tuple[range, ...]
+"""Numbers of windows, as ranges that stand in order and apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """How far an operator is and how far it goes now.
@@ -54,13 +58,15 @@ class Step:
     """What `advance` gives: sections to append to the state, results, and what was measured.
 
     `results` has the query's output columns plus `__at` (emission instant), `__window` (its window's number, or 0) and,
-    for relations, `__change`.
+    for relations and for windows that are revised, `__change`.
     """
 
     state: Sections = field(default_factory=dict)
     results: pa.Table | None = None
     rejected: tuple[Rejected, ...] = ()
     open_windows: int = 0
+    again: Windows = ()
+    """Windows that were answered before and that `results` answers anew, because a late row is in them."""
 
 
 class Scanner(Protocol):

@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Named
+from headrace.algebra.query import Revisions
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
 from headrace.operators.grouping import flat
-from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn
+from headrace.operators.late_panes import into_blocks, settled_at
+from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn, Windows
 from headrace.operators.pane_store import KEY, Layout, between, block_key, merge, pane_keys, parents
 from headrace.operators.pane_windows import WindowCells, closing, extent, windows
 from headrace.operators.panes import Panes
@@ -54,6 +56,8 @@ class PaneAggregate:
     single_slot: int | None = None
     emit_empty: bool = False
     relations: tuple[str, ...] = ()
+    revisions: Revisions | None = None
+    """Rows below the punctuation come too, and the windows that had been answered without them are answered again."""
     below: int = 0
     """How many of the steps stand below the window: rows they drop are in no window, others only in no answer."""
 
@@ -100,11 +104,14 @@ class PaneAggregate:
         if section.startswith("open"):
             edge = _LOWEST if turn.closed == BEGINNING else self.panes.of_instant(turn.closed)
             return merge(layout, between(tables, block_key(0, edge), block_key(0, _HIGHEST)))
-        if self.panes.back is None:
-            return _one_past(layout, tables)
-        if turn.closed == BEGINNING:
+        settled = settled_at(turn.closed, self.revisions)
+        if settled == BEGINNING:
             return merge(layout, tables)
-        horizon = self.panes.first(self.panes.last_closed(turn.closed) + 1)
+        if self.panes.back is None:
+            return _one_past(
+                layout, tables, None if self.revisions is None else self.panes.of_instant(settled)
+            )
+        horizon = self.panes.first(self.panes.last_closed(settled) + 1)
         assert horizon is not None
         live = [
             table
@@ -114,13 +121,15 @@ class PaneAggregate:
         return merge(layout, live)
 
 
-def _one_past(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
+def _one_past(layout: Layout, tables: Sequence[pa.Table], edge: int | None) -> pa.Table:
+    """A landmark's past as one pane; with an `edge` only what lies below it, since a window may still end after it."""
     whole = merge(layout, tables)
-    if not whole.num_rows:
+    keys = flat(whole.column(KEY)).to_numpy(zero_copy_only=False)
+    past = len(keys) if edge is None else int(np.searchsorted(keys, block_key(0, edge)))
+    if not past:
         return whole
-    last = flat(whole.column(KEY))[-1].as_py()
-    collapsed = whole.set_column(0, KEY, pa.array(np.full(whole.num_rows, last)))
-    return merge(layout, [collapsed])
+    collapsed = np.r_[np.full(past, keys[past - 1]), keys[past:]]
+    return merge(layout, [whole.set_column(0, KEY, pa.array(collapsed))])
 
 
 @dataclass(slots=True)
@@ -217,8 +226,31 @@ def _advance(
     due = closing(operator.panes, closed, now, present)
     if operator.answers_empty and not turn.final:
         due = range(due.start, max(due.stop, now + 1))
-    results, rejected = _answer(operator, stores, due)
-    return Step(state, results, rejected, _open_windows(operator, present, stores[0], now))
+    again = _again(operator, deltas, present[0], closed)
+    answered = [_answer(operator, stores, windows) for windows in (*again, due)]
+    tables = [table for table, _ in answered if table is not None]
+    rejected = tuple(each for _, failed in answered for each in failed)
+    results = pa.concat_tables(tables) if tables else None
+    return Step(state, results, rejected, _open_windows(operator, present, stores[0], now), again)
+
+
+def _again(operator: PaneAggregate, deltas: Sequence[Sections], first: int, closed: int) -> Windows:
+    """Windows up to `closed` that late rows are in; `first` is the least pane that holds a row.
+
+    Where empty windows answer too, those between a late row and the row that had been the first are new.
+    """
+    if operator.revisions is None or closed == _LOWEST:
+        return ()
+    section = SEEN if operator.answers_empty else "open0"
+    arrived = [delta[section] for delta in deltas if section in delta]
+    late = between(arrived, block_key(0, _LOWEST), block_key(0, operator.panes.stop(closed)))
+    if not late:
+        return ()
+    panes = np.concatenate([flat(table.column(KEY)).to_numpy() for table in late]) - block_key(0, 0)
+    if operator.answers_empty:
+        start = operator.panes.first_window(max(int(panes.min()), first))
+        return (range(start, closed + 1),) if start <= closed else ()
+    return operator.panes.holding(panes, closed)
 
 
 def _open_windows(operator: PaneAggregate, present: tuple[int, int], store: _Store, now: int) -> int:
@@ -250,8 +282,13 @@ def _seal(
     if held is None:
         return _Store(layout, still_open, [], sealed)
     start, stop = max(before, held[0]), min(edge, _past(held[1], operator.top_level))
-    blocks = parents(layout, sealed, fresh, (start, stop), operator.top_level)
+    late = into_blocks(
+        layout, between([fresh], block_key(0, _LOWEST), block_key(0, before)), before, operator.top_level
+    )
+    blocks = parents(layout, [*sealed, *late], fresh, (start, stop), operator.top_level)
     made = [table for table in (fresh, *blocks) if table.num_rows]
+    if late:
+        made = [merge(layout, [*made, *late])]
     return _Store(layout, still_open, made, [*sealed, *made])
 
 

@@ -93,6 +93,19 @@ class Panes:
             return None
         return (pane - (1 if self.cut else 0)) // self.per_slide + self.back
 
+    def holding(self, panes: Ints, closed: int) -> tuple[range, ...]:
+        """The windows up to `closed` that hold one of the panes, as ranges that do not touch."""
+        distinct = np.unique(panes)
+        found: list[range] = []
+        for pane in distinct.tolist():
+            last = self.last_window(pane)
+            stop = closed + 1 if last is None else min(last, closed) + 1
+            start = max(self.first_window(pane), found[-1].stop if found else self.first_window(pane))
+            if start < stop:
+                whole = found and found[-1].stop == start
+                found[-1:] = [range(found[-1].start, stop)] if whole else [*found[-1:], range(start, stop)]
+        return tuple(found)
+
     def window_bounds(self, windows: Ints, range_: Duration | None) -> tuple[Ints, Ints]:
         """Starts and ends of windows, in microseconds."""
         ends = self.anchor + windows * self.slide

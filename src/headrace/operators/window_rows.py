@@ -12,10 +12,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.algebra.query import Revisions
 from headrace.operators.batch import Rejected
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouping import Ints
-from headrace.operators.operator import Sections, Step, Turn
+from headrace.operators.late_panes import settled_at
+from headrace.operators.operator import Sections, Step, Turn, Windows
 from headrace.operators.panes import Panes
 from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
 from headrace.time import BEGINNING, Duration
@@ -38,6 +40,8 @@ class WindowRows:
     rows: RowLayout
     finish: Finish
     relations: tuple[str, ...] = ()
+    revisions: Revisions | None = None
+    """Rows below the punctuation come too, and the windows that had been answered without them are answered again."""
 
     @property
     def columns(self) -> frozenset[str]:
@@ -53,15 +57,28 @@ class WindowRows:
         arrived = [delta[ROWS] for delta in deltas if ROWS in delta]
         state = {ROWS: pa.concat_tables(arrived)} if arrived else {}
         closed, now = self._closed(turn)
-        if now <= closed:
+        again = self._again(arrived, turn, closed)
+        if now <= closed and not again:
             return Step(state)
         held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), *arrived])
         low, high = self._windows(held.at)
         open_windows = max(0, int(high.max()) - now) if held.rows and self.panes.back is not None else 1
-        low, high = np.maximum(low, closed + 1), np.minimum(high, now)
-        due = low <= high
-        results, rejected = self._answer(held.where(due), low[due], high[due])
-        return Step(state, results, rejected, open_windows)
+        tables: list[pa.Table] = []
+        rejected: list[Rejected] = []
+        for windows in (*again, range(closed + 1, now + 1)):
+            first, last = np.maximum(low, windows.start), np.minimum(high, windows.stop - 1)
+            due = first <= last
+            table, bad = self._answer(held.where(due), first[due], last[due])
+            tables += [table] if table is not None else []
+            rejected += bad
+        return Step(state, pa.concat_tables(tables) if tables else None, tuple(rejected), open_windows, again)
+
+    def _again(self, arrived: Sequence[pa.Table], turn: Turn, closed: int) -> Windows:
+        """Windows up to `closed` that late rows are in."""
+        if self.revisions is None or turn.closed == BEGINNING or not arrived:
+            return ()
+        at = hold(self.rows, arrived).at
+        return self.panes.holding(self.panes.of_instants(at[at < turn.closed]), closed)
 
     def _closed(self, turn: Turn) -> tuple[int, int]:
         """The last window answered before, and the last one to answer now."""
@@ -98,7 +115,8 @@ class WindowRows:
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
         """Rows whose last window has closed are gone."""
         held = hold(self.rows, tables)
-        closed = _LOWEST if turn.closed == BEGINNING else self.panes.last_closed(turn.closed)
+        settled = settled_at(turn.closed, self.revisions)
+        closed = _LOWEST if settled == BEGINNING else self.panes.last_closed(settled)
         low, high = self._windows(held.at)
         return held.where((high > closed) & (low <= high)).table
 

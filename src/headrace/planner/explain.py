@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.revising import Revising
 from headrace.operators.row_steps import Keep, RowStep
+from headrace.operators.window_changes import WindowChanges
 from headrace.time import render_duration
 
 
@@ -18,6 +20,14 @@ def explain(operator: Operator) -> str:
 
 def _lines(operator: Operator) -> Iterator[str]:
     yield f"query {operator.query}"
+    if isinstance(operator, WindowChanges):
+        yield f"  {operator.kind}: what differs from each window to the next"
+        operator = operator.inner
+    if isinstance(operator, Revising):
+        within = operator.revisions.within
+        reach = "however late" if within is None else f"up to {render_duration(within)} late"
+        yield f"  windows told again, what goes as -1 and what comes as +1, for rows {reach}"
+        operator = operator.inner
     if isinstance(operator, PaneAggregate):
         yield from _pane_aggregate(operator)
     else:

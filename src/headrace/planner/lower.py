@@ -29,11 +29,6 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
 
     Raises `UnsupportedQuery` with the reason for what no operator answers yet.
     """
-    if query.with_revisions:
-        raise UnsupportedQuery(
-            "WITH REVISIONS is not available yet: late rows enter no query",
-            remedy="Leave it out; a longer SLACK keeps more rows, and FROM stream LATE reads the late ones.",
-        )
     shape = shape_of(query)
     lowering = _lowering(name, query, shape, operator_id)
     if (
@@ -82,7 +77,7 @@ def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> 
     grouped = _grouped(shape, _Rename(shape))
     finish = finish_of(shape)
     changes = shape.emit is not None and shape.emit.kind != "rstream"
-    single = finish.needs_whole_window or not grouped.keys or changes
+    single = finish.needs_whole_window or not grouped.keys or changes or query.revisions is not None
     return PaneAggregate(
         id=operator_id,
         query=name,
@@ -97,6 +92,7 @@ def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> 
         below=1 if shape.before and query.emit_empty else 0,
         single_slot=slot_of_name(operator_id) if single else None,
         emit_empty=query.emit_empty,
+        revisions=query.revisions,
         relations=tuple(step.relation for step in row_steps(shape) if isinstance(step, LookUp)),
     )
 

@@ -20,6 +20,7 @@ from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.panes import Panes
 from headrace.operators.passing import Passing
+from headrace.operators.revising import Revising
 from headrace.operators.row_slides import RowSlides
 from headrace.operators.row_steps import LookUp, RowStep
 from headrace.operators.row_store import Bounded, RowLayout
@@ -160,6 +161,7 @@ def lower_rows(lowering: Lowering) -> Operator:
         return Passing(
             lowering.id, lowering.name, shape.scan.name, lowering.layout(kept, ()), finish, lowering.relations
         )
+    _refuse_revisions(lowering)
     if lowering.telling == "rstream" and shape.window != TimeRange(0):
         raise UnsupportedQuery("RSTREAM needs a window with SLIDE, or [NOW]")
     return _instant_rows(lowering) if lowering.grouped is None else _instant_aggregate(lowering)
@@ -173,10 +175,13 @@ def _passes(lowering: Lowering) -> bool:
 
 
 def with_changes(lowering: Lowering, inner: PaneAggregate | WindowRows) -> Operator:
-    """ISTREAM or DSTREAM over successive windows, where asked for."""
-    emit = lowering.shape.emit
+    """ISTREAM or DSTREAM over successive windows, or their revisions, where asked for."""
+    emit, revisions = lowering.shape.emit, lowering.query.revisions
     if emit is None or emit.kind == "rstream":
-        return inner
+        if revisions is None:
+            return inner
+        return Revising(inner, inner.panes, revisions, inner.finish, lowering.slot)
+    _refuse_revisions(lowering)
     return WindowChanges(inner, inner.panes, emit.kind, inner.finish, lowering.slot)
 
 
@@ -184,7 +189,8 @@ def _window_rows(lowering: Lowering) -> Operator:
     shape = lowering.shape
     assert isinstance(shape.window, TimeSlide | Landmark)
     kept, finish = lowering.stored()
-    meets = finish.needs_whole_window or (shape.emit is not None and shape.emit.kind != "rstream")
+    changes = shape.emit is not None and shape.emit.kind != "rstream"
+    meets = finish.needs_whole_window or changes or lowering.query.revisions is not None
     rows = WindowRows(
         id=lowering.id,
         query=lowering.name,
@@ -195,12 +201,23 @@ def _window_rows(lowering: Lowering) -> Operator:
         rows=lowering.layout(kept, None if meets else ()),
         finish=finish,
         relations=lowering.relations,
+        revisions=lowering.query.revisions,
     )
     return with_changes(lowering, rows)
 
 
+def _refuse_revisions(lowering: Lowering) -> None:
+    """Raises `UnsupportedQuery` for a query WITH REVISIONS that is neither of windows of time nor a bare stream."""
+    if lowering.query.revisions is not None:
+        raise UnsupportedQuery(
+            "WITH REVISIONS is not available for this query",
+            remedy="Available are windows of time with SLIDE, and selects over a bare stream.",
+        )
+
+
 def _row_slides(lowering: Lowering) -> Operator:
     shape, grouped = lowering.shape, lowering.grouped
+    _refuse_revisions(lowering)
     assert isinstance(shape.window, RowsSlide)
     kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
     partitions = len(lowering.partition)

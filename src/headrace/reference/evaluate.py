@@ -7,6 +7,7 @@ Answers are lists of (emission instant, row) in output order: instant, ORDER BY,
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import groupby
 
 from headrace.algebra.query import (
@@ -51,10 +52,37 @@ def windows_answer(
     limit = FOREVER if final else punctuation
     emitted = [
         (now.emitted, row)
-        for before, now in _closings(query, moment, limit)
+        for before, now in _closings(query, moment, limit, punctuation)
         for row in _emitted(query, moment, before, now)
     ]
     return _ordered(query, emitted)
+
+
+def revisions(
+    query: Query, history: History, *, final: bool = False, rejects: Rejects | None = None
+) -> list[tuple[int, Instant, int, Row]]:
+    """(epoch, emission instant, +1 or -1, row): how the answer of a query WITH REVISIONS over one stream changes.
+
+    After each epoch the answer is what the rows so far make of the windows closed so far; what an epoch tells is the
+    difference to the epoch before, window by window. With `final` one epoch more ends the stream.
+    """
+    (name,) = sources_of(query)
+    stream, names = history.streams[name], query.schema.names
+    told: list[tuple[int, Instant, int, Row]] = []
+    before: dict[Instant, list[Row]] = {}
+    for epoch in range(1, len(stream.punctuations) + 1 + final):
+        known = replace(history, streams={**history.streams, name: stream.after(epoch)})
+        ended = epoch > len(stream.punctuations)
+        answered = windows_answer(query, known, known.punctuation(query), final=ended, rejects=rejects)
+        now: dict[Instant, list[Row]] = {}
+        for at, row in answered:
+            now.setdefault(at, []).append(row)
+        for at in sorted({*before, *now}):
+            gone, new = before.get(at, []), now.get(at, [])
+            told += [(epoch, at, -1, row) for row in minus(gone, new, names)]
+            told += [(epoch, at, 1, row) for row in minus(new, gone, names)]
+        before = now
+    return told
 
 
 def relation_at(
@@ -133,10 +161,12 @@ def invoke(
 # ------------------------------------------------------------------------------------------------- windows that slide
 
 
-def _closings(query: Query, moment: Moment, limit: Instant) -> Iterable[tuple[Closing | None, Closing]]:
+def _closings(
+    query: Query, moment: Moment, limit: Instant, punctuation: Instant
+) -> Iterable[tuple[Closing | None, Closing]]:
     if slides_by_rows(query):
         return row_windows(query, moment, limit)
-    return TimeWindows(query, moment, limit).closed(vacated=isinstance(query.root, Emit))
+    return TimeWindows(query, moment, limit, punctuation).closed(vacated=isinstance(query.root, Emit))
 
 
 def _latest(query: Query, moment: Moment, punctuation: Instant) -> Iterable[tuple[Closing | None, Closing]]:
@@ -173,7 +203,7 @@ def _of_window(query: Query, moment: Moment, closing: Closing) -> list[Row]:
             moment.rejects,
             frames=closing.frames,
             empty_groups=query.emit_empty,
-            revised=query.with_revisions,
+            revisions=query.revisions,
         ),
     )
 
@@ -187,7 +217,7 @@ def _relation(query: Query, moment: Moment, instant: Instant) -> list[Row]:
     times = _event_times(query, moment)
     if sources_of(query) and not any(at <= instant for at in times):
         return []
-    return answer(_tree(query), Moment(moment.history, instant, moment.rejects, revised=query.with_revisions))
+    return answer(_tree(query), Moment(moment.history, instant, moment.rejects, revisions=query.revisions))
 
 
 def _steps(
@@ -254,7 +284,7 @@ def _only_adds(node: Node) -> bool:
 
 
 def _moment(query: Query, history: History, rejects: Rejects | None) -> Moment:
-    return Moment(history, BEGINNING, Rejects() if rejects is None else rejects, revised=query.with_revisions)
+    return Moment(history, BEGINNING, Rejects() if rejects is None else rejects, revisions=query.revisions)
 
 
 def _tree(query: Query) -> Node:

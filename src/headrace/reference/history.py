@@ -13,7 +13,7 @@ from typing import Literal as Choice
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, walk
 from headrace.reference.values import Row
-from headrace.time import BEGINNING, Duration, Instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 Fate = Choice["accepted", "late", "rejected"]
 
@@ -44,6 +44,24 @@ class RecordedStream:
     def ordered(self, fates: Sequence[Fate] = ("accepted",)) -> list[StreamRow]:
         """The rows of these fates in the stream's order: event time, then position."""
         return sorted((row for row in self.rows if row.fate in fates), key=lambda row: (row.at, row.position))
+
+    def revised(self, within: Duration | None) -> list[StreamRow]:
+        """The accepted rows and the late ones that were at most `within` behind the punctuation their epoch began with.
+
+        A stream that has ended (punctuation FOREVER) takes in nothing more.
+        """
+        before = (BEGINNING, *self.punctuations)
+
+        def enters(row: StreamRow) -> bool:
+            known = before[row.epoch - 1]
+            return known != FOREVER and (within is None or row.at >= known - within)
+
+        return [row for row in self.ordered(("accepted", "late")) if row.fate == "accepted" or enters(row)]
+
+    def after(self, epochs: int) -> RecordedStream:
+        """What had been recorded after so many epochs."""
+        rows = tuple(row for row in self.rows if row.epoch <= epochs)
+        return RecordedStream(rows, self.punctuations[:epochs])
 
 
 def sources_of(query: Query) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from headrace.algebra.query import (
     Project,
     QueryScan,
     RelationScan,
+    Revisions,
     StreamScan,
     Top,
     Windowed,
@@ -70,10 +71,10 @@ class Rejects:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What one window that slides holds, and its bounds."""
+    """What one window that slides holds, and its bounds; a landmark window has no start."""
 
     rows: tuple[Row, ...]
-    start: Instant
+    start: Instant | None
     end: Instant
     id: int
 
@@ -90,7 +91,7 @@ class Moment:
     rejects: Rejects
     frames: Mapping[Windowed, Frame] = field(default_factory=dict)
     empty_groups: bool = True
-    revised: bool = False
+    revisions: Revisions | None = None
     within: tuple[Instant, Instant] | None = None
 
 
@@ -98,13 +99,13 @@ def stream_rows(node: Node, moment: Moment) -> list[Row]:
     """All rows of a stream as recorded, in its order, past the filters that stand below its window."""
     match node:
         case StreamScan() | QueryScan():
+            stream = moment.history.streams[node.name]
             fates = _FATES[node.channel] if isinstance(node, StreamScan) else _FATES["rows"]
-            if moment.revised and fates == ("accepted",):
-                fates = ("accepted", "late")
-            return [
-                _named(row.values, node) | {_place(node): (row.at, row.position)}
-                for row in moment.history.streams[node.name].ordered(fates)
-            ]
+            if moment.revisions is not None and fates == ("accepted",):
+                rows = stream.revised(moment.revisions.within)
+            else:
+                rows = stream.ordered(fates)
+            return [_named(row.values, node) | {_place(node): (row.at, row.position)} for row in rows]
         case Filter(source=source, predicate=predicate):
             return moment.rejects.survivors(stream_rows(source, moment), _passing(predicate))
         case _:

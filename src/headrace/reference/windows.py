@@ -38,18 +38,21 @@ def sliding_nodes(query: Query) -> list[Windowed]:
 class TimeWindows:
     """The windows of a query whose windows slide in time, by their common ends.
 
-    A window has an answer if it holds a row; with EMIT EMPTY every window between the first and the last such one has.
+    A window has an answer if it holds a row; with EMIT EMPTY every window from the first such one on has, as far as
+    punctuation has `passed` or as the last such one.
     Landmark windows hold a row for ever; those that end after the first end past the last row are not looked at unless
     `limit` is finite.
     """
 
-    def __init__(self, query: Query, moment: Moment, limit: Instant) -> None:
+    def __init__(self, query: Query, moment: Moment, limit: Instant, passed: Instant | None = None) -> None:
         self.nodes, self.limit = sliding_nodes(query), limit
         self.rows = {node: stream_rows(node.source, moment) for node in self.nodes}
         self.slide, self.anchor = self._lattice()
         holding = {end for node in self.nodes for end in self._ends(node)}
         if query.emit_empty and holding:
-            holding = set(range(min(holding), max(holding) + 1, self.slide))
+            known = limit if passed is None else passed
+            last = max(holding) if known == FOREVER else max(*holding, self.next_end(known) - self.slide)
+            holding = set(range(min(holding), last + 1, self.slide))
         self.occupied = holding
 
     def _lattice(self) -> tuple[int, Instant]:
@@ -83,7 +86,8 @@ class TimeWindows:
             assert isinstance(window, TimeSlide | Landmark)
             number = (end - window.anchor) // window.slide
             held = tuple(row for row in self.rows[node] if window.holds(number, time_of(row, node)))
-            frames[node] = Frame(held, *window.bounds(number), number)
+            start = window.bounds(number)[0] if isinstance(window, TimeSlide) else None
+            frames[node] = Frame(held, start, end, number)
         return Closing(end, end - 1, frames, end in self.occupied)
 
     def closed(self, *, vacated: bool) -> list[tuple[Closing, Closing]]:

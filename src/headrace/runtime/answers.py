@@ -52,7 +52,8 @@ def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> 
     if isinstance(operator, RowSlides):
         return _joined(_latest_of_each(home, manifest, operator), query)
     if isinstance(window.window, TimeSlide | Landmark):
-        return _latest_window(home, manifest, operator, query, window.window, closed)
+        latest = _latest_window(home, manifest, operator, query, window.window, closed)
+        return results.standing(latest)
     return _last_emission(home, manifest, operator, query)
 
 

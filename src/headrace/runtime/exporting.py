@@ -1,7 +1,7 @@
 """`--output DIR`: one file per query that holds its answers so far, kept current.
 
-Windows and streams: every row emitted in the life of the home, and the provisional ones; relations and BEGIN … END: what
-INVOKE returns. A file is replaced whole, so a reader sees one epoch or the next.
+Windows and streams: every row emitted in the life of the home, and the provisional ones; windows that are revised, as they
+stand; relations and BEGIN … END: what INVOKE returns. A file is replaced whole, so a reader sees one epoch or the next.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def told_rows(
     else:
         parts = [part.table for part in results.epochs_of(home, manifest, operator.id)]
         parts += [provisional] if provisional is not None else []
-        table = pa.concat_tables(parts) if parts else results.empty(query)
+        table = results.standing(pa.concat_tables(parts)) if parts else results.empty(query)
     return visible(results.ordered(table, sort_of(operator), query.schema.names), query)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.catalog.definitions import FunctionDefinition, StreamDefinition
 from headrace.observation import OperatorObservation
 from headrace.operators.operator import Operator
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, Duration, Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class EpochPlan:
     functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
     channels: Mapping[str, str] = field(default_factory=dict)
     """Operator → the channel it reads of its stream, where that is not its accepted rows: "late" or "rejects"."""
+    revisions: Mapping[str, Duration | None] = field(default_factory=dict)
+    """Operator → how far behind the punctuation late rows may be that it takes in too (None: however far)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def bound(catalog: Catalog, standing: StandingQuery) -> Query:
 
 def make_plan(catalog: Catalog) -> EpochPlan:
     """All operators, the streams they read and the relations in force."""
-    operators, channels = {}, {}
+    operators, channels, revisions = {}, {}, {}
     queries = {standing.operator_id: bound(catalog, standing) for standing in catalog.queries.values()}
     by_name = {name: standing.operator_id for name, standing in catalog.queries.items()}
     streams = {stream.name: stream for stream in catalog.streams.values()}
@@ -74,10 +74,13 @@ def make_plan(catalog: Catalog) -> EpochPlan:
         channel = next(node.channel for node in walk(query.root) if isinstance(node, StreamScan))
         if channel != "rows":
             channels[operator.id] = channel
+        if query.revisions is not None:
+            revisions[operator.id] = query.revisions.within
     return EpochPlan(
         operators,
         streams,
         {relation.definition.name: relation.file for relation in catalog.relations.values()},
         catalog.functions,
         channels,
+        revisions,
     )

@@ -16,6 +16,7 @@ from headrace.algebra.query import Query, SortKey
 from headrace.operators.finish import HIDDEN, sort_rank
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, CHANGE
+from headrace.operators.revising import net
 from headrace.runtime.home import Home
 from headrace.runtime.plans import open_run
 from headrace.store.manifest import Manifest
@@ -89,8 +90,13 @@ def _has_ties(keys: Sequence[np.ndarray], order: np.ndarray) -> bool:
     return bool(same.any())
 
 
+def standing(table: pa.Table) -> pa.Table:
+    """The rows that a changelog leaves, at the instants at which they were told; other tables as they are."""
+    return net(table).drop_columns([CHANGE]) if CHANGE in table.column_names else table
+
+
 def visible(table: pa.Table, query: Query, *, changes: bool = False) -> pa.Table:
-    """Only the columns the user selected; with `changes` also `__change` and `__at` of a relation."""
+    """Only the columns the user selected; with `changes` also `__change` and `__at` of what is told as changes."""
     names = list(query.schema.names)
     shown = table.select(names)
     if changes and CHANGE in table.column_names:

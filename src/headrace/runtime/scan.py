@@ -29,7 +29,7 @@ from headrace.runtime.punctuators import Punctuator
 from headrace.runtime.reading import Arrival, arrivals
 from headrace.runtime.rejects import RejectWriter, read_refused
 from headrace.store.filesystem import LocalStore, Store
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
 def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
@@ -57,6 +57,7 @@ class _StreamTask:
     scanners: list[Folding]
     late_scanners: list[Folding]
     reject_scanners: list[Folding]
+    revising: list[tuple[Duration | None, list[Folding]]]
     archive: RunWriter | None
     punctuator: Punctuator | None
     rejects: RejectWriter
@@ -66,8 +67,8 @@ class _StreamTask:
     greatest: Instant = BEGINNING
     marked: Instant = BEGINNING
 
-    def take(self, arrival: Arrival) -> None:
-        """Archive a batch, then offer its accepted rows to every operator."""
+    def take(self, arrival: Arrival, punctuation: Instant) -> None:
+        """Archive a batch, then offer its accepted rows to every operator; `punctuation` was in force when it came."""
         self.refuse(arrival.rejects)
         if not len(arrival.at):
             return
@@ -82,7 +83,13 @@ class _StreamTask:
             self.late += int(arrival.late.sum())
             self.deepest = max(self.deepest, int(self.punctuation - arrival.at.min()))
             _offer(self.late_scanners, batch.where(arrival.late))
+            for within, scanners in self.revising:
+                known = arrival.at >= _reach(punctuation, within)
+                _offer(scanners, batch.where(~arrival.late | known))
             batch = batch.where(~arrival.late)
+        else:
+            for _, scanners in self.revising:
+                _offer(scanners, batch)
         _offer(self.scanners, batch)
 
     def refuse(self, rejects: list[tuple[int, str, str]]) -> None:
@@ -98,7 +105,15 @@ class _StreamTask:
     def scanned(self) -> dict[str, Scanned]:
         """What the scanners of every channel made of the rows, by operator."""
         every = [*self.scanners, *self.late_scanners, *self.reject_scanners]
+        every += [scanner for _, scanners in self.revising for scanner in scanners]
         return {operator: each for scanner in every for operator, each in scanner.finish().items()}
+
+
+def _reach(punctuation: Instant, within: Duration | None) -> Instant:
+    """The least event time of a late row that may still revise an answer; after a stream's end there is none."""
+    if punctuation == FOREVER:
+        return FOREVER
+    return BEGINNING if within is None else punctuation - within
 
 
 def _offer(scanners: list[Folding], batch: Batch) -> None:
@@ -131,7 +146,7 @@ class _ScanTask:
         punctuation = stream.punctuation if piece.before is None else piece.before
         for arrival in arrivals(self._store, piece, stream.definition, stream.columns, punctuation):
             self._bytes += sum(column.nbytes for column in arrival.columns)
-            stream.take(arrival)
+            stream.take(arrival, punctuation)
 
     def _stream(self, name: str) -> _StreamTask:
         if name not in self._streams:
@@ -150,8 +165,11 @@ class _ScanTask:
         columns = _columns_read(definition, of_rows, copies, punctuator)
         relations = {r: self._relation(r) for each in mine for r in each.relations}
         channels = {each.id: self._plan.channels.get(each.id, "rows") for each in mine}
+        revising = {
+            each.id: self._plan.revisions[each.id] for each in mine if each.id in self._plan.revisions
+        }
         rows, late, rejects = (
-            foldings([each for each in mine if channels[each.id] == channel], relations)
+            foldings([e for e in mine if channels[e.id] == channel and e.id not in revising], relations)
             for channel in ("rows", "late", "rejects")
         )
         fields = [definition.schema.arrow().field(column) for column in columns]
@@ -162,6 +180,10 @@ class _ScanTask:
             rows,
             late,
             rejects,
+            [
+                (within, foldings([each for each in mine if revising.get(each.id, -1) == within], relations))
+                for within in dict.fromkeys(revising.values())
+            ],
             RunWriter(pa.schema(fields), definition.time) if copies else None,
             punctuator,
             RejectWriter(),

@@ -95,7 +95,9 @@ def pieces_of(
     """What to read to see an entry's rows again: its copy, or in place the source itself."""
     refused = tuple(Piece(stream.name, 0, refused=name) for name in entry.rejects)
     if entry.files:
-        return refused + tuple(Piece(stream.name, 0, archived=name) for name in entry.files)
+        return refused + tuple(
+            Piece(stream.name, 0, archived=name, before=entry.before) for name in entry.files
+        )
     if stream.archive == "in place":
         return tuple(
             Piece(stream.name, ordinal, record=records[ordinal], before=entry.before)

@@ -92,7 +92,7 @@ def sort_of(operator: Operator) -> tuple[SortKey, ...]:
 def _no_changes(query: Query) -> pa.Table:
     """No rows, with the columns that rows would have."""
     table = results.empty(query)
-    if query.emission != "relation":
+    if query.emission != "relation" and (query.revisions is None or query.emission == "stream"):
         return table
     for name, kind in ((CHANGE, pa.int8()), (AT, pa.timestamp("us", tz="UTC"))):
         table = table.append_column(name, pa.array([], kind))

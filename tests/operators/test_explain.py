@@ -1,0 +1,26 @@
+"""What EXPLAIN says of operators that stand over others."""
+
+from headrace.language.bind import bind_query
+from headrace.planner.explain import explain
+from headrace.planner.lower import lower
+from tests.language.catalog import Catalog
+
+HOURLY = "SELECT auction, COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] GROUP BY auction"
+
+
+def told(text: str) -> list[str]:
+    return explain(lower("q", bind_query(text, Catalog()), "q")).splitlines()
+
+
+def test_revisions_say_how_late_a_row_may_be() -> None:
+    line = "  windows told again, what goes as -1 and what comes as +1, for rows "
+    assert told(f"{HOURLY} WITH REVISIONS")[1] == f"{line}however late"
+    assert told(f"{HOURLY} WITH REVISIONS FOR INTERVAL 1 DAY")[1] == f"{line}up to 1 DAY late"
+    assert told(f"{HOURLY} WITH REVISIONS")[2:-2] == told(HOURLY)[1:-2]
+    assert told(f"{HOURLY} WITH REVISIONS")[-2] == "  group by auction (routed to one slot)"
+
+
+def test_changes_of_windows_say_so_and_what_they_are_changes_of() -> None:
+    lines = told(f"ISTREAM({HOURLY})")
+    assert lines[1] == "  istream: what differs from each window to the next"
+    assert any("combined from dyadic blocks" in line for line in lines)
