@@ -1,0 +1,196 @@
+"""The standing queries of one stream as an immutable index that changes by small deltas.
+
+A change gives a new index and leaves the old one as it was, so whoever still matches with a version keeps it. New queries
+are compiled into a side of their own; a side that outgrows a tenth of the one before it is merged into it, so a
+registration costs what is new, and matching visits a few sides. Queries are known by *slots*: small integers for
+bitmaps. The slot of a dropped query is retired and is given again, under the next generation, only after `reclaimed` was
+told that nothing holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+from headrace.algebra.expressions import Expression
+from headrace.errors import UserError
+from headrace.operators.query_index import rows as by_row
+from headrace.operators.query_index.columns import Plan, Words, planned
+from headrace.operators.query_index.normal import Normal, normal
+from headrace.operators.query_index.part import Part, compiled
+
+_OUTGROWN: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A query's place in bitmaps; another query may get the number later, under a greater generation."""
+
+    number: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A registered query."""
+
+    id: str
+    slot: Slot
+    form: Normal
+
+
+@dataclass(frozen=True)
+class Side:
+    """Queries compiled together: those that boxes decide, and those that also have a residual."""
+
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Entry]:
+        """Entries by query."""
+        return {entry.id: entry for entry in self.entries}
+
+    @cached_property
+    def plain(self) -> Part:
+        """The queries without residual."""
+        return compiled([(e.slot.number, e.form) for e in self.entries if e.form.residual is None])
+
+    @cached_property
+    def residual(self) -> Part:
+        """The boxes of the queries with one."""
+        return compiled([(e.slot.number, e.form) for e in self.entries if e.form.residual is not None])
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The tiles of `plain`."""
+        return planned(self.plain)
+
+    @cached_property
+    def tables(self) -> tuple[Words, ...]:
+        """The row-major tables of `plain`, made when first asked for."""
+        return by_row.tables(self.plain)
+
+    @cached_property
+    def cautious(self) -> tuple[Entry, ...]:
+        """Queries whose residual may fail: NULLs among their attributes make a row exceptional."""
+        return tuple(entry for entry in self.entries if entry.form.residual_may_fail)
+
+
+@dataclass(frozen=True)
+class QueryIndex:
+    """An immutable version of the index.
+
+    `sides` hold every query ever added since they were compiled; those in `dropped` (by id, within their side) are gone.
+    """
+
+    version: int = 0
+    sides: tuple[Side, ...] = ()
+    dropped: tuple[frozenset[str], ...] = ()
+    next_slot: int = 0
+    free: tuple[Slot, ...] = ()
+    retired: tuple[Slot, ...] = field(default=())
+
+    def __len__(self) -> int:
+        return sum(len(s.entries) - len(d) for s, d in zip(self.sides, self.dropped, strict=True))
+
+    def __contains__(self, id: str) -> bool:  # noqa: A002
+        return self._find(id) is not None
+
+    def entries(self) -> Iterator[Entry]:
+        """The live queries."""
+        for side, dropped in zip(self.sides, self.dropped, strict=True):
+            yield from (entry for entry in side.entries if entry.id not in dropped)
+
+    def entry(self, id: str) -> Entry:  # noqa: A002
+        """A live query; raises KeyError when there is none of that name."""
+        place = self._find(id)
+        if place is None:
+            raise KeyError(id)
+        return self.sides[place].by_id[id]
+
+    def dead_slots(self) -> frozenset[int]:
+        """Slots that still have boxes in a side but belong to nobody."""
+        return frozenset(
+            side.by_id[one].slot.number
+            for side, dropped in zip(self.sides, self.dropped, strict=True)
+            for one in dropped
+        )
+
+    def changed(
+        self, add: Mapping[str, Expression | None] | None = None, remove: Collection[str] = ()
+    ) -> QueryIndex:
+        """The next version: without `remove`, then with `add` (id to predicate; None wants all rows).
+
+        Costs what changes, and now and then a merge. Raises `UserError` for an id that is there already, or is not.
+        """
+        index = self._without(remove)
+        fresh: list[Entry] = []
+        next_slot, free = index.next_slot, list(index.free)
+        for id_, predicate in (add or {}).items():
+            if id_ in index:
+                raise UserError(f"the query '{id_}' is in the index already")
+            if free:
+                slot = free.pop()
+            else:
+                slot, next_slot = Slot(next_slot, 0), next_slot + 1
+            fresh.append(Entry(id_, slot, normal(predicate)))
+        sides, dropped = list(index.sides), list(index.dropped)
+        if fresh:
+            sides.append(Side(tuple(fresh)))
+            dropped.append(frozenset())
+        _merge(sides, dropped)
+        return replace(
+            index,
+            version=self.version + 1,
+            sides=tuple(sides),
+            dropped=tuple(dropped),
+            next_slot=next_slot,
+            free=tuple(free),
+        )
+
+    def reclaimed(self, held: Collection[int]) -> QueryIndex:
+        """Retired slots that are not in `held` (by runs, bitmaps, cursors) may be given again, as a new generation."""
+        again = tuple(
+            Slot(slot.number, slot.generation + 1) for slot in self.retired if slot.number not in held
+        )
+        kept = tuple(slot for slot in self.retired if slot.number in held)
+        return replace(self, free=(*self.free, *again), retired=kept)
+
+    def _find(self, id_: str) -> int | None:
+        for place, (side, dropped) in enumerate(zip(self.sides, self.dropped, strict=True)):
+            if id_ in side.by_id and id_ not in dropped:
+                return place
+        return None
+
+    def _without(self, remove: Collection[str]) -> QueryIndex:
+        dropped, retired = [set(gone) for gone in self.dropped], list(self.retired)
+        for id_ in dict.fromkeys(remove):
+            place = self._find(id_)
+            if place is None:
+                raise UserError(f"the query '{id_}' is not in the index")
+            dropped[place].add(id_)
+            retired.append(self.sides[place].by_id[id_].slot)
+        return replace(self, dropped=tuple(map(frozenset, dropped)), retired=tuple(retired))
+
+
+def _merge(sides: list[Side], dropped: list[frozenset[str]]) -> None:
+    """Join sides from the newest on while one outgrows a tenth of the one before, or a tenth of it is dropped."""
+    for place in range(len(sides) - 1, -1, -1):
+        last = place == len(sides) - 1
+        sizes = [len(side.entries) - len(gone) for side, gone in zip(sides, dropped, strict=True)]
+        if place and last and sizes[place] > _OUTGROWN * sizes[place - 1]:
+            live = [*_live(sides[place - 1], dropped[place - 1]), *_live(sides[place], dropped[place])]
+            del sides[place], dropped[place]
+            sides[place - 1], dropped[place - 1] = Side(tuple(live)), frozenset()
+        elif len(dropped[place]) > _OUTGROWN * len(sides[place].entries):
+            live = _live(sides[place], dropped[place])
+            if live:
+                sides[place], dropped[place] = Side(tuple(live)), frozenset()
+            else:
+                del sides[place], dropped[place]
+
+
+def _live(side: Side, dropped: frozenset[str]) -> list[Entry]:
+    return [entry for entry in side.entries if entry.id not in dropped]

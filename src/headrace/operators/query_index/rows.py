@@ -1,0 +1,83 @@
+"""Which queries want each row? Row-major: one bitmap of boxes a row, the AND of one table row an attribute.
+
+The table of an attribute has for each place the boxes that accept it. Tables grow with cuts times boxes, so they are for
+constants that repeat; `fits` says when. For delivery and routing row by row, small batches, and signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from headrace.operators.grouping import Ints
+from headrace.operators.query_index.columns import Words
+from headrace.operators.query_index.part import AttributeIndex, Part
+
+LARGEST: Final = 1 << 26
+"""Bytes that the tables of a part may take."""
+_WORKING_BYTES: Final = 1 << 19
+
+
+def fits(part: Part) -> bool:
+    """Whether the tables are small enough to be worth having."""
+    words = -(-part.boxes // 64)
+    return sum((attribute.null + 1) * words * 8 for attribute in part.attributes) <= LARGEST
+
+
+def tables(part: Part) -> tuple[Words, ...]:
+    """For each attribute, shape (places, words): bit b of a row says that box b accepts the place."""
+    return tuple(_table(attribute, part.boxes) for attribute in part.attributes)
+
+
+def _table(attribute: AttributeIndex, boxes: int) -> Words:
+    words = -(-boxes // 64)
+    table = np.zeros((attribute.null + 1, words), np.uint64)
+    _flip(table, np.array([0]), np.arange(boxes))
+    own = attribute.boxes
+    _flip(table, np.zeros(len(own), np.int64), own)
+    starts = [(attribute.first, own), (attribute.second, own)]
+    starts += [(bitmaps, own[which]) for which, bitmaps in attribute.more]
+    nulls = np.ones(boxes, bool)
+    nulls[own] = False
+    for bitmaps, owners in starts:
+        at_null = bitmaps == attribute.null
+        nulls[owners[at_null]] = True
+        _flip(table, bitmaps[~at_null], owners[~at_null])
+    np.bitwise_xor.accumulate(table[: attribute.blank], axis=0, out=table[: attribute.blank])
+    table[attribute.blank :] = 0
+    _flip(table, np.full(int(nulls.sum()), attribute.null), np.flatnonzero(nulls))
+    return table
+
+
+def _flip(table: Words, rows: Ints, boxes: Ints) -> None:
+    flat = rows * table.shape[1] + (boxes >> 6)
+    np.bitwise_xor.at(table.reshape(-1), flat, np.left_shift(np.uint64(1), (boxes & 63).astype(np.uint64)))
+
+
+def blocks_of(part: Part, made: Sequence[Words], at: Sequence[Ints], rows: int) -> Iterator[Words]:
+    """Bitmaps of boxes, (rows, words), for consecutive runs of rows that fit the cache; `at` as in `columns`."""
+    words = -(-part.boxes // 64)
+    step = max(64, _WORKING_BYTES // (8 * max(words, 1)) // 64 * 64)  # blocks begin at whole words of rows
+    everyone = np.full(words, ~np.uint64(0))
+    if part.boxes % 64:
+        everyone[-1] = np.uint64((1 << (part.boxes % 64)) - 1)
+    for low in range(0, rows, step):
+        high = min(rows, low + step)
+        if not made:
+            yield np.broadcast_to(everyone, (high - low, words))
+            continue
+        bits = made[0].take(at[0][low:high], axis=0)
+        for table, here in zip(made[1:], at[1:], strict=True):
+            bits &= table.take(here[low:high], axis=0)
+        yield bits
+
+
+def queries_of(part: Part, bits: Words) -> np.ndarray:
+    """Bitmaps of boxes as truth values, (rows, queries of the part)."""
+    boxes = np.unpackbits(bits.view(np.uint8), axis=1, count=part.boxes, bitorder="little").view(bool)
+    if part.boxes == part.queries:
+        return boxes
+    joined: np.ndarray = np.logical_or.reduceat(boxes, part.starts[:-1], axis=1)
+    return joined

@@ -1,0 +1,158 @@
+"""Every kernel of the query index says of every row and query what evaluating the predicate says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.algebra.expressions import Column, Expression
+from headrace.operators.query_index import columns as by_column
+from headrace.operators.query_index import normal as normalising
+from headrace.operators.query_index.index import QueryIndex
+from headrace.operators.query_index.matching import Kernel, Matches, match
+from headrace.operators.query_index.normal import normal
+from headrace.schema import BOOLEAN
+from tests.operators.query_index.predicates import batches, bound, brute, texts
+
+KERNELS: tuple[Kernel | None, ...] = ("rows", "columns", "pairs", None)
+
+
+def same_as_brute(
+    index: QueryIndex, predicates: dict[str, Expression | None], columns: dict[str, pa.Array], found: Matches
+) -> None:
+    assert len(found.slots) == len(predicates) == len(index)
+    for name, predicate in predicates.items():
+        slot = index.entry(name).slot.number
+        mask, failed = brute(predicate, columns)
+        np.testing.assert_array_equal(found.wanted(slot), mask, err_msg=str(predicate))
+        mine = found.failed.get(slot)
+        assert ([] if mine is None else mine.rows.tolist()) == failed.rows.tolist(), predicate
+        assert (() if mine is None else mine.reasons) == failed.reasons
+
+
+@settings(max_examples=150)
+@given(st.lists(texts(), min_size=1, max_size=8), batches(), st.sampled_from(KERNELS))
+def test_a_row_is_wanted_by_a_query_exactly_if_its_predicate_is_true(
+    written: list[str], columns: dict[str, pa.Array], kernel: Kernel | None
+) -> None:
+    predicates: dict[str, Expression | None] = {f"q{n}": bound(text) for n, text in enumerate(written)}
+    index = QueryIndex().changed(predicates)
+    same_as_brute(index, predicates, columns, match(index, columns, len(columns["i"]), kernel))
+
+
+def whole(values: list[int | None]) -> dict[str, pa.Array]:
+    return {name: pa.array(values, pa.int32() if name == "i" else pa.int64()) for name in ("i", "b")}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_golden_example_of_the_counting_and(kernel: Kernel | None) -> None:
+    # A query without factors is wanted by every row, and a contradiction by none: counters of factors get both wrong.
+    written = ["i < 5", "i <= 5", "i = 5", "i >= 5", "i > 5", "TRUE", "i < 5 AND i > 5"]
+    index = QueryIndex().changed({f"{n + 1}": bound(text) for n, text in enumerate(written)})
+    found = match(index, whole([4, 5, 6, None]), 4, kernel)
+    wanted = [
+        {name for name in map(str, range(1, 8)) if found.wanted(index.entry(name).slot.number)[row]}
+        for row in range(4)
+    ]
+    assert wanted == [{"1", "2", "6"}, {"2", "3", "4", "6"}, {"4", "5", "6"}, {"6"}]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_duplicate_factors_count_once(kernel: Kernel | None) -> None:
+    index = QueryIndex().changed({"q": bound("i > 3 AND i > 3 AND i > 2")})
+    assert match(index, whole([3, 4]), 2, kernel).counts().tolist() == [1]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_integers_beyond_doubles_are_not_confused(kernel: Kernel | None) -> None:
+    index = QueryIndex().changed({"q": bound("b = 9007199254740993"), "r": bound("b > 9007199254740992")})
+    found = match(index, {"b": pa.array([2**53, 2**53 + 1, 2**53 + 2])}, 3, kernel)
+    assert [found.wanted(slot).tolist() for slot in (0, 1)] == [[False, True, False], [False, True, True]]
+
+
+def test_a_row_major_answer_is_the_column_major_one_turned_round() -> None:
+    rng = np.random.default_rng(7)
+    values = rng.integers(-5, 200, 130).tolist()
+    index = QueryIndex().changed({f"q{n}": bound(f"i > {n} AND i <> {n + 7}") for n in range(70)})
+    found = match(index, whole(values), 130)
+    by_row = np.unpackbits(found.by_row().view(np.uint8), axis=1, bitorder="little")[:, :70]
+    np.testing.assert_array_equal(by_row, np.array([found.wanted(slot) for slot in range(70)]).T)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_many_queries_of_continuous_constants_need_no_table_of_their_square(kernel: Kernel | None) -> None:
+    rng = np.random.default_rng(3)
+    queries, rows = 3000, 5000
+    low = rng.integers(-(2**62), 2**62, queries)
+    constants = {f"q{n}": bound(f"b >= {one} AND b < {one + 2**58}") for n, one in enumerate(low.tolist())}
+    index = QueryIndex().changed(constants)
+    values = rng.integers(-(2**62), 2**62, rows)
+    found = match(index, {"b": pa.array(values)}, rows, kernel if kernel != "rows" else None)
+    slots = np.array([index.entry(f"q{n}").slot.number for n in range(queries)])
+    ordered = np.sort(values)
+    expected = np.searchsorted(ordered, low + 2**58) - np.searchsorted(ordered, low)
+    np.testing.assert_array_equal(found.counts()[np.searchsorted(found.slots, slots)], expected)
+
+
+def test_disjunctions_beyond_the_limit_are_evaluated_and_within_it_are_boxes() -> None:
+    few = normal(bound("i = 1 OR b = 2 OR t = 3"))
+    many = normal(bound(" AND ".join("(i = 1 OR b = 2 OR t = 3)" for _ in range(4))))
+    assert (len(few.boxes), few.residual) == (3, None)
+    assert len(many.boxes) <= normalising.MOST_BOXES
+    assert many.residual is not None
+
+
+def test_an_or_on_one_attribute_is_one_box() -> None:
+    form = normal(bound("i < 3 OR i BETWEEN 10 AND 20 OR i IN (30, 31, 40)"))
+    assert len(form.boxes) == 1
+    (domain,) = form.boxes[0].values()
+    assert (domain.starts, domain.flips) == (True, (3, 10, 21, 30, 32, 40, 41))
+
+
+def test_a_fractional_constant_becomes_an_integer_bound_of_the_plain_column() -> None:
+    form = normal(bound("i > 2.5 AND i < 7.5D"))
+    assert [(attribute, domain.flips) for attribute, domain in form.boxes[0].items()] == [
+        (bound("i = 1").arguments[0], (3, 8))  # type: ignore[union-attr]
+    ]
+
+
+def test_a_residual_is_evaluated_only_on_rows_that_pass_the_rest() -> None:
+    # Evaluated on every row, 10 / i would fail on the rows where i is 0; the reference rejects none of them either.
+    index = QueryIndex().changed({"q": bound("b > 5 AND rlike(CAST(10 / i AS STRING), '5')")})
+    columns = {"i": pa.array([0, 2, 0], pa.int32()), "b": pa.array([1, 6, 9])}
+    found = match(index, columns, 3)
+    assert found.wanted(0).tolist() == [False, True, False]
+    assert found.failed[0].rows.tolist() == [2]
+
+
+def test_a_failing_row_is_a_reject_of_the_queries_that_needed_the_value_only() -> None:
+    index = QueryIndex().changed(
+        {"a": bound("10 / i > 1"), "b": bound("i = 0"), "c": bound("10 / i > 1 AND b > 5")}
+    )
+    found = match(index, {"i": pa.array([0, 5, 0], pa.int32()), "b": pa.array([9, 9, 1])}, 3)
+    slots = {name: index.entry(name).slot.number for name in "abc"}
+    failed = {name: found.failed[slot].rows.tolist() for name, slot in slots.items() if slot in found.failed}
+    assert failed == {"a": [0, 2], "c": [0]}
+    assert found.wanted(slots["b"]).tolist() == [True, False, True]
+
+
+def test_more_attributes_than_runs_of_slices_still_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_column, "_MANY_RUNS", 1)
+    predicates: dict[str, Expression | None] = {
+        "a": bound("i > 1 AND b > 1"),
+        "b": bound("b > 2"),
+        "c": bound("i < 2"),
+        "d": bound("b < 9 AND i IS NULL"),
+    }
+    columns = whole([None, 1, 2, 3])
+    index = QueryIndex().changed(predicates)
+    same_as_brute(index, predicates, columns, match(index, columns, 4, "columns"))
+
+
+def test_a_query_without_predicate_wants_every_row() -> None:
+    index = QueryIndex().changed({"all": None, "true": Column("ok", BOOLEAN), "b": Column("ok", BOOLEAN)})
+    found = match(index, {"ok": pa.array([True, None, False])}, 3)
+    assert found.counts().tolist() == [3, 1, 1]
