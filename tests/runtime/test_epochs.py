@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import UserError
+from headrace.operators.family import state_name
 from headrace.runtime import engine as engine_module
 from headrace.runtime.hub import Hub
 from headrace.runtime.plans import open_run
@@ -196,7 +197,7 @@ def test_dropped_queries_give_their_state_back_within_a_few_epochs(tmp_path: Pat
             hub.execute(f"DROP QUERY more{number}")
         rig.drop(*files[15:17])
         hub.catch_up()
-        live = {q.operator_id for q in hub.catalog.queries.values()}
+        live = {state_name(operator) for operator in hub.loop.engine.plan.operators.values()}
         runs = [open_run(hub.home.store, run.name) for run in hub.home.latest().state]
         assert {name.partition("/")[0] for run in runs for name in run} <= live
         assert hub.status()["state_bytes"] < crowded

@@ -7,9 +7,10 @@ distinct values.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from headrace.algebra.query import Revisions
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import Ints, flat
 from headrace.operators.late_panes import into_blocks, settled_at
 from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn, Windows
 from headrace.operators.pane_store import KEY, Layout, between, block_key, merge, pane_keys, parents
@@ -60,6 +61,8 @@ class PaneAggregate:
     """Rows below the punctuation come too, and the windows that had been answered without them are answered again."""
     below: int = 0
     """How many of the steps stand below the window: rows they drop are in no window, others only in no answer."""
+    family: str | None = None
+    """The name of the state it shares with queries of its shape; see `headrace.operators.family`."""
 
     @property
     def answers_empty(self) -> bool:
@@ -94,7 +97,15 @@ class PaneAggregate:
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Seal the panes that punctuation passed, build their blocks, answer the windows that closed."""
-        return _advance(self, runs, deltas, turn)
+        closed = close(self, runs, deltas, turn)
+        tables: list[pa.Table] = []
+        rejected: list[Rejected] = []
+        for chunk in closed.chunks:
+            table, bad = finish(self.finish, chunk.columns, chunk.windows, chunk.ends, chunk.failed)
+            tables.append(table)
+            rejected += bad
+        results = pa.concat_tables(tables) if tables else None
+        return Step(closed.state, results, tuple(rejected), closed.open_windows, closed.again)
 
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
         """Merge parts of open panes; drop blocks no later window holds; a landmark's past becomes one pane."""
@@ -201,9 +212,44 @@ class _Store:
     sealed: list[pa.Table]
 
 
-def _advance(
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Windows that closed, a row for each (window, group): their columns, before HAVING and the select list.
+
+    `failed` marks rows on which an aggregate overflowed.
+    """
+
+    columns: Mapping[str, pa.Array]
+    windows: Ints
+    ends: Ints
+    failed: np.ndarray | None
+
+    def rows(self, places: Ints) -> Chunk:
+        """Some of the rows."""
+        picked = pa.array(places)
+        return Chunk(
+            {name: column.take(picked) for name, column in self.columns.items()},
+            self.windows[places],
+            self.ends[places],
+            self.failed[places] if self.failed is not None else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """What closing windows gives before it is finished: new state, the windows a chunk at a time, how many stay open."""
+
+    state: Sections
+    chunks: Iterable[Chunk] = ()
+    open_windows: int = 0
+    again: Windows = ()
+    """Windows among them that had been answered before, without rows that came late."""
+
+
+def close(
     operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn
-) -> Step:
+) -> Closed:
+    """Merge deltas with runs, seal what punctuation passed, and combine the windows that closed."""
     stores = [_seal(operator, place, runs, deltas, turn) for place in range(len(operator.layouts))]
     state: dict[str, pa.Table] = {}
     for place, store in enumerate(stores):
@@ -218,7 +264,7 @@ def _advance(
     if operator.answers_empty:
         present = extent([*arrived, *(run[SEEN] for run in runs if SEEN in run)])
     if turn.now == BEGINNING or present is None:
-        return Step(state)
+        return Closed(state)
     closed = _LOWEST if turn.closed == BEGINNING else operator.panes.last_closed(turn.closed)
     now = operator.panes.last_closed(turn.now)
     if turn.final and operator.panes.back is None:
@@ -227,11 +273,8 @@ def _advance(
     if operator.answers_empty and not turn.final:
         due = range(due.start, max(due.stop, now + 1))
     again = _again(operator, deltas, present[0], closed)
-    answered = [_answer(operator, stores, windows) for windows in (*again, due)]
-    tables = [table for table, _ in answered if table is not None]
-    rejected = tuple(each for _, failed in answered for each in failed)
-    results = pa.concat_tables(tables) if tables else None
-    return Step(state, results, rejected, _open_windows(operator, present, stores[0], now), again)
+    chunks = itertools.chain.from_iterable(_chunks(operator, stores, each) for each in (*again, due))
+    return Closed(state, chunks, _open_windows(operator, present, stores[0], now), again)
 
 
 def _again(operator: PaneAggregate, deltas: Sequence[Sections], first: int, closed: int) -> Windows:
@@ -297,13 +340,8 @@ def _past(pane: int, top: int) -> int:
     return ((pane >> top) + 1) << top
 
 
-Answered: TypeAlias = tuple[pa.Table | None, tuple[Rejected, ...]]
-
-
-def _answer(operator: PaneAggregate, stores: Sequence[_Store], due: range) -> Answered:
-    """Result rows of the windows in `due`."""
-    tables: list[pa.Table] = []
-    rejected: list[Rejected] = []
+def _chunks(operator: PaneAggregate, stores: Sequence[_Store], due: range) -> Iterator[Chunk]:
+    """The windows in `due`."""
     plain = windows(stores[0].layout, operator.panes, stores[0].sealed, due, operator.top_level)
     others = [list(windows(s.layout, operator.panes, s.sealed, due, operator.top_level)) for s in stores[1:]]
     for chunk in _with_empty(operator, plain, due):
@@ -316,10 +354,7 @@ def _answer(operator: PaneAggregate, stores: Sequence[_Store], due: range) -> An
         if operator.range is None:
             columns[f"{operator.window_alias}.window_start"] = pa.nulls(chunk.rows, stamp)
         columns[f"{operator.window_alias}.window_id"] = pa.array(chunk.windows)
-        table, bad = finish(operator.finish, columns, chunk.windows, ends, failed)
-        tables.append(table)
-        rejected += bad
-    return (pa.concat_tables(tables) if tables else None), tuple(rejected)
+        yield Chunk(columns, chunk.windows, ends, failed)
 
 
 def _with_empty(operator: PaneAggregate, chunks: Iterable[WindowCells], due: range) -> Iterator[WindowCells]:

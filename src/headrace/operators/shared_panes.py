@@ -78,7 +78,7 @@ def foldings(operators: Iterable[Operator], relations: Mapping[str, pa.Table]) -
 
 def shares(operator: PaneAggregate) -> bool:
     """True for windows that cover all time and answer only for rows: others must see every row by themselves."""
-    return not operator.answers_empty and not operator.panes.has_gaps
+    return not operator.answers_empty and operator.revisions is None and not operator.panes.has_gaps
 
 
 def _folding(members: Sequence[Operator], relations: Mapping[str, pa.Table]) -> Folding:

@@ -11,6 +11,7 @@ from headrace.algebra.expressions import Call, Column, Expression, Named, column
 from headrace.algebra.query import Join, Query, RelationScan, SortKey, StreamScan
 from headrace.algebra.windows import Landmark, TimeSlide
 from headrace.errors import UnsupportedQuery
+from headrace.operators.family import in_family
 from headrace.operators.finish import Finish
 from headrace.operators.grouped import Grouped
 from headrace.operators.grouping import slot_of_name
@@ -78,7 +79,7 @@ def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> 
     finish = finish_of(shape)
     changes = shape.emit is not None and shape.emit.kind != "rstream"
     single = finish.needs_whole_window or not grouped.keys or changes or query.revisions is not None
-    return PaneAggregate(
+    aggregate = PaneAggregate(
         id=operator_id,
         query=name,
         stream=shape.scan.name,
@@ -95,6 +96,7 @@ def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> 
         revisions=query.revisions,
         relations=tuple(step.relation for step in row_steps(shape) if isinstance(step, LookUp)),
     )
+    return in_family(aggregate)
 
 
 def finish_of(shape: Shape) -> Finish:

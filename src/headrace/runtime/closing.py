@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.batch import Batch
+from headrace.operators.family import state_name, tagged
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, Operator
 from headrace.runtime import derived
@@ -52,5 +53,6 @@ def _blob(store: Store, plan: EpochPlan, operator: Operator, found: Mapping[str,
     scanner = operator.scanner(relations)
     scanner.add(Batch(columns, at, np.arange(len(at)) + (1 << 62)))
     scanned = scanner.finish()
-    sections = {f"{operator.id}/{name}": table for name, table in scanned.deltas.items()}
+    deltas, state = tagged(operator, scanned.deltas), state_name(operator)
+    sections = {f"{state}/{name}": table for name, table in deltas.items()}
     return ScanBlob(ScanReceipt(0, greatest={stream.name: int(at.max())}), {}, sections)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.operators.family import Census
 from headrace.runtime import names
 from headrace.runtime.messages import EpochPlan
 from headrace.store.container import Container, parts
@@ -62,6 +63,13 @@ def open_run(store: Store, name: str) -> dict[str, pa.Table]:
         store, name, lambda: Container.open(store.map(name), name).tables()
     )
     return sections
+
+
+def census_of(store: Store, name: str, section: str) -> Census:
+    """Whose rows a family's section of a state run holds."""
+    census = _cached(store, f"{name}#{section}", lambda: Census.of(open_run(store, name)[section]))
+    assert isinstance(census, Census)
+    return census
 
 
 def _cached(store: Store, name: str, load: Callable[[], Any]) -> Any:

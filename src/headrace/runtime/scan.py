@@ -16,8 +16,9 @@ from headrace.archive.runs import RunWriter
 from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import OperatorObservation
 from headrace.operators.batch import Batch, Rejected
+from headrace.operators.family import gathered, state_name, tagged
 from headrace.operators.grouping import flat
-from headrace.operators.operator import SLOT, Operator, Scanned, Sections
+from headrace.operators.operator import SLOT, Operator, Scanned
 from headrace.operators.scalar.users import registered
 from headrace.operators.shared_panes import Folding, foldings
 from headrace.runtime import names
@@ -124,10 +125,10 @@ def _offer(scanners: list[Folding], batch: Batch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """A task's rows after folding: the receipt (without times), deltas and rejected rows by operator."""
+    """A task's rows after folding: the receipt (without times), deltas by section, rejected rows by operator."""
 
     receipt: ScanReceipt
-    deltas: Mapping[str, Sections]
+    deltas: Mapping[str, pa.Table]
     rejected: Mapping[str, list[Rejected]]
 
 
@@ -198,12 +199,14 @@ class _ScanTask:
 
     def finish(self) -> _Folded:
         """Write the archive and reject files; what the task's rows came to."""
-        deltas: dict[str, Sections] = {}
+        deltas: dict[str, list[pa.Table]] = {}
         rejected: dict[str, list[Rejected]] = {}
         seen: dict[str, OperatorObservation] = {}
         for stream in self._streams.values():
             for each, scanned in stream.scanned().items():
-                deltas[each] = scanned.deltas
+                operator = self._plan.operators[each]
+                for section, table in tagged(operator, scanned.deltas).items():
+                    deltas.setdefault(f"{state_name(operator)}/{section}", []).append(table)
                 rejected[each] = list(scanned.rejected)
                 rows = sum(table.num_rows for table in scanned.deltas.values())
                 seen[each] = OperatorObservation(scanned.rows_in, scanned.rows_kept, rows)
@@ -222,7 +225,7 @@ class _ScanTask:
             operators=seen,
             bytes=self._bytes,
         )
-        return _Folded(receipt, deltas, rejected)
+        return _Folded(receipt, {section: gathered(tables) for section, tables in deltas.items()}, rejected)
 
     def _write(self) -> tuple[dict[str, list[str]], dict[str, str]]:
         archived: dict[str, list[str]] = {}
@@ -255,10 +258,9 @@ def _columns_read(
 def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Iterator[tuple[int, bytes]]:
     """One blob for each state task: its share of the deltas; the first also carries what queries rejected."""
     shares: list[dict[str, pa.Table]] = [{} for _ in message.owners]
-    for operator, sections in folded.deltas.items():
-        for section, table in sections.items():
-            for owner, part in _split(table, message.owners):
-                shares[owner][f"{operator}/{section}"] = part
+    for section, table in folded.deltas.items():
+        for owner, part in _split(table, message.owners):
+            shares[owner][section] = part
     for owner, share in enumerate(shares):
         yield owner, ScanBlob(receipt, folded.rejected if owner == 0 else {}, share).pack()
 

@@ -7,7 +7,7 @@ files; which of them count is decided when the driver publishes.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -17,6 +17,16 @@ import pyarrow.compute as pc
 
 from headrace.observation import OperatorObservation
 from headrace.operators.batch import Rejected
+from headrace.operators.family import (
+    Census,
+    Cohort,
+    MemberStep,
+    cohorts,
+    family_of,
+    gathered,
+    number_of,
+    state_name,
+)
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, SLOT, Operator, Sections, Step, Turn
 from headrace.operators.row_slides import RowSlides
@@ -26,11 +36,11 @@ from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
 from headrace.runtime.compaction import due_for_merge
 from headrace.runtime.functions import loaded
 from headrace.runtime.messages import RunRef, StateMessage, StateReceipt, StreamProgress
-from headrace.runtime.plans import load_plan, open_run
+from headrace.runtime.plans import census_of, load_plan, open_run
 from headrace.runtime.progress import after_scans
 from headrace.runtime.rejects import encode_query_rejects
 from headrace.store.container import parts
-from headrace.store.filesystem import LocalStore
+from headrace.store.filesystem import LocalStore, Store
 from headrace.time import FOREVER
 
 _DEAD_SHARE = 0.2
@@ -65,15 +75,32 @@ def latest_windows(message: StateMessage, operator: RowSlides) -> pa.Table | Non
 class _Run:
     """A run's sections, cut to this task's slots, by operator."""
 
+    store: Store
     ref: RunRef
     sections: Mapping[str, pa.Table]
     whole: bool
 
-    def share_of_others(self, alive: Collection[str]) -> float:
-        """Which part of the rows belongs to operators that are not `alive`."""
+    def share_of_others(self, alive: Mapping[str, Sequence[Operator]]) -> float:
+        """Which part of the rows belongs to operators that are not `alive` (by the name of their state)."""
         rows = sum(table.num_rows for table in self.sections.values())
-        dead = sum(t.num_rows for name, t in self.sections.items() if name.partition("/")[0] not in alive)
+        dead = 0
+        for name, table in self.sections.items():
+            owners = alive.get(name.partition("/")[0], ())
+            dead += table.num_rows if not owners else self._others(name, owners)
         return dead / rows if rows else 0.0
+
+    def _others(self, section: str, owners: Sequence[Operator]) -> int:
+        """Rows of a family's table that belong to none of its members."""
+        if family_of(owners[0]) is None:
+            return 0
+        census, mine = self.census(section), np.sort([number_of(owner.id) for owner in owners])
+        return int(census.rows.sum() - census.among(mine).sum())
+
+    def census(self, section: str) -> Census:
+        """Whose rows a family's table holds."""
+        if not self.whole:
+            return Census.of(self.sections[section])
+        return census_of(self.store, self.ref.name, section)
 
     def of(self, operator: str) -> Sections:
         prefix = f"{operator}/"
@@ -106,14 +133,14 @@ class _StateTask:
         sections = open_run(self._store, ref.name)
         low, high = self._message.low, self._message.high
         if low <= ref.low and ref.high <= high:
-            return _Run(ref, sections, True)
+            return _Run(self._store, ref, sections, True)
         cut = {}
         for name, table in sections.items():
             slots = flat(table.column(SLOT)).to_numpy()
             mine = table.filter(pa.array((slots >= low) & (slots < high)))
             if mine.num_rows:  # operators are never shown a section without rows
                 cut[name] = mine
-        return _Run(ref, cut, False)
+        return _Run(self._store, ref, cut, False)
 
     def _turn(self, operator: Operator) -> Turn:
         message = self._message
@@ -127,9 +154,46 @@ class _StateTask:
     def advance_all(self) -> None:
         """Run the operators that take part."""
         with registered(loaded(self.plan.functions)):
-            for operator in self.plan.operators.values():
-                if operator.id in self._message.closed:
-                    self.advance(operator)
+            for name, operators in self._owners().items():
+                taking = [each for each in operators if each.id in self._message.closed]
+                if family_of(operators[0]) is None:
+                    for operator in taking:
+                        self.advance(operator)
+                else:
+                    self._advance_family(name, taking)
+
+    def _owners(self) -> dict[str, list[Operator]]:
+        """The plan's operators by the name of their state."""
+        found: dict[str, list[Operator]] = {}
+        for operator in self.plan.operators.values():
+            found.setdefault(state_name(operator), []).append(operator)
+        return found
+
+    def _advance_family(self, name: str, members: Sequence[Operator]) -> None:
+        """Run members of one family, those that take the same turn together."""
+        made: dict[str, list[pa.Table]] = {}
+        for cohort, turn in cohorts(members, {each.id: self._turn(each) for each in members}):
+            rows = np.zeros(len(cohort.members), np.int64)
+            runs: list[Sections] = []
+            for run in self._runs:
+                sections = run.of(name)
+                census = {section: run.census(f"{name}/{section}") for section in sections}
+                runs.append(
+                    {s: mine for s, t in sections.items() if (mine := cohort.only(t, census[s])).num_rows}
+                )
+                rows += sum((each.among(cohort.numbers) for each in census.values()), np.zeros_like(rows))
+            deltas = [
+                {s: mine for s, t in delta.items() if (mine := cohort.only(t, Census.of(t))).num_rows}
+                for delta in deltas_of(self._blobs, name)
+            ]
+            state, steps = cohort.advance(runs, deltas, turn)
+            for section, table in state.items():
+                made.setdefault(section, []).append(table)
+                rows += Census.of(table).among(cohort.numbers)
+            for (operator, step), state_rows in zip(steps.items(), rows.tolist(), strict=True):
+                self._keep(operator, step, state_rows)
+        for section, tables in made.items():
+            self._state[f"{name}/{section}"] = gathered(tables)
 
     def advance(self, operator: Operator) -> None:
         """Run one operator and keep what it gives."""
@@ -139,11 +203,23 @@ class _StateTask:
         for section, table in step.state.items():
             if table.num_rows:
                 self._state[f"{operator.id}/{section}"] = table
+        rows = sum(table.num_rows for sections in (*runs, step.state) for table in sections.values())
+        self._keep(operator.id, step, rows)
+
+    def _keep(self, operator: str, step: Step | MemberStep, state_rows: int) -> None:
+        """Keep what an operator answered and what was measured."""
+        results = 0
         if step.results is not None and step.results.num_rows:
-            self.results[operator.id] = step.results
+            self.results[operator] = step.results
+            results = step.results.num_rows
         if step.rejected:
-            self._rejected.setdefault(operator.id, []).extend(step.rejected)
-        self._seen[operator.id] = _observed(step, runs)
+            self._rejected.setdefault(operator, []).extend(step.rejected)
+        self._seen[operator] = OperatorObservation(
+            state_rows=state_rows,
+            results=results,
+            rejected=sum(each.rows for each in step.rejected),
+            open_windows=step.open_windows,
+        )
 
     def latest(self, operator: RowSlides) -> pa.Table | None:
         """What an operator's state says of windows that have closed."""
@@ -155,7 +231,7 @@ class _StateTask:
 
         A run of which a good part belongs to queries that are no more is merged too: dropping a query frees its state.
         """
-        alive = self.plan.operators
+        alive = self._owners()
         chosen = set(due_for_merge([run.ref for run in self._runs if run.whole]))
         chosen |= {
             run.ref.name for run in self._runs if not run.whole or run.share_of_others(alive) > _DEAD_SHARE
@@ -164,22 +240,32 @@ class _StateTask:
             return
         merging = [run for run in self._runs if run.ref.name in chosen]
         self._level = 1 + max(run.ref.level for run in merging)
-        for operator in alive.values():
-            self._merge(operator, merging)
+        for name, operators in alive.items():
+            if family_of(operators[0]) is None:
+                self._merge(name, merging, [(operators[0], self._after(operators[0]))])
+            else:
+                self._merge(
+                    name, merging, cohorts(operators, {each.id: self._after(each) for each in operators})
+                )
         self._replaced = tuple(run.ref.name for run in merging)
 
-    def _merge(self, operator: Operator, merging: Sequence[_Run]) -> None:
-        """One operator's sections of the runs, as one; those of an operator that rests this epoch as it left them."""
+    def _merge(
+        self, name: str, merging: Sequence[_Run], owners: Sequence[tuple[Operator | Cohort, Turn]]
+    ) -> None:
+        """One state's sections of the runs, as one; what rests this epoch stays as it was left.
+
+        Each owner forgets by its own turn; rows of members that are no more are nobody's, and go.
+        """
         found: dict[str, list[pa.Table]] = {}
         for run in merging:
-            for section, table in run.of(operator.id).items():
+            for section, table in run.of(name).items():
                 found.setdefault(section, []).append(table)
-        after = self._after(operator)
         for section, tables in found.items():
-            key = f"{operator.id}/{section}"
+            key = f"{name}/{section}"
             if key in self._state:
                 tables.append(self._state[key])
-            merged = operator.compact(section, tables, after)
+            parts = [owner.compact(section, _rows_of(owner, tables), turn) for owner, turn in owners]
+            merged = gathered(parts)
             if merged.num_rows:
                 self._state[key] = merged
             else:
@@ -229,18 +315,16 @@ class _StateTask:
         return name, {query: _facts(table) for query, table in self.results.items()}
 
 
+def _rows_of(owner: Operator | Cohort, tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """The owner's part of state tables."""
+    if not isinstance(owner, Cohort):
+        return list(tables)
+    return [owner.only(table, Census.of(table)) for table in tables]
+
+
 def _facts(table: pa.Table) -> tuple[int, int, int]:
     bounds = pc.min_max(table.column(AT))
     return table.num_rows, bounds["min"].as_py(), bounds["max"].as_py()
-
-
-def _observed(step: Step, runs: Sequence[Sections]) -> OperatorObservation:
-    rows = sum(table.num_rows for sections in (*runs, step.state) for table in sections.values())
-    results = step.results.num_rows if step.results is not None else 0
-    rejected = sum(each.rows for each in step.rejected)
-    return OperatorObservation(
-        state_rows=rows, results=results, rejected=rejected, open_windows=step.open_windows
-    )
 
 
 def bounds_of_slots(tasks: int, slots: int) -> list[tuple[int, int]]:

@@ -1,0 +1,235 @@
+"""Queries of one shape keep their state together: the same windows and aggregates under different conditions.
+
+A thousand alerts differ in their WHERE, their HAVING and what they show, hardly ever in their windows. Such queries are a
+*family*: one set of tables holds the partials of all of them, with the member's number as the first group key, so that
+sealing panes, building blocks and combining windows are done once for all, whatever their number. Each member keeps its
+own place in time: a *cohort* is those members that take the same turn, and the rest of the family's rows wait.
+Source: CACQ and PSoup (queries as data); architecture, D1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions import Column, Named
+from headrace.operators.batch import Rejected
+from headrace.operators.finish import Finish, finish
+from headrace.operators.grouping import Ints, flat
+from headrace.operators.operator import WINDOW, Operator, Sections, Turn
+from headrace.operators.pane_aggregate import Chunk, Closed, PaneAggregate, close
+from headrace.operators.pane_store import KEY, Layout
+from headrace.schema import BIGINT
+
+MEMBER: Final = "__member"
+_COLUMN: Final = Column(MEMBER, BIGINT)
+_AT_REST: Final = "k0"
+"""The member's column in a state table: the first group key."""
+_NUMBERED: Final = re.compile(r"q(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStep:
+    """What one query gets of an epoch; see `Step`."""
+
+    results: pa.Table | None = None
+    rejected: tuple[Rejected, ...] = ()
+    open_windows: int = 0
+
+
+def family_of(operator: Operator) -> str | None:
+    """The name of the operator's family, the same for all queries of its shape; None when it has a state of its own."""
+    return operator.family if isinstance(operator, PaneAggregate) else None
+
+
+def in_family(operator: PaneAggregate) -> PaneAggregate:
+    """The operator with the name of its family, where its query is one of the query log's and can have one."""
+    if operator.answers_empty or operator.revisions is not None or not _NUMBERED.fullmatch(operator.id):
+        return operator
+    window = (operator.stream, operator.panes, operator.range, operator.window_alias)
+    shape = (window, operator.keys, operator.aggregates)
+    return replace(operator, family=f"f{hashlib.blake2b(repr(shape).encode(), digest_size=9).hexdigest()}")
+
+
+def number_of(operator_id: str) -> int:
+    """A member's number: that of its query's generation, which is never used again, so no old row can be mistaken."""
+    return int(operator_id.removeprefix("q"))
+
+
+def state_name(operator: Operator) -> str:
+    """Under which name the operator's state lies: its family's, or its own."""
+    return family_of(operator) or operator.id
+
+
+def tagged(operator: Operator, sections: Sections) -> Sections:
+    """An operator's deltas as rows of its family's state; those without a family as they are."""
+    if not isinstance(operator, PaneAggregate) or family_of(operator) is None:
+        return sections
+    layouts = _together((operator,)).layouts
+    number = number_of(operator.id)
+    return {
+        name: _with_member(layouts[int(name.removeprefix("open"))], table, number)
+        for name, table in sections.items()
+    }
+
+
+def _with_member(layout: Layout, table: pa.Table, number: int) -> pa.Table:
+    columns = [flat(column) for column in table.columns]
+    member = pa.array(np.full(table.num_rows, number, np.int64))
+    return pa.table([*columns[:2], member, *columns[2:]], schema=layout.schema())
+
+
+def gathered(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows of several members in the order of blocks, as one table."""
+    if len(tables) == 1:
+        return tables[0]
+    whole = pa.concat_tables(tables)
+    keys = flat(whole.column(KEY)).to_numpy()
+    if not (np.diff(keys) < 0).any():
+        return whole
+    return whole.take(pa.array(np.argsort(keys, kind="stable")))
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Who has rows in a state table, and how many: numbers ascending."""
+
+    numbers: Ints
+    rows: Ints
+
+    @staticmethod
+    def of(table: pa.Table) -> Census:
+        """Count a table's rows by member."""
+        numbers, rows = np.unique(flat(table.column(_AT_REST)).to_numpy(), return_counts=True)
+        return Census(numbers, rows)
+
+    def among(self, members: Ints) -> Ints:
+        """The rows of each of `members` (ascending)."""
+        found = np.zeros(len(members), np.int64)
+        places = np.searchsorted(members, self.numbers)
+        known = places < len(members)
+        known[known] = members[places[known]] == self.numbers[known]
+        found[places[known]] = self.rows[known]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """Members of one family that take the same turn, in the order of their numbers."""
+
+    members: tuple[PaneAggregate, ...]
+
+    @property
+    def numbers(self) -> Ints:
+        """The members' numbers."""
+        return np.array([number_of(member.id) for member in self.members], np.int64)
+
+    def only(self, table: pa.Table, census: Census) -> pa.Table:
+        """The members' rows of a state table; `census` says whose rows are in it."""
+        mine = np.isin(census.numbers, self.numbers)
+        if mine.all():
+            return table
+        mask = np.isin(flat(table.column(_AT_REST)).to_numpy(), self.numbers)
+        return table.filter(pa.array(mask)) if mine.any() else table.slice(0, 0)
+
+    def advance(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn
+    ) -> tuple[Sections, dict[str, MemberStep]]:
+        """The family's new state sections, and what each member answers; runs and deltas hold members' rows alone."""
+        closed = close(_together(self.members), runs, deltas, turn)
+        results, rejected = _finished(self.members, closed)
+        steps = {
+            member.id: MemberStep(
+                results.get(place),
+                tuple(rejected.get(place, ())),
+                closed.open_windows,
+            )
+            for place, member in enumerate(self.members)
+        }
+        return closed.state, steps
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """One table with the same meaning; see `Operator.compact`."""
+        return _together(self.members).compact(section, tables, turn)
+
+
+def _together(members: Sequence[PaneAggregate]) -> PaneAggregate:
+    """One aggregate for all members: grouped by member first."""
+    return replace(members[0], keys=(Named(MEMBER, _COLUMN), *members[0].keys))
+
+
+class _Finishing:
+    """Collects result rows and rejects by member; members of equal finish go through it together."""
+
+    def __init__(self, members: Sequence[PaneAggregate]) -> None:
+        self.alike: dict[Finish, list[int]] = {}
+        for place, member in enumerate(members):
+            self.alike.setdefault(member.finish, []).append(place)
+        self.tables: dict[int, list[pa.Table]] = {}
+        self.rejected: dict[int, list[Rejected]] = {}
+
+
+def _finished(
+    members: Sequence[PaneAggregate], closed: Closed
+) -> tuple[dict[int, pa.Table], dict[int, list[Rejected]]]:
+    """Result rows and rejects by the place of the member."""
+    numbers = np.array([number_of(member.id) for member in members], np.int64)
+    work = _Finishing(members)
+    for chunk in closed.chunks:
+        places = np.searchsorted(numbers, flat(chunk.columns[MEMBER]).to_numpy())
+        order = np.argsort(places, kind="stable")
+        edges = np.searchsorted(places[order], np.arange(len(members) + 1))
+        for plan, alike in work.alike.items():
+            rows = np.concatenate([order[edges[place] : edges[place + 1]] for place in alike])
+            if len(rows):
+                _finish_rows(work, plan, chunk.rows(rows), places[rows])
+    return {place: pa.concat_tables(tables) for place, tables in work.tables.items()}, work.rejected
+
+
+def _finish_rows(work: _Finishing, plan: Finish, chunk: Chunk, places: Ints) -> None:
+    """Finish rows of members with the same plan; one by one where a row fails, to know whose it is."""
+    first, span = int(chunk.windows.min()), int(places.max()) + 1
+    apart = replace(plan, columns=(*plan.columns, Named(MEMBER, _COLUMN)))
+    columns = {**chunk.columns, MEMBER: pa.array(places)}
+    windows = (chunk.windows - first) * span + places  # a member's window: LIMIT and DISTINCT are within it
+    table, bad = finish(apart, columns, windows, chunk.ends, chunk.failed)
+    if bad and len(np.unique(places)) > 1:
+        for place in np.unique(places).tolist():
+            mine = np.flatnonzero(places == place)
+            _finish_rows(work, plan, chunk.rows(mine), places[mine])
+        return
+    if bad:
+        work.rejected.setdefault(int(places[0]), []).extend(bad)
+    numbered = flat(table.column(WINDOW)).to_numpy() // span + first
+    whole = table.set_column(table.column_names.index(WINDOW), WINDOW, pa.array(numbered))
+    for place, part in _by_member(whole):
+        work.tables.setdefault(place, []).append(part)
+
+
+def _by_member(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each member, without the column that says so, in their order."""
+    if not table.num_rows:
+        return
+    places = flat(table.column(MEMBER)).to_numpy()
+    plain = table.drop_columns([MEMBER])
+    order = np.argsort(places, kind="stable")
+    if (np.diff(places) < 0).any():
+        plain, places = plain.take(pa.array(order)), places[order]
+    starts = np.flatnonzero(np.r_[True, places[1:] != places[:-1]])
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(places)], strict=True):
+        yield int(places[start]), plain.slice(start, stop - start)
+
+
+def cohorts(operators: Sequence[Operator], turns: Mapping[str, Turn]) -> list[tuple[Cohort, Turn]]:
+    """A family's members by the turn they take."""
+    by_turn: dict[Turn, list[PaneAggregate]] = {}
+    members = [each for each in operators if isinstance(each, PaneAggregate)]
+    for operator in sorted(members, key=lambda each: number_of(each.id)):
+        by_turn.setdefault(turns[operator.id], []).append(operator)
+    return [(Cohort(tuple(alike)), turn) for turn, alike in by_turn.items()]
