@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -66,7 +68,7 @@ def test_a_delta_beyond_a_tenth_is_merged() -> None:
     for n in range(40):
         index = index.changed({f"late{n}": bound("i > 3")})
         sizes = [len(side.entries) for side in index.sides]
-        assert all(small <= 0.1 * large for large, small in zip(sizes, sizes[1:], strict=False)), sizes
+        assert all(small <= 0.1 * large for large, small in itertools.pairwise(sizes)), sizes
     assert len(index) == 140
 
 
