@@ -21,7 +21,16 @@ from headrace.algebra.query import (
     Windowed,
     walk,
 )
-from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeRange, TimeSlide, Unbounded, Window
+from headrace.algebra.windows import (
+    Landmark,
+    Rows,
+    RowsSlide,
+    TimeRange,
+    TimeSlide,
+    TupleSlide,
+    Unbounded,
+    Window,
+)
 from headrace.language.bind import bind_query
 from headrace.language.bind_expressions import bind_expression
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, INT, TIMESTAMP
@@ -96,6 +105,19 @@ def test_a_sliding_aggregate_is_one_tree_from_scan_to_select_list() -> None:
         ("[ROWS 5 SLIDE 2 ROWS]", RowsSlide(5, 2)),
         ("[RANGE 5 ROWS, SLIDE 2 ROWS, PA auction]", RowsSlide(5, 2, (AUCTION,))),
         ("[PARTITION BY auction ROWS 5]", Rows(5, (AUCTION,))),
+        ("[ROWS 5 SLIDE 2 WATTR row_num]", RowsSlide(5, 2, (), "row_num")),
+        (
+            "[RANGE 1000 rows, SLIDE 10 rows, WA row-num, PA auction]",
+            RowsSlide(1000, 10, (AUCTION,), "row_num"),
+        ),
+        ("[RANGE 5 ROWS RATTR row_num SLIDE 2 ROWS SATTR row_num]", RowsSlide(5, 2, (), "row_num")),
+        ("[ROWS 5 SLIDE 2 WATTR rank(at)]", RowsSlide(5, 2)),
+        ("[RANGE 5 MINUTES SLIDE 1 ROW]", TupleSlide(5 * MINUTE, 1)),
+        ("[RANGE 5 min RATTR at, SLIDE 1 row SATTR row-num]", TupleSlide(5 * MINUTE, 1, (), "row_num")),
+        ("[RANGE 5 min RATTR at SLIDE 5 rows SATTR rank(bids.at)]", TupleSlide(5 * MINUTE, 5)),
+        ("[RANGE 5 MINUTES SLIDE 3 PA auction]", TupleSlide(5 * MINUTE, 3, (AUCTION,))),
+        ("[RANGE 5 MINUTES RATTR at, SLIDE 1 MINUTE SATTR at]", TimeSlide(5 * MINUTE, MINUTE)),
+        ("[RANGE ALL, SLIDE 1 min, WATTR at]", Landmark(MINUTE)),
         ("[PARTITION BY auction, bids.price ROWS 5 SLIDE 1]", RowsSlide(5, 1, (AUCTION, PRICE))),
         ("[NOW]", TimeRange(0)),
         ("[RANGE UNBOUNDED]", Unbounded()),

@@ -33,10 +33,12 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows import (
     Landmark,
+    Numbering,
     Rows,
     RowsSlide,
     TimeRange,
     TimeSlide,
+    TupleSlide,
     Unbounded,
     Window,
     slides,
@@ -163,7 +165,7 @@ def sliding_windows() -> st.SearchStrategy[Window]:
     landmark = st.builds(
         Landmark, st.sampled_from((1, 4, 7)).map(lambda n: n * TICK), st.sampled_from((0, TICK // 2))
     )
-    return st.one_of(time_slides(), time_slides(), landmark, rows_slides())
+    return st.one_of(time_slides(), time_slides(), landmark, rows_slides(), tuple_slides())
 
 
 def partitions() -> st.SearchStrategy[tuple[Expression, ...]]:
@@ -173,7 +175,18 @@ def partitions() -> st.SearchStrategy[tuple[Expression, ...]]:
 
 def rows_slides() -> st.SearchStrategy[RowsSlide]:
     """`[ROWS n SLIDE m]`, with n below, at and above m."""
-    return st.builds(RowsSlide, st.integers(1, 5), st.integers(1, 5), partitions())
+    return st.builds(RowsSlide, st.integers(1, 5), st.integers(1, 5), partitions(), numberings())
+
+
+def numberings() -> st.SearchStrategy[Numbering]:
+    """By stream order or by arrival."""
+    return st.sampled_from(("rank", "row_num"))
+
+
+def tuple_slides() -> st.SearchStrategy[TupleSlide]:
+    """`[RANGE r SLIDE n ROWS]`, from windows shorter than a tick to windows of everything."""
+    lengths = st.sampled_from((1, 2, TICK, 2 * TICK, 5 * TICK, 100 * TICK))
+    return st.builds(TupleSlide, lengths, st.integers(1, 4), partitions(), numberings())
 
 
 def instant_windows() -> st.SearchStrategy[Window]:

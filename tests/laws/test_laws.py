@@ -147,6 +147,9 @@ KINDS: dict[str, Callable[[], st.SearchStrategy[Query]]] = {
     "windows of rows": lambda: some.queries(some.rows_slides(), some.Shape()).filter(
         lambda q: not (isinstance(q.root, Emit) and rounds(q))
     ),
+    "windows that end at rows": lambda: some.queries(some.tuple_slides(), some.Shape()).filter(
+        lambda q: not (isinstance(q.root, Emit) and rounds(q))
+    ),
     "rows at instants": lambda: instant_queries().filter(lambda q: not aggregates(q)),
     "aggregates at instants": lambda: instant_queries().filter(lambda q: aggregates(q) and not rounds(q)),
     "rows that pass": some.bare_streams,

@@ -8,11 +8,15 @@ Source: CQL (Arasu, Babu, Widom) for instants; Li 2008, ch. 5 for window-ids, wi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal as Choice
 from typing import TypeAlias
 
 from headrace.algebra.expressions import Expression
 from headrace.errors import UserError
 from headrace.time import BEGINNING, Duration, Instant
+
+Numbering: TypeAlias = Choice["rank", "row_num"]
+"""How rows are numbered, from 1: by stream order (event time, then position), or by position alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +98,54 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class RowsSlide:
-    """`[ROWS n SLIDE m]`: emitted at rows m, 2m, ... (of each partition) over the last min(n, i*m) rows."""
+    """`[ROWS n SLIDE m]`: emitted at rows m, 2m, ... (of each partition) over the last min(n, i*m) rows.
+
+    Rows are numbered in stream order, or in order of arrival (`WATTR row_num`).
+    """
 
     count: int
     slide: int
     partition: tuple[Expression, ...] = ()
+    numbered: Numbering = "rank"
 
     def __post_init__(self) -> None:
         if self.count <= 0 or self.slide <= 0:
             raise UserError("a ROWS window's size and slide must be positive")
 
 
-SlidingWindow: TypeAlias = TimeSlide | Landmark | RowsSlide
+@dataclass(frozen=True, slots=True)
+class TupleSlide:
+    """`[RANGE r SLIDE n ROWS]`: a window ends at the time of every n-th row (of each partition) and holds end - r < t <= end.
+
+    Rows are numbered from 1, in stream order (`SATTR rank(t)`) or in order of arrival (`SATTR row_num`). Rows of one time
+    end one window together. Mind the open start: these windows are `(start, end]`, those of `TimeSlide` `[start, end)`.
+    Source: Li 2008, eqs. 5.10-5.18, with sets of distinct ends.
+    """
+
+    range: Duration
+    every: int
+    partition: tuple[Expression, ...] = ()
+    numbered: Numbering = "rank"
+
+    def __post_init__(self) -> None:
+        if self.range <= 0 or self.every <= 0:
+            raise UserError("a window's range and slide must be positive")
+
+    def holds(self, end: Instant, at: Instant) -> bool:
+        """The extent of the window that ends at `end`: end - range < at <= end."""
+        return end - self.range < at <= end
+
+
+SlidingWindow: TypeAlias = TimeSlide | Landmark | RowsSlide | TupleSlide
 InstantWindow: TypeAlias = TimeRange | Unbounded | Rows
 Window: TypeAlias = SlidingWindow | InstantWindow
 
 
 def slides(window: Window) -> bool:
     """True when the window gives a sequence of relations rather than one at every instant."""
-    return isinstance(window, TimeSlide | Landmark | RowsSlide)
+    return isinstance(window, TimeSlide | Landmark | RowsSlide | TupleSlide)
+
+
+def counts_rows(window: Window) -> bool:
+    """True when rows are counted, also those that WHERE drops: the window stands before it."""
+    return isinstance(window, Rows | RowsSlide | TupleSlide)

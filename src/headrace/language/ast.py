@@ -204,12 +204,33 @@ class RangeWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class RowNumber:
+    """`rank(t)`, or `row_num` when `attribute` is None: what the rows of a window are numbered by."""
+
+    attribute: Name | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class RowsWindow:
     """`[PARTITION BY p ROWS n SLIDE m]`; `count` None is UNBOUNDED."""
 
     count: int | None
     slide: int | None
     partition: tuple[Expr, ...]
+    span: Span
+    numbered: RowNumber | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TupleWindow:
+    """`[RANGE r SLIDE n ROWS PA p]`: a window of time that ends at every n-th row."""
+
+    range: Duration
+    every: int
+    partition: tuple[Expr, ...]
+    attribute: Name | None
+    numbered: RowNumber | None
     span: Span
 
 
@@ -234,7 +255,8 @@ class StartingWindow:
     span: Span
 
 
-WindowClause: TypeAlias = RangeWindow | RowsWindow | LandmarkWindow | StartingWindow
+WindowClause: TypeAlias = RangeWindow | RowsWindow | TupleWindow | LandmarkWindow | StartingWindow
+Measure: TypeAlias = Name | RowNumber
 
 # ------------------------------------------------------------------------------------------------------------- selects
 

@@ -12,10 +12,12 @@ from headrace.algebra.functions import UserFunction
 from headrace.algebra.query import Filter, Join, Node, QueryScan, RelationScan, StreamScan, Windowed
 from headrace.algebra.windows import (
     Landmark,
+    Numbering,
     Rows,
     RowsSlide,
     TimeRange,
     TimeSlide,
+    TupleSlide,
     Unbounded,
     Window,
 )
@@ -26,10 +28,12 @@ from headrace.language.ast import (
     LandmarkWindow,
     Name,
     RangeWindow,
+    RowNumber,
     RowsWindow,
     Select,
     Source,
     StartingWindow,
+    TupleWindow,
     WindowClause,
 )
 from headrace.language.bind_expressions import ExpressionBinder, joined, located
@@ -202,9 +206,14 @@ def _window(
             return Unbounded()
         case RowsWindow(count=int(count)):
             partition = tuple(_partition(scan, text, functions).bind(item) for item in clause.partition)
-            return (
-                Rows(count, partition) if clause.slide is None else RowsSlide(count, clause.slide, partition)
-            )
+            numbered = _numbering(clause.numbered, scan, text)
+            if clause.slide is None:
+                return Rows(count, partition)
+            return RowsSlide(count, clause.slide, partition, numbered)
+        case TupleWindow():
+            _check_attribute(clause.attribute, scan, text)
+            partition = tuple(_partition(scan, text, functions).bind(item) for item in clause.partition)
+            return TupleSlide(clause.range, clause.every, partition, _numbering(clause.numbered, scan, text))
         case StartingWindow():
             _check_attribute(clause.attribute, scan, text)
             return TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
@@ -234,6 +243,13 @@ def _partition(
 
     own = Scope(text, (BoundSource(scan, Unbounded(), bare=True, span=Span(0, 0)),))
     return ExpressionBinder(text, own.column, aggregate, functions)
+
+
+def _numbering(number: RowNumber | None, scan: StreamScan | QueryScan, text: str) -> Numbering:
+    if number is None:
+        return "rank"
+    _check_attribute(number.attribute, scan, text)
+    return "row_num" if number.attribute is None else "rank"
 
 
 def _check_attribute(attribute: Name | None, scan: StreamScan | QueryScan, text: str) -> None:

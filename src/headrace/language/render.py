@@ -26,7 +26,16 @@ from headrace.algebra.query import (
     Windowed,
     walk,
 )
-from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeRange, TimeSlide, Unbounded, Window
+from headrace.algebra.windows import (
+    Landmark,
+    Rows,
+    RowsSlide,
+    TimeRange,
+    TimeSlide,
+    TupleSlide,
+    Unbounded,
+    Window,
+)
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.errors import UnsupportedQuery
 from headrace.language.literals import shown_instant
@@ -256,7 +265,13 @@ def _bracket(window: Window, columns: Mapping[str, str]) -> str:
         case Rows() | RowsSlide():
             keys = ", ".join(render_expression(key, columns) for key in window.partition)
             slide = f" SLIDE {window.slide}" if isinstance(window, RowsSlide) else ""
-            return f"[{f'PARTITION BY {keys} ' if keys else ''}ROWS {window.count}{slide}]"
+            by = " WATTR row_num" if isinstance(window, RowsSlide) and window.numbered == "row_num" else ""
+            return f"[{f'PARTITION BY {keys} ' if keys else ''}ROWS {window.count}{slide}{by}]"
+        case TupleSlide():
+            keys = ", ".join(render_expression(key, columns) for key in window.partition)
+            by = " SATTR row_num" if window.numbered == "row_num" else ""
+            pa = f" PA {keys}" if keys else ""
+            return f"[RANGE {render_duration(window.range)} SLIDE {window.every} ROWS{by}{pa}]"
 
 
 def _origin(at: Instant) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NoReturn
 
 from headrace.errors import Span, UserError
@@ -15,17 +14,27 @@ from headrace.language.ast import (
     RangeWindow,
     RowsWindow,
     StartingWindow,
+    TupleWindow,
     WindowClause,
 )
 from headrace.language.cursor import Cursor
-from headrace.language.durations import duration, instant
-from headrace.language.expressions import expression
+from headrace.language.durations import duration
 from headrace.language.literals import interval_text
 from headrace.language.primaries import column
+from headrace.language.window_options import (
+    Options,
+    expressions,
+    measured_in_both,
+    measured_in_rows,
+    measured_in_time,
+    options,
+    positive,
+    positive_duration,
+)
 from headrace.schema import INTERVAL, STRING
-from headrace.time import Duration, Instant
+from headrace.time import Duration
 
-AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE TUMBLING d], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
+AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE d SLIDE n ROWS], [RANGE TUMBLING d], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
 
 
 def bracket(cursor: Cursor) -> WindowClause:
@@ -50,85 +59,12 @@ def bracket(cursor: Cursor) -> WindowClause:
         _not_yet(cursor, "user-defined windows" if user else f"{cursor.token.upper} windows")
     else:
         raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK or NOW", AVAILABLE)
-    cursor.expect_sign("]", " or SLIDE, ORIGIN, WATTR, PA")
+    cursor.expect_sign("]", " or SLIDE, ORIGIN, WATTR, RATTR, SATTR, PA")
     return window
 
 
 def _not_yet(cursor: Cursor, what: str) -> NoReturn:
     raise cursor.unsupported(f"{what} are not available yet", cursor.token.span, AVAILABLE)
-
-
-@dataclass(slots=True)
-class _Options:
-    """What may follow RANGE, ROWS or LANDMARK in any order, with or without commas."""
-
-    slide: Duration | None = None
-    slide_rows: int | None = None
-    origin: Instant | None = None
-    attribute: Name | None = None
-    partition: tuple[Expr, ...] = ()
-
-
-def _options(cursor: Cursor) -> _Options:
-    found = _Options()
-    while True:
-        comma = cursor.accept_sign(",")
-        start = cursor.token.span
-        if cursor.accept("SLIDE"):
-            _once(cursor, found.slide is None and found.slide_rows is None, "SLIDE", start)
-            _slide(cursor, found)
-        elif cursor.accept("ORIGIN"):
-            _once(cursor, found.origin is None, "ORIGIN", start)
-            found.origin = instant(cursor, "the origin of the window")
-        elif cursor.accept("WATTR") or cursor.accept("WA"):
-            _once(cursor, found.attribute is None, "WATTR", start)
-            found.attribute = column(cursor)
-        elif cursor.accept("PA"):
-            _once(cursor, not found.partition, "PA", start)
-            found.partition = _expressions(cursor)
-        elif cursor.at_any("RATTR", "SATTR"):
-            _not_yet(cursor, f"windows with {cursor.token.upper}")
-        elif comma:
-            raise cursor.wanted("SLIDE, ORIGIN, WATTR or PA after the comma")
-        else:
-            return found
-
-
-def _once(cursor: Cursor, first: bool, word: str, at: Span) -> None:
-    if not first:
-        raise cursor.error(f"{word} appears twice in this window", at)
-
-
-def _slide(cursor: Cursor, found: _Options) -> None:
-    if cursor.token.kind == "number" and cursor.ahead().upper in ("ROWS", "ROW"):
-        found.slide_rows = _positive(cursor, "SLIDE")
-        cursor.advance()
-    elif cursor.token.kind == "number" and (
-        cursor.ahead().text in ("]", ",") or cursor.ahead().upper in _WORDS
-    ):
-        found.slide_rows = _positive(cursor, "SLIDE")
-    else:
-        found.slide = _positive_duration(cursor, "the slide of the window")
-
-
-_WORDS = frozenset({"ORIGIN", "WATTR", "WA", "PA"})
-
-
-def _expressions(cursor: Cursor) -> tuple[Expr, ...]:
-    """One expression or several; a comma before the next option ends them."""
-    found = [expression(cursor)]
-    while cursor.at_sign(",") and cursor.ahead().upper not in (
-        "ROWS",
-        "SLIDE",
-        "ORIGIN",
-        "WATTR",
-        "WA",
-        "RANGE",
-    ):
-        cursor.advance()
-        found.append(expression(cursor))
-    cursor.accept_sign(",")
-    return tuple(found)
 
 
 def _range(cursor: Cursor, start: Span) -> WindowClause:
@@ -141,26 +77,35 @@ def _range(cursor: Cursor, start: Span) -> WindowClause:
         cursor.advance()
         return _rows(cursor, start, count, ())
     tumbling = cursor.accept("TUMBLING")
-    length = _positive_duration(cursor, "the range of the window")
-    options = _options(cursor)
-    if options.slide_rows is not None:
-        raise cursor.unsupported(
-            "windows with a RANGE in time and a SLIDE in rows are not available yet",
-            cursor.since(start),
-            AVAILABLE,
-        )
-    if options.partition:
+    length = positive_duration(cursor, "the range of the window")
+    found = options(cursor)
+    if tumbling and found.slides:
+        raise cursor.error("a TUMBLING window has no SLIDE of its own", cursor.since(start))
+    if found.slide_rows is not None:
+        return _tuple_slide(cursor, start, length, found)
+    if found.partition:
         raise cursor.error(
             "PA belongs to windows of ROWS",
             cursor.since(start),
             "For a window of time GROUP BY gives the same answer.",
         )
-    if tumbling and options.slide is not None:
-        raise cursor.error("a TUMBLING window has no SLIDE of its own", cursor.since(start))
-    slide = length if tumbling else options.slide
-    if options.origin is not None and slide is None:
+    slide = length if tumbling else found.slide
+    if found.origin is not None and slide is None:
         raise cursor.error("ORIGIN belongs to windows with a SLIDE", cursor.since(start))
-    return RangeWindow(length, slide, options.origin or 0, options.attribute, cursor.since(start))
+    attribute = measured_in_time(cursor, found)
+    return RangeWindow(length, slide, found.origin or 0, attribute, cursor.since(start))
+
+
+def _tuple_slide(cursor: Cursor, start: Span, length: Duration, found: Options) -> TupleWindow:
+    if found.origin is not None:
+        raise cursor.error(
+            "a window that slides by rows has no ORIGIN: it ends at rows",
+            cursor.since(start),
+            "Leave ORIGIN out.",
+        )
+    attribute, numbered = measured_in_both(cursor, found)
+    assert found.slide_rows is not None
+    return TupleWindow(length, found.slide_rows, found.partition, attribute, numbered, cursor.since(start))
 
 
 def _unbounded(cursor: Cursor, start: Span) -> RangeWindow:
@@ -174,65 +119,55 @@ def _unbounded(cursor: Cursor, start: Span) -> RangeWindow:
 
 
 def _rows(cursor: Cursor, start: Span, count: int | None, partition: tuple[Expr, ...]) -> RowsWindow:
-    options = _options(cursor)
+    found = options(cursor)
     span = cursor.since(start)
-    if options.slide is not None:
+    if found.slide is not None:
         raise cursor.error(
             "a window of ROWS slides by rows, not by time", span, "Write for example [ROWS 100 SLIDE 10]."
         )
-    if options.origin is not None:
+    if found.origin is not None:
         raise cursor.error("ORIGIN belongs to windows of time", span)
-    if options.attribute is not None:
+    numbered = measured_in_rows(cursor, found)
+    if numbered is not None and numbered.attribute is None and found.slide_rows is None:
         raise cursor.unsupported(
-            "windows of ROWS with a WATTR are not available yet", options.attribute.span, AVAILABLE
+            "a window of ROWS in the order of arrival needs a SLIDE",
+            numbered.span,
+            "Write for example [ROWS 100 SLIDE 10 WATTR row_num].",
         )
-    if count is None and options.slide_rows is not None:
+    if count is None and found.slide_rows is not None:
         raise cursor.error("an UNBOUNDED window has no SLIDE", span)
-    if partition and options.partition:
+    if partition and found.partition:
         raise cursor.error("PARTITION BY and PA say the same twice", span)
-    if count is None and (partition or options.partition):
+    if count is None and (partition or found.partition):
         raise cursor.error(
             "an UNBOUNDED window has no partitions", span, "Leave PARTITION BY out: the rows are the same."
         )
-    return RowsWindow(count, options.slide_rows, partition or options.partition, span)
+    return RowsWindow(count, found.slide_rows, partition or found.partition, span, numbered)
 
 
 def _row_count(cursor: Cursor) -> int | None:
-    return None if cursor.accept("UNBOUNDED") else _positive(cursor, "ROWS")
+    return None if cursor.accept("UNBOUNDED") else positive(cursor, "ROWS")
 
 
 def _partitioned(cursor: Cursor, start: Span) -> RowsWindow:
-    partition = _expressions(cursor)
+    partition = expressions(cursor)
     cursor.expect("ROWS", purpose=" and their number after PARTITION BY")
     return _rows(cursor, start, _row_count(cursor), partition)
 
 
 def _landmark(cursor: Cursor, start: Span) -> LandmarkWindow:
-    options = _options(cursor)
-    if options.slide is None:
+    found = options(cursor)
+    if found.slide is None:
         raise cursor.wanted(
             "SLIDE and a length of time in a LANDMARK window", "Write for example [LANDMARK SLIDE 1 HOUR]."
         )
-    if options.partition:
+    if found.partition:
         raise cursor.error(
             "PA belongs to windows of ROWS", cursor.since(start), "GROUP BY gives the same answer."
         )
-    return LandmarkWindow(options.slide, options.origin or 0, options.attribute, cursor.since(start))
-
-
-def _positive(cursor: Cursor, what: str) -> int:
-    count = cursor.whole_number(f"a number of rows after {what}")
-    if count == 0:
-        raise cursor.error("a window needs at least one row", cursor.before.span)
-    return count
-
-
-def _positive_duration(cursor: Cursor, what: str) -> Duration:
-    start = cursor.token.span
-    length = duration(cursor, what)
-    if length <= 0:
-        raise cursor.error(f"{what} must be longer than nothing", cursor.since(start))
-    return length
+    return LandmarkWindow(
+        found.slide, found.origin or 0, measured_in_time(cursor, found), cursor.since(start)
+    )
 
 
 # -------------------------------------------------------------------------------------- windows that start at multiples

@@ -1,7 +1,7 @@
 """`[ROWS n SLIDE m]` and its partitioned form: windows at every m-th row over the last n, with and without aggregates.
 
-Rows get dense ranks in their partition when punctuation has passed them (decision D10); from then on a rank is to these
-windows what an instant is to windows of time, and panes of ranks serve aggregates just so.
+Rows get dense ranks in their partition when punctuation has passed them (decision D10), or, numbered by arrival, when
+they come; from then on a rank is to these windows what an instant is to windows of time, and panes of ranks serve aggregates just so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.windows import TimeSlide
+from headrace.algebra.window_classes import Context
+from headrace.algebra.windows import Numbering, TimeSlide
 from headrace.operators.batch import Rejected
 from headrace.operators.changes import Telling, consolidated
 from headrace.operators.finish import Finish, finish
@@ -53,6 +54,12 @@ class RowSlides:
     emit_empty: bool = False
     telling: Telling | None = None
     relations: tuple[str, ...] = ()
+    numbered: Numbering = "rank"
+
+    @property
+    def context(self) -> Context:
+        """The class of its window."""
+        return Context.FORWARD_FREE if self.numbered == "row_num" else Context.FORWARD_AWARE
 
     @property
     def columns(self) -> frozenset[str]:
@@ -65,7 +72,7 @@ class RowSlides:
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Rank the rows that punctuation passed; answer the windows they complete."""
-        limit = FOREVER if turn.final else turn.now
+        limit = FOREVER if turn.final or self.numbered == "row_num" else turn.now
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
         waiting = hold(self.rows, [run[ROWS] for run in runs if ROWS in run])
         waiting = waiting.where((waiting.at >= turn.closed) & (waiting.at < limit))
@@ -149,7 +156,8 @@ def rank(operator: RowSlides, stored: Sequence[pa.Table], fresh: Held) -> Ranked
     before = np.zeros(groups.count, np.int64)
     np.maximum.at(before, groups.codes[: older.rows], ranks[: older.rows])
     codes = groups.codes[older.rows :]
-    ranks[older.rows :] = before[codes] + dense_ranks(codes, fresh.at, fresh.position)
+    at = fresh.at if operator.numbered == "rank" else np.zeros(fresh.rows, np.int64)
+    ranks[older.rows :] = before[codes] + dense_ranks(codes, at, fresh.position)
     last = before.copy()
     np.maximum.at(last, groups.codes, ranks)
     return Ranked(held, groups.codes, ranks, before, last, older.rows)

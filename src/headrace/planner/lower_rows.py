@@ -8,7 +8,17 @@ from dataclasses import dataclass, replace
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Column, Expression, Named, columns_of, transform
 from headrace.algebra.query import Ago, Bounds, Query, SortKey
-from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeRange, TimeSlide, Unbounded, slides
+from headrace.algebra.windows import (
+    Landmark,
+    Rows,
+    RowsSlide,
+    TimeRange,
+    TimeSlide,
+    TupleSlide,
+    Unbounded,
+    counts_rows,
+    slides,
+)
 from headrace.errors import UnsupportedQuery
 from headrace.operators.changes import Telling
 from headrace.operators.finish import Finish
@@ -24,6 +34,7 @@ from headrace.operators.revising import Revising
 from headrace.operators.row_slides import RowSlides
 from headrace.operators.row_steps import LookUp, RowStep
 from headrace.operators.row_store import Bounded, RowLayout
+from headrace.operators.tuple_slides import TupleSlides
 from headrace.operators.window_changes import WindowChanges
 from headrace.operators.window_rows import WindowRows
 from headrace.planner.shape import Shape
@@ -64,7 +75,9 @@ class Lowering:
     def partition(self) -> tuple[Expression, ...]:
         """The window's partition."""
         window = self.shape.window
-        return tuple(map(self.rename, window.partition)) if isinstance(window, Rows | RowsSlide) else ()
+        if not isinstance(window, Rows | RowsSlide | TupleSlide):
+            return ()
+        return tuple(map(self.rename, window.partition))
 
     def rename(self, expression: Expression) -> Expression:
         """Stream columns by their plain names; the window's bounds keep theirs."""
@@ -136,7 +149,7 @@ class Lowering:
             kept=kept,
             below=self.below,
             above=self.above,
-            counts_all=isinstance(self.shape.window, Rows | RowsSlide),
+            counts_all=counts_rows(self.shape.window),
             routing=routing,
             slot=self.slot,
             bounded=bounded or Bounded(),
@@ -156,6 +169,8 @@ def lower_rows(lowering: Lowering) -> Operator:
             return _window_rows(lowering)
         case RowsSlide():
             return _row_slides(lowering)
+        case TupleSlide():
+            return _tuple_slides(lowering)
     if _passes(lowering):
         kept, finish = lowering.stored()
         return Passing(
@@ -228,6 +243,31 @@ def _row_slides(lowering: Lowering) -> Operator:
         stream=shape.scan.name,
         count=shape.window.count,
         slide=shape.window.slide,
+        partitions=partitions,
+        bounds_prefix=f"{shape.window_alias}.",
+        rows=lowering.layout(kept, tuple(range(partitions)) or None),
+        grouped=grouped,
+        finish=finish,
+        emit_empty=lowering.query.emit_empty,
+        telling=lowering.telling if changes else None,
+        relations=lowering.relations,
+        numbered=shape.window.numbered,
+    )
+
+
+def _tuple_slides(lowering: Lowering) -> Operator:
+    shape, grouped = lowering.shape, lowering.grouped
+    assert isinstance(shape.window, TupleSlide)
+    kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
+    partitions = len(lowering.partition)
+    changes = shape.emit is not None and shape.emit.kind != "rstream"
+    return TupleSlides(
+        id=lowering.id,
+        query=lowering.name,
+        stream=shape.scan.name,
+        range=shape.window.range,
+        every=shape.window.every,
+        numbered=shape.window.numbered,
         partitions=partitions,
         bounds_prefix=f"{shape.window_alias}.",
         rows=lowering.layout(kept, tuple(range(partitions)) or None),

@@ -123,6 +123,11 @@ def time_of(row: Row, node: StreamScan | QueryScan | Windowed) -> Instant:
     return int(row[_place(node)][0])
 
 
+def position_of(row: Row, node: StreamScan | QueryScan | Windowed) -> int:
+    """When a row of that stream arrived, among all of them."""
+    return int(row[_place(node)][1])
+
+
 def partitions(rows: Iterable[Row], keys: tuple[Expression, ...], rejects: Rejects) -> list[list[Row]]:
     """The rows of each partition in order; one partition when there are no keys."""
     parts: dict[Hashable, list[Row]] = {}

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.algebra.query import Query, Windowed, walk
-from headrace.algebra.windows import Landmark, RowsSlide, TimeSlide, slides
+from headrace.algebra.windows import Landmark, RowsSlide, TimeSlide, TupleSlide, slides
 from headrace.errors import UnsupportedQuery
-from headrace.reference.relational import Frame, Moment, partitions, stream_rows, time_of
+from headrace.reference.relational import Frame, Moment, partitions, position_of, stream_rows, time_of
+from headrace.reference.values import Row
 from headrace.time import FOREVER, Instant
 
 
@@ -101,26 +102,58 @@ class TimeWindows:
 
 
 def row_windows(query: Query, moment: Moment, limit: Instant) -> list[tuple[Closing | None, Closing]]:
-    """(before, now) for every `[ROWS n SLIDE m]` window over the rows below `limit`, in order of emission."""
+    """(before, now) for every window that ends at a row, each partition's one after the other.
+
+    Rows numbered in stream order count once they are below `limit`, rows numbered by arrival count when they come.
+    """
     nodes = sliding_nodes(query)
     if len(nodes) != 1:
         raise UnsupportedQuery("a window that slides by rows stands alone in its FROM")
     (node,) = nodes
-    assert isinstance(node.window, RowsSlide)
-    settled = [row for row in stream_rows(node.source, moment) if time_of(row, node) < limit]
+    window = node.window
+    assert isinstance(window, RowsSlide | TupleSlide)
+    every = partitions(stream_rows(node.source, moment), window.partition, moment.rejects)
     pairs: list[tuple[Closing | None, Closing]] = []
-    for series, part in enumerate(partitions(settled, node.window.partition, moment.rejects)):
+    for series, part in enumerate(every):
+        frames = _rows_frames if isinstance(window, RowsSlide) else _tuple_frames
         before = None
-        for number in range(1, len(part) // node.window.slide + 1):
-            last = number * node.window.slide
-            held = tuple(part[max(0, last - node.window.count) : last])
-            end = time_of(held[-1], node)
-            now = Closing(end, end, {node: Frame(held, time_of(held[0], node), end, number)}, series=series)
+        for frame in frames(node, part, limit):
+            now = Closing(frame.end, frame.end, {node: frame}, series=series)
             pairs.append((before, now))
             before = now
-    return sorted(pairs, key=lambda pair: pair[1].emitted)
+    return pairs
+
+
+def _rows_frames(node: Windowed, part: list[Row], limit: Instant) -> list[Frame]:
+    window = node.window
+    assert isinstance(window, RowsSlide)
+    if window.numbered == "row_num":
+        rows = sorted(part, key=lambda row: position_of(row, node))
+    else:
+        rows = [row for row in part if time_of(row, node) < limit]
+    frames = []
+    for number in range(1, len(rows) // window.slide + 1):
+        last = number * window.slide
+        held = tuple(rows[max(0, last - window.count) : last])
+        frames.append(Frame(held, time_of(held[0], node), time_of(held[-1], node), number))
+    return frames
+
+
+def _tuple_frames(node: Windowed, part: list[Row], limit: Instant) -> list[Frame]:
+    window = node.window
+    assert isinstance(window, TupleSlide)
+    arrived = window.numbered == "row_num"
+    numbered = sorted(part, key=lambda row: position_of(row, node)) if arrived else part
+    chosen = (row for number, row in enumerate(numbered, start=1) if number % window.every == 0)
+    ends = sorted({end for row in chosen if (end := time_of(row, node)) < limit})
+    return [
+        Frame(
+            tuple(row for row in part if window.holds(end, time_of(row, node))), end - window.range, end, end
+        )
+        for end in ends
+    ]
 
 
 def slides_by_rows(query: Query) -> bool:
     """True when a window of the query slides by rows."""
-    return any(isinstance(node.window, RowsSlide) for node in sliding_nodes(query))
+    return any(isinstance(node.window, RowsSlide | TupleSlide) for node in sliding_nodes(query))

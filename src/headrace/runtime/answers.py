@@ -15,8 +15,8 @@ import pyarrow as pa
 from headrace.algebra.query import Query, find_window
 from headrace.algebra.windows import Landmark, TimeSlide
 from headrace.operators.grouping import SLOTS, flat, group
+from headrace.operators.latest import TellsLast
 from headrace.operators.operator import AT, CHANGE, Operator
-from headrace.operators.row_slides import RowSlides
 from headrace.runtime import results
 from headrace.runtime.home import Home
 from headrace.runtime.messages import RunRef, StateMessage, StreamProgress
@@ -49,7 +49,7 @@ def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> 
     window = find_window(query.root)
     assert window is not None
     closed = Standing(**manifest.operators[operator.id]).closed
-    if isinstance(operator, RowSlides):
+    if isinstance(operator, TellsLast):
         return _joined(_latest_of_each(home, manifest, operator), query)
     if isinstance(window.window, TimeSlide | Landmark):
         latest = _latest_window(home, manifest, operator, query, window.window, closed)
@@ -87,7 +87,7 @@ def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Qu
     return _joined(list(results.in_range(home, manifest, operator.id, greatest)), query)
 
 
-def _latest_of_each(home: Home, manifest: Manifest, operator: RowSlides) -> list[pa.Table]:
+def _latest_of_each(home: Home, manifest: Manifest, operator: TellsLast) -> list[pa.Table]:
     """The last window of each partition: which one that is, only the state knows, also where HAVING left nothing of it."""
     message = _message(home, manifest, operator)
     found = latest_windows(message, operator) if message is not None else None

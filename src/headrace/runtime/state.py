@@ -28,8 +28,8 @@ from headrace.operators.family import (
     state_name,
 )
 from headrace.operators.grouping import flat
+from headrace.operators.latest import TellsLast
 from headrace.operators.operator import AT, SLOT, Operator, Sections, Step, Turn
-from headrace.operators.row_slides import RowSlides
 from headrace.operators.scalar.users import registered
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
@@ -66,7 +66,7 @@ def peek(message: StateMessage, blobs: Sequence[ScanBlob] = ()) -> dict[str, pa.
     return task.results
 
 
-def latest_windows(message: StateMessage, operator: RowSlides) -> pa.Table | None:
+def latest_windows(message: StateMessage, operator: TellsLast) -> pa.Table | None:
     """The last window of each of an operator's partitions; nothing is written."""
     return _StateTask(message, ()).latest(operator)
 
@@ -221,7 +221,7 @@ class _StateTask:
             open_windows=step.open_windows,
         )
 
-    def latest(self, operator: RowSlides) -> pa.Table | None:
+    def latest(self, operator: TellsLast) -> pa.Table | None:
         """What an operator's state says of windows that have closed."""
         with registered(loaded(self.plan.functions)):
             return operator.latest([sections for run in self._runs if (sections := run.of(operator.id))])
