@@ -11,7 +11,7 @@ import pytest
 from headrace.algebra import query as nodes
 from headrace.algebra.expressions import Call, Cast, Column
 from headrace.algebra.query import Ago, Bounds, Distinct, Emit, Filter, Query, Revisions, SortKey, Top
-from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeRange, TimeSlide, Unbounded
+from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeRange, TimeSlide, TupleSlide, Unbounded
 from headrace.reference.evaluate import changes, invoke, relation_at, revisions, stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.reference.relational import Rejects
@@ -65,6 +65,11 @@ QUERIES = {
     "SELECT COUNT(*) AS n FROM s [LANDMARK SLIDE 10 SECONDS]": count_of(Landmark(10 * SECOND)),
     "SELECT SUM(v) AS total FROM s [PARTITION BY k ROWS 3 SLIDE 2]": query(
         select(grouped(windowed(RowsSlide(3, 2, PARTS)), [], total=agg("sum", col("v"))), "total")
+    ),
+    "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 1 ROW]": count_of(TupleSlide(10 * SECOND, 1)),
+    "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 2 ROWS]": count_of(TupleSlide(10 * SECOND, 2)),
+    "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 2 ROWS SATTR row_num]": count_of(
+        TupleSlide(10 * SECOND, 2, numbered="row_num")
     ),
     "SELECT k, v FROM s [RANGE 10 SECONDS]": query(over(TimeRange(10 * SECOND), "k", "v")),
     "SELECT k, v FROM s [ROWS 1]": query(over(Rows(1), "k", "v")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.algebra.query import Revisions, StreamScan
-from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeSlide, Unbounded
+from headrace.algebra.windows import Landmark, TimeSlide, Unbounded, counts_rows
 from headrace.errors import UnsupportedQuery
 from headrace.language.ast import Select
 from headrace.language.bind_sources import From
@@ -33,7 +33,7 @@ def _reason(select: Select, sources: From, *, grouped: bool) -> str | None:
     scan, window = sources.stream.scan, sources.stream.window
     if not (isinstance(scan, StreamScan) and scan.channel == "rows"):
         return f"over '{scan.name}': no row of it is late"
-    if isinstance(window, Rows | RowsSlide):
+    if window is not None and counts_rows(window):
         return "for windows of rows: a late row would move every window after it"
     if isinstance(window, TimeSlide | Landmark):
         return "with ISTREAM and DSTREAM of windows" if select.emit in ("istream", "dstream") else None

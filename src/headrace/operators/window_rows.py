@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Revisions
+from headrace.algebra.window_classes import Context
 from headrace.operators.batch import Rejected
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouping import Ints
@@ -42,6 +43,11 @@ class WindowRows:
     relations: tuple[str, ...] = ()
     revisions: Revisions | None = None
     """Rows below the punctuation come too, and the windows that had been answered without them are answered again."""
+
+    @property
+    def context(self) -> Context:
+        """The class of its window."""
+        return Context.FREE
 
     @property
     def columns(self) -> frozenset[str]:

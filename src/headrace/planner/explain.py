@@ -31,7 +31,8 @@ def _lines(operator: Operator) -> Iterator[str]:
     if isinstance(operator, PaneAggregate):
         yield from _pane_aggregate(operator)
     else:
-        yield f"  {type(operator).__name__}"
+        context = getattr(operator, "context", None)
+        yield f"  {type(operator).__name__}{f', windows {context.value}' if context is not None else ''}"
         yield from (f"    {name}: {value}" for name, value in _settings(operator))
     steps: tuple[RowStep, ...] = getattr(operator, "steps", ())
     for step in reversed(steps):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Call, Column, Expression, Named, columns_of, conjuncts, transform
 from headrace.algebra.query import Join, Query, RelationScan, SortKey, StreamScan
-from headrace.algebra.windows import Landmark, TimeSlide
+from headrace.algebra.window_classes import Context, context_of
+from headrace.algebra.windows import Landmark, TimeSlide, slides
 from headrace.errors import UnsupportedQuery
 from headrace.operators.family import in_family
 from headrace.operators.finish import Finish
@@ -41,8 +42,8 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
             f"{shape.scan.channel.upper()} rows come after their time: no window holds them",
             remedy="Select them without a window and without aggregates.",
         )
-    on_panes = isinstance(shape.window, TimeSlide | Landmark) and shape.aggregate is not None
-    if on_panes and shape.bounds is None:
+    known_at_once = slides(shape.window) and context_of(shape.window) is Context.FREE
+    if known_at_once and shape.aggregate is not None and shape.bounds is None:
         return with_changes(lowering, _pane_aggregate(name, query, shape, operator_id))
     return lower_rows(lowering)
 
