@@ -54,6 +54,19 @@ ANSWERS = {
     "SELECT window_end, k, SUM(v) AS t FROM s [PARTITION BY k ROWS 2 SLIDE 2] GROUP BY k": """window_end,k,t
         @10,a,4 @14,a,11 @20,b,10""",
     "SELECT k, v, window_id FROM s [PARTITION BY k ROWS 3 SLIDE 2] WHERE v > 3": "k,v,window_id a,5,2 a,6,2 b,8,1",
+    # windows that end at rows hold end - range < t <= end; by arrival the rows are 1 2 3 4 5 6 8 9 11
+    f"SELECT {EVERY} FROM s [RANGE 10 SECONDS SLIDE 1 ROW]": """window_start,window_end,n,t
+        @-10,@0,1,1 @-5,@5,2,3 @0,@10,3,9 @4,@14,5,20 @8,@18,5,27 @10,@20,4,28 @51,@61,1,11""",
+    f"SELECT {EVERY} FROM s [RANGE 10 SECONDS SLIDE 4 ROWS]": """window_start,window_end,n,t
+        @0,@10,3,9 @10,@20,4,28""",
+    f"SELECT {EVERY} FROM s [RANGE 10 SECONDS RATTR at, SLIDE 4 ROWS SATTR row_num]": """window_start,window_end,n,t
+        @0,@10,3,9 @8,@18,5,27""",
+    "SELECT window_end, k, SUM(v) AS t FROM s [RANGE 10 SECONDS SLIDE 2 ROWS SATTR rank(at) PA k] GROUP BY k": """
+        window_end,k,t @10,a,3 @14,a,14 @20,b,8""",
+    "ISTREAM(SELECT k, v FROM s [RANGE 10 SECONDS SLIDE 4 ROWS])": "k,v ,4 a,3 b,2 a,5 a,6 a,9 b,8",
+    "DSTREAM(SELECT k, v FROM s [RANGE 10 SECONDS SLIDE 4 ROWS])": "k,v ,4 a,3 b,2",
+    f"SELECT {EVERY} FROM s [ROWS 3 SLIDE 2 WATTR row_num]": """window_start,window_end,n,t
+        @0,@5,2,3 @5,@10,3,9 @10,@14,3,15 @14,@18,3,23""",
     # relations at NOW, which is 61
     "SELECT k, v FROM s [RANGE 41 SECONDS]": "k,v b,8 c,11",
     "SELECT k, v FROM s [RANGE 40 SECONDS]": "k,v c,11",

@@ -24,7 +24,16 @@ from headrace.algebra.query import (
     Top,
     Windowed,
 )
-from headrace.algebra.windows import Rows, RowsSlide, TimeRange, TimeSlide, Unbounded, Window, slides
+from headrace.algebra.windows import (
+    Rows,
+    RowsSlide,
+    TimeRange,
+    TimeSlide,
+    TupleSlide,
+    Unbounded,
+    Window,
+    slides,
+)
 from headrace.errors import UnsupportedQuery
 from headrace.operators.local import drive
 from headrace.planner.lower import finish_of, lower
@@ -180,7 +189,16 @@ def divided(name: str) -> Expression:
 
 
 @pytest.mark.parametrize(
-    "window", [Unbounded(), TimeRange(SECOND), Rows(2), TimeSlide(SECOND, SECOND), RowsSlide(1, 1)], ids=repr
+    "window",
+    [
+        Unbounded(),
+        TimeRange(SECOND),
+        Rows(2),
+        TimeSlide(SECOND, SECOND),
+        RowsSlide(1, 1),
+        TupleSlide(1, 1),
+    ],
+    ids=repr,
 )
 def test_a_row_on_which_an_expression_fails_leaves_the_query_with_a_reason_and_nothing_else_happens(
     window: Window,
@@ -237,6 +255,11 @@ def test_what_no_operator_answers_is_refused_with_the_reason(root: Node, message
         (selected(TimeSlide(20, 5), "k"), TimeSlide(20, 5), 20),
         (Emit(counted(TimeSlide(20, 5), "g"), "istream"), TimeSlide(20, 5), 20 + 7 + 8),
         (counted(RowsSlide(12, 5), "k"), RowsSlide(12, 5), 18),
+        (counted(RowsSlide(12, 5, (), "row_num"), "k"), RowsSlide(12, 5, (), "row_num"), 18),
+        (counted(TupleSlide(20, 1), "k"), TupleSlide(20, 1), 20 + 1 + 1),
+        (counted(TupleSlide(20, 3), "g"), TupleSlide(20, 3), 20 + 1 + 1 + 7),
+        (counted(TupleSlide(20, 3, (column("g"),))), TupleSlide(20, 3, (column("g"),)), 20 + 1 + 7 + 7),
+        (selected(TupleSlide(20, 2, (), "row_num"), "k"), TupleSlide(20, 2, (), "row_num"), 20 + 1 + 1 + 20),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -255,7 +278,7 @@ def test_state_stays_within_what_later_answers_need(root: Node, window: Window, 
 
 
 def test_operators_travel_to_tasks() -> None:
-    for window in (Unbounded(), TimeRange(1), Rows(2), TimeSlide(2, 1), RowsSlide(2, 1)):
+    for window in (Unbounded(), TimeRange(1), Rows(2), TimeSlide(2, 1), RowsSlide(2, 1), TupleSlide(2, 1)):
         for root in (counted(window, "g"), selected(window, "x")):
             operator = lower("q", query(root, window), "q")
             assert pickle.loads(pickle.dumps(operator)) == operator

@@ -51,6 +51,8 @@ QUERIES = {
     " ORDER BY total DESC, k LIMIT 2",
     "whole": "SELECT * FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE g = 1",
     "rows": "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [ROWS 5 SLIDE 3]",
+    "arrived": "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [ROWS 4 SLIDE 2 WATTR row_num PA k] GROUP BY k",
+    "ends": "SELECT g, COUNT(*) AS n, MIN(y) AS low FROM s [RANGE 10 SECONDS SLIDE 2 ROWS PA k] GROUP BY g",
     "parts": "SELECT k, MAX(y) AS top FROM s [PARTITION BY k ROWS 3] GROUP BY k",
     "now": "SELECT k, COUNT(*) AS n FROM s [RANGE 10 SECONDS] GROUP BY k",
     "ever": "SELECT COUNT(*) AS n, SUM(x) AS total FROM s",
@@ -60,7 +62,7 @@ QUERIES = {
     "mended": "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 3 SECONDS] GROUP BY k"
     " WITH REVISIONS",
 }
-"""One of every kind: panes, distinct, landmark, top-k, rows in windows, row windows, relations, streams, joins, revisions."""
+"""One of every kind: panes, distinct, landmark, top-k, rows in windows, windows of rows and ending at rows, relations, streams, joins, revisions."""
 
 Row = dict[str, Any]
 
