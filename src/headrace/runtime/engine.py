@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.catalog.definitions import StreamDefinition
+from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.errors import AlreadyPublished
 from headrace.observation import EpochObservation
 from headrace.operators.grouping import SLOTS
@@ -78,24 +78,31 @@ class Engine:
 
     # -- what changes the catalog ------------------------------------------------------------------------------------
 
-    def log(self, entry: Mapping[str, Any]) -> None:
-        """Append an entry to the query log, durable before it counts; it is in force from the next epoch."""
+    def log(self, *entries: Mapping[str, Any]) -> None:
+        """Append entries to the query log, durable at once before they count; they are in force from the next epoch."""
         home = self.home
-        if entry["do"] == "create_stream" and home.catalog.stream(entry["stream"]["name"]) is None:
-            self.intake.forget(entry["stream"]["name"])
-            entry = {**entry, BORN: home.ingest_log.length}
+        entries = tuple(self._born(entry) for entry in entries)
         # What cannot be planned must not get into the log: nobody could open the home.
-        after = home.catalog.apply(entry)
+        after = home.catalog
+        for entry in entries:
+            after = after.apply(entry)
         plan = make_plan(after)
         home.fence()
         try:
-            home.query_log.append([entry])
+            home.query_log.append(entries)
         except AlreadyPublished:
             home.fence()
             home.query_log = RecordLog(home.store, QUERY_LOG)
-            home.query_log.append([entry])
+            home.query_log.append(entries)
         home.refresh()
         self.replan(plan if home.catalog.position == after.position else None)
+
+    def _born(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The entry of a new stream also says how many ingest records there were before it."""
+        if entry["do"] != "create_stream" or self.home.catalog.stream(entry["stream"]["name"]) is not None:
+            return entry
+        self.intake.forget(entry["stream"]["name"])
+        return {**entry, BORN: self.home.ingest_log.length}
 
     def replan(self, made: EpochPlan | None = None) -> None:
         """Make the epoch plan anew from the catalog, if that has changed; `made` is that plan when it is there already."""
@@ -107,8 +114,10 @@ class Engine:
         self._planned = catalog.position
         self.manifest = self._without_dropped_streams()
         known = {operator: Standing(**place) for operator, place in self.manifest.operators.items()}
+        queries = {query.operator_id: query.definition for query in catalog.queries.values()}
         places = {
-            operator: known.get(operator) or self._newcomer(operator) for operator in self.plan.operators
+            operator: known.get(operator) or self._newcomer(operator, queries[operator])
+            for operator in self.plan.operators
         }
         self.manifest = replace(
             self.manifest, operators={name: place.as_json() for name, place in places.items()}
@@ -127,12 +136,11 @@ class Engine:
             old, streams=streams, lists={name: each for name, each in old.lists.items() if name not in gone}
         )
 
-    def _newcomer(self, operator: str) -> Standing:
+    def _newcomer(self, operator: str, query: QueryDefinition) -> Standing:
         """A new operator begins with the archive, or FROM NOW (or without an archive) with what comes next."""
         stream = self.plan.operators[operator].stream
-        query = next(q for q in self.home.catalog.queries.values() if q.operator_id == operator)
         definition = self.plan.streams[stream]
-        if query.definition.from_now or definition.archive == "none":
+        if query.from_now or definition.archive == "none":
             length = self._archive_length(stream)
             return Standing(self._progress(stream).punctuation, length, length)
         first = self.home.list_of(self.manifest, f"archive:{stream}").start

@@ -121,10 +121,10 @@ class Hub:
         """What exists now."""
         return self.home.catalog
 
-    def log(self, entry: Mapping[str, Any]) -> None:
-        """Append an entry to the query log; in force from the next epoch."""
+    def log(self, *entries: Mapping[str, Any]) -> None:
+        """Append entries to the query log, all or none; in force from the next epoch."""
         with self.loop.lock:
-            self.loop.engine.log(entry)
+            self.loop.engine.log(*entries)
 
     # -- running -----------------------------------------------------------------------------------------------------
 

@@ -1,22 +1,33 @@
 """The epoch plan of a catalog: every standing query bound and lowered, with what it reads.
 
-A query's text is the truth; it is bound again whenever the catalog changed. Binding is cached by generation and by the
-definitions it saw.
+A query's text is the truth. What it means depends on the definitions it names, so a bound query is kept together with
+those, and bound again only when one of them is another: a registration costs what it adds, not what is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, walk
 from headrace.catalog.catalog import Catalog, StandingQuery
-from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.catalog.definitions import (
+    FunctionDefinition,
+    QueryDefinition,
+    RelationDefinition,
+    StreamDefinition,
+)
 from headrace.language.bind import bind_query
+from headrace.operators.operator import Operator
 from headrace.planner.lower import lower
 from headrace.runtime import derived
 from headrace.runtime.functions import loaded
 from headrace.runtime.messages import EpochPlan
+from headrace.runtime.recent import Recent
+
+_REMEMBERED: Final = 100_000
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +58,69 @@ class CatalogNames:
         yield from (query.definition.name for query in catalog.queries.values())
 
 
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """Names of a catalog, and what was found under those that were asked for: (kind, name, what)."""
+
+    names: CatalogNames
+    found: list[tuple[str, str, object]] = field(default_factory=list)
+
+    def stream(self, name: str) -> StreamDefinition | None:
+        return self._noted("stream", name, self.names.stream(name))
+
+    def relation(self, name: str) -> RelationDefinition | None:
+        return self._noted("relation", name, self.names.relation(name))
+
+    def query(self, name: str) -> tuple[QueryDefinition, Query] | None:
+        return self._noted("query", name, self.names.query(name))
+
+    def known(self) -> Iterable[str]:
+        return self.names.known()
+
+    def _noted(self, kind: str, name: str, what: _Found) -> _Found:
+        self.found.append((kind, name, what))
+        return what
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """A bound query, and all it was bound by."""
+
+    query: Query
+    functions: Mapping[str, FunctionDefinition]
+    found: tuple[tuple[str, str, object], ...]
+
+    def holds(self, catalog: Catalog) -> bool:
+        """True while the catalog still says the same of everything the query names."""
+        if catalog.functions is not self.functions and catalog.functions != self.functions:
+            return False
+        names = CatalogNames(catalog)
+        return all(getattr(names, kind)(name) == what for kind, name, what in self.found)
+
+
+_bound: Final[Recent[str, _Remembered]] = Recent(_REMEMBERED)
+_lowered: Final[Recent[tuple[str, str], tuple[Query, Operator]]] = Recent(_REMEMBERED)
+
+
 def bind_text(catalog: Catalog, text: str) -> Query:
     """The algebra of a query's text, among the names and functions of the catalog."""
-    return bind_query(text, CatalogNames(catalog), functions=loaded(catalog.functions))
+    known = _bound.get(text)
+    if known is not None and known.holds(catalog):
+        return known.query
+    watched = _Watched(CatalogNames(catalog))
+    query = bind_query(text, watched, functions=loaded(catalog.functions))
+    _bound.put(text, _Remembered(query, catalog.functions, tuple(watched.found)))
+    return query
+
+
+def lowered(name: str, query: Query, operator_id: str) -> Operator:
+    """The operator of a bound query; see `lower`."""
+    known = _lowered.get((operator_id, name))
+    if known is not None and (known[0] is query or known[0] == query):
+        return known[1]
+    operator = lower(name, query, operator_id)
+    _lowered.put((operator_id, name), (query, operator))
+    return operator
 
 
 def bound(catalog: Catalog, standing: StandingQuery) -> Query:
@@ -65,11 +136,12 @@ def make_plan(catalog: Catalog) -> EpochPlan:
     streams = {stream.name: stream for stream in catalog.streams.values()}
     for standing in catalog.queries.values():
         query = queries[standing.operator_id]
-        for scan in (node for node in walk(query.root) if isinstance(node, QueryScan)):
+        scans = [node for node in walk(query.root) if isinstance(node, QueryScan)]
+        for scan in scans:
             source = by_name[scan.name.lower()]
             streams[derived.name_of(source)] = derived.stream_of(source, queries[source])
-        query = derived.over_streams(query, by_name)
-        operator = lower(standing.definition.name, query, standing.operator_id)
+        query = derived.over_streams(query, by_name) if scans else query
+        operator = lowered(standing.definition.name, query, standing.operator_id)
         operators[operator.id] = operator
         channel = next(node.channel for node in walk(query.root) if isinstance(node, StreamScan))
         if channel != "rows":

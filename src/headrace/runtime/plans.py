@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,14 +15,13 @@ import pyarrow as pa
 from headrace.operators.family import Census
 from headrace.runtime import names
 from headrace.runtime.messages import EpochPlan
+from headrace.runtime.recent import Recent
 from headrace.store.container import Container, parts
 from headrace.store.filesystem import Store
 
 _KEPT: Final = 64
-_cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
+_cache: Final[Recent[tuple[str, str], Any]] = Recent(_KEPT)
 """Immutable values by (home, file name): files are never rewritten, so an entry can never be stale."""
-_lock: Final = threading.Lock()
-"""Followers and INVOKE read in threads of their own."""
 
 
 def save_plan(store: Store, plan: EpochPlan) -> str:
@@ -74,13 +71,8 @@ def census_of(store: Store, name: str, section: str) -> Census:
 
 def _cached(store: Store, name: str, load: Callable[[], Any]) -> Any:
     key = (str(store.root), name)
-    with _lock:
-        if key in _cache:
-            _cache.move_to_end(key)
-            return _cache[key]
-    value = load()
-    with _lock:
-        _cache[key] = value
-        while len(_cache) > _KEPT:
-            _cache.popitem(last=False)
+    value = _cache.get(key)
+    if value is None:
+        value = load()
+        _cache.put(key, value)
     return value

@@ -106,11 +106,12 @@ def _relations(catalog: Catalog, _: Manifest) -> list[dict[str, Any]]:
 
 def _queries(catalog: Catalog, manifest: Manifest) -> list[dict[str, Any]]:
     found = []
+    operators = make_plan(catalog).operators
     for query in catalog.queries.values():
         place = manifest.operators.get(query.operator_id)
         state = "paused" if query.definition.paused else "registered" if place is None else "live"
         if place is not None and not query.definition.paused:
-            stream = make_plan(catalog).operators[query.operator_id].stream
+            stream = operators[query.operator_id].stream
             entries = manifest.lists.get(f"archive:{stream}")
             if entries is not None and place["replayed"] < entries.length:
                 state = f"catching up ({place['replayed']} of {entries.length} epochs)"

@@ -6,7 +6,8 @@ the reason. A CREATE equal to what is there does nothing, so a script can be run
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ class Statements:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._waiting: list[Mapping[str, Any]] = []
+        self._tentative: Catalog | None = None
         self._actions: dict[type, Callable[[Any], Outcome]] = {
             said.CreateStream: self._create_stream,
             said.CreateRelation: self._create_relation,
@@ -52,7 +55,35 @@ class Statements:
 
     def execute(self, script: str) -> list[Outcome]:
         """All statements of a script, in order. A parse error anywhere stops it before the first takes effect."""
-        return [self.carry_out(each, script) for each in parse_script(script)]
+        return self.carry_out_all(parse_script(script), script)
+
+    def carry_out_all(self, statements: Iterable[said.Statement], script: str) -> list[Outcome]:
+        """Statements in order; queries that are registered one after the other are logged and planned together."""
+        found = []
+        with self._together():
+            for statement in statements:
+                if not isinstance(statement, said.CreateQuery):
+                    self._register()
+                found.append(self.carry_out(statement, script))
+        return found
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Registrations wait for each other until the end of the block, also where it ends with an error."""
+        self._tentative = self._hub.catalog
+        try:
+            yield
+        finally:
+            self._register()
+            self._tentative = None
+
+    def _register(self) -> None:
+        """Log the registrations that wait."""
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._hub.log(*waiting)
+        if self._tentative is not None:
+            self._tentative = self._hub.catalog
 
     def carry_out(self, statement: said.Statement, script: str) -> Outcome:
         """One statement.
@@ -75,7 +106,8 @@ class Statements:
 
     @property
     def _catalog(self) -> Catalog:
-        return self._hub.catalog
+        """What exists, with the registrations that wait."""
+        return self._hub.catalog if not self._waiting or self._tentative is None else self._tentative
 
     def _create_stream(self, statement: said.CreateStream) -> Outcome:
         definition = settle(statement.definition, Path.cwd())
@@ -162,7 +194,12 @@ class Statements:
         if known is not None:
             self._without_readers(definition.name)
         self._check(definition)
-        self._hub.log({"do": "put_query", "query": query_to_json(definition)})
+        entry = {"do": "put_query", "query": query_to_json(definition)}
+        if self._tentative is None:
+            self._hub.log(entry)
+        else:
+            self._tentative = self._catalog.apply(entry)
+            self._waiting.append(entry)
         return Outcome("create", definition.name, f"query {definition.name} registered")
 
     def _check(self, definition: QueryDefinition) -> None:
