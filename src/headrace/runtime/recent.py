@@ -32,3 +32,8 @@ class Recent(Generic[_Key, _Value]):
             self._kept.move_to_end(key)
             while len(self._kept) > self._limit:
                 self._kept.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget everything, as a new worker has."""
+        with self._lock:
+            self._kept.clear()
