@@ -1,0 +1,163 @@
+"""The worked examples of the thesis on window queries (Li 2008) and the repairs of its misprints: where each is shown.
+
+Those about one window kind stand in `tests/algebra/test_window_ids.py` and `tests/operators/test_bins.py`; here are those
+that need an operator and its punctuation. Nothing is left out in silence: what is not shown yet has its reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace.algebra.windows import TimeSlide
+from headrace.operators.panes import Panes
+from headrace.reference.history import History, record
+from headrace.time import FOREVER, MINUTE, SECOND
+from tests.laws.driving import plain, run
+from tests.reference.building import TABLE, count_of, row
+
+TESTS = Path(__file__).parents[1]
+IDS, BINS, HERE = "algebra/test_window_ids.py", "operators/test_bins.py", "papers/test_window_examples.py"
+
+EXAMPLES = {
+    "G1": (IDS, "test_golden_1_the_windows_of_ten_minutes_every_minute"),
+    "G2": (IDS, "test_golden_2_a_row_five_seconds_after_the_origin_is_in_windows_0_to_9"),
+    "G3": (IDS, "test_golden_3_a_row_in_the_eleventh_minute_is_in_windows_10_to_19"),
+    "G4": (HERE, "test_golden_4_punctuation_at_eleven_past_completes_windows_up_to_10"),
+    "G5": (BINS, "test_golden_5_punctuation_4_tells_three_windows"),
+    "G6": (HERE, "test_golden_6_nine_by_six_is_made_of_three_panes_of_three"),
+    "G7": (HERE, "test_golden_7_a_pane_of_four_minutes_by_one_serves_four_windows"),
+    "G13": (HERE, "test_golden_13_an_hour_every_five_minutes_has_twelve_open_windows"),
+}
+EXAMPLES_NOT_YET = {
+    "G8": "a union of two streams with its own punctuation",
+    "G9": "joins of two streams",
+    "G10": "joins of two streams",
+    "G11": "joins of two streams",
+    "G12": "joins of two streams",
+    "G14": "punctuation on a group",
+}
+REPAIRS = {
+    "R1": (BINS, "test_repair_1_a_row_at_the_punctuation_may_still_come"),
+    "R2": (IDS, "test_repair_2_with_ceilings_wids_and_extent_disagree_as_they_do_not_with_floors"),
+    "R3": (IDS, "test_repair_3_the_origin_is_given_and_not_the_least_time_that_came"),
+    "R6": (IDS, "test_repair_6_the_base_of_a_partition_s_rank_is_its_own"),
+    "R7": (IDS, "test_repair_7_numbers_begin_at_one"),
+    "R8": (IDS, "test_repair_8_rows_of_one_time_end_one_window_that_holds_them_all"),
+    "R9": (HERE, "test_repair_9_punctuation_that_skips_windows_tells_all_of_them"),
+    "R10": (BINS, "test_repair_10_a_row_exactly_a_range_older_is_not_in_the_window"),
+    "R11": (BINS, "test_repair_11_the_last_bin_below_punctuation_says_what_new_windows_begin_with"),
+}
+REPAIRS_NOT_YET = {
+    "R4": "which side of a join a RANGE belongs to: joins of two streams",
+    "R5": "punctuation on columns that a projection drops: punctuation patterns",
+    "R12": "the cost of panes: the cost model",
+    "R13": "the offset of several sources: adaptive windows",
+    "R14": "the duration of a window's extent: adaptive windows",
+    "R15": "the ends of a join's band: joins of two streams",
+    "R16": "numbers of a join's windows: joins of two streams",
+    "R17": "the test of a join's band: joins of two streams",
+    "R18": "joint punctuation: joins of two streams",
+    "R19": "what a join with late input retains: joins of two streams",
+    "R20": "slow flush of two-level aggregation",
+}
+
+
+@pytest.mark.parametrize(
+    ("shown", "missing", "letter", "last"),
+    [(EXAMPLES, EXAMPLES_NOT_YET, "G", 14), (REPAIRS, REPAIRS_NOT_YET, "R", 20)],
+)
+def test_each_is_shown_by_a_test_or_has_a_reason(
+    shown: dict[str, tuple[str, str]], missing: dict[str, str], letter: str, last: int
+) -> None:
+    assert set(shown) | set(missing) == {f"{letter}{number}" for number in range(1, last + 1)}
+    assert not set(shown) & set(missing)
+    for file, name in shown.values():
+        tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+# --------------------------------------------------------------------------------------------------------- with operators
+
+
+def closed(window: TimeSlide, seconds: list[float], punctuation: int) -> list[tuple[int, int]]:
+    """(window end, count) of what the operator tells at a punctuation."""
+    stream = record([[row("a", 1, at) for at in seconds]], "at", FOREVER)
+    query = count_of(window)
+    told = type(stream)(stream.rows, (punctuation,))
+    results = run(query, History({"s": told}), {"s": TABLE}, final=False)
+    return [(at, values["n"]) for at, values in plain(results, query)]
+
+
+def test_golden_4_punctuation_at_eleven_past_completes_windows_up_to_10() -> None:
+    noon = 12 * 60 * MINUTE
+    window = TimeSlide(600 * SECOND, 60 * SECOND, noon)
+    at = [(noon + 60 * SECOND * minute + 5 * SECOND) / SECOND for minute in range(10, 13)]
+    told = closed(window, at, noon + 11 * MINUTE)
+    assert told == [(noon + (10 + 1) * MINUTE, 1)], (
+        "window 10 of the thesis ends at 12:11; 11 holds rows and stays open"
+    )
+
+
+def test_golden_6_nine_by_six_is_made_of_three_panes_of_three() -> None:
+    panes = Panes.of(TimeSlide(9, 6))
+    assert panes.per_window == 3
+    of = panes.of_instants(np.arange(60))
+    assert np.bincount(of[: 3 * 18]).tolist() == [3] * 18, "panes of three"
+    windows = [range(panes.first(window) or 0, panes.stop(window)) for window in range(3, 9)]
+    for one, following in itertools.pairwise(windows):
+        assert len(set(one) & set(following)) == 1
+        assert following.start - one.start == 2, "in panes it is RANGE 3 SLIDE 2"
+
+
+def test_golden_7_a_pane_of_four_minutes_by_one_serves_four_windows() -> None:
+    panes = Panes.of(TimeSlide(4 * MINUTE, MINUTE))
+    serving = [w for w in range(-5, 20) if (panes.first(w) or 0) <= 5 < panes.stop(w)]
+    assert [window - 1 for window in serving] == [5, 6, 7, 8], (
+        "numbered from 0 by their ends, as ids of the thesis are"
+    )
+    assert len(serving) == 4
+
+
+def test_golden_13_an_hour_every_five_minutes_has_twelve_open_windows() -> None:
+    window = TimeSlide(60 * MINUTE, 5 * MINUTE)
+    at = 1_000 * MINUTE + 2 * MINUTE
+    open_windows = [w for w in range(150, 300) if window.holds(w, at)]
+    assert len(open_windows) == 12
+    assert Panes.of(window).per_window == 12, "and as many panes are kept of each group"
+
+
+# ------------------------------------------------------------------------------------------------ figure 6-4, as printed
+
+
+def figure_6_4(
+    window: TimeSlide, rows: list[int], bounds: list[int], *, printed: bool
+) -> list[tuple[int, int]]:
+    """(window end, count) over windows counted in a hash table; as printed punctuation tells only the window it names."""
+    table: dict[int, int] = {}
+    for at in rows:
+        for number in range(at // window.slide + 1, (at + window.range) // window.slide + 1):
+            table[number] = table.get(number, 0) + 1
+    told = []
+    for bound in bounds:
+        first_open = bound // window.slide + 1
+        due = [n for n in table if n == first_open] if printed else [n for n in table if n < first_open]
+        told += sorted((n * window.slide, table.pop(n)) for n in due)
+    return told
+
+
+def test_repair_9_punctuation_that_skips_windows_tells_all_of_them() -> None:
+    window = TimeSlide(4 * SECOND, 2 * SECOND)
+    rows = [second * SECOND for second in (0, 1, 3, 4, 7, 9)]
+    bound = 8 * SECOND
+    told = closed(window, [at / SECOND for at in rows], bound)
+    assert told == figure_6_4(window, rows, [bound], printed=False)
+    assert [end for end, _ in told] == [2 * SECOND, 4 * SECOND, 6 * SECOND, 8 * SECOND]
+    wrong = figure_6_4(window, rows, [bound], printed=True)
+    assert wrong == [(10 * SECOND, 2)], (
+        "one window too far, which is not complete, and none of those that are"
+    )
