@@ -10,12 +10,12 @@ import pytest
 
 from headrace.algebra import query as nodes
 from headrace.algebra.expressions import Call, Cast, Column
-from headrace.algebra.query import Ago, Bounds, Distinct, Emit, Filter, Query, Revisions, SortKey, Top
+from headrace.algebra.query import Ago, Bounds, Distinct, Emit, Filter, Mark, Query, Revisions, SortKey, Top
 from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeRange, TimeSlide, TupleSlide, Unbounded
 from headrace.reference.evaluate import changes, invoke, relation_at, revisions, stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.reference.relational import Rejects
-from headrace.schema import BIGINT, DOUBLE
+from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING
 from headrace.time import FOREVER, SECOND
 from tests.reference.building import (
     agg,
@@ -46,6 +46,15 @@ RECENT = Bounds(windowed(Unbounded()), Ago(2 * SECOND), Ago(SECOND))
 
 TOTAL = "SELECT SUM(v) AS total FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]"
 TOTALS = query(select(grouped(windowed(TEN), [], total=agg("sum", col("v"))), "total"))
+
+IDS = Column("in0.id", STRING)
+FOUND = Column("in0.matched", BOOLEAN)
+NOT_FOUND = Call("not", (FOUND,), BOOLEAN)
+
+
+def member(test, condition=None):
+    right = replace(with_names(windowed(Unbounded()), "inner").right, alias="in0")
+    return Mark(windowed(Unbounded()), right, "in0.matched", condition, test)
 
 
 def over(window, *names: str):
@@ -103,6 +112,15 @@ QUERIES = {
     ),
     TOTAL + " WITH REVISIONS": replace(TOTALS, revisions=Revisions()),
     TOTAL + " WITH REVISIONS FOR INTERVAL 12 SECONDS": replace(TOTALS, revisions=Revisions(12 * SECOND)),
+    "SELECT v FROM s WHERE k IN (SELECT id FROM names)": query(
+        select(Filter(member(compare("=", col("k"), IDS)), FOUND), "s.v"), "stream"
+    ),
+    "SELECT v FROM s WHERE k NOT IN (SELECT id FROM names)": query(
+        select(Filter(member(compare("=", col("k"), IDS)), NOT_FOUND), "s.v"), "stream"
+    ),
+    "SELECT v FROM s WHERE NOT EXISTS (SELECT 1 FROM names WHERE id = k)": query(
+        select(Filter(member(None, compare("=", IDS, col("k"))), NOT_FOUND), "s.v"), "stream"
+    ),
 }
 """What the texts on the page say, as algebra: the page is tested without a parser."""
 

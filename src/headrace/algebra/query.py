@@ -12,7 +12,7 @@ from typing import Literal as Choice
 from typing import TypeAlias
 
 from headrace.algebra.aggregates import NamedAggregate
-from headrace.algebra.expressions import Expression, Named
+from headrace.algebra.expressions import Call, Expression, Named
 from headrace.algebra.windows import RowsSlide, TupleSlide, Window, slides
 from headrace.errors import UserError
 from headrace.schema import BIGINT, BOOLEAN, TIMESTAMP, Field, Schema
@@ -140,6 +140,26 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """`x IN (SELECT y FROM r WHERE c)` or EXISTS, as a column of truth: what a condition above may read.
+
+    True where a row of `right` that meets `condition` passes `test` (`x = y`; None for EXISTS); else unknown where the test of
+    one is unknown; else false. The condition may read the columns of `source` too.
+    """
+
+    source: Node
+    right: RelationScan
+    name: str
+    condition: Expression | None
+    test: Call | None
+
+    @property
+    def schema(self) -> Schema:
+        """The source's columns and the truth."""
+        return Schema((*self.source.schema.fields, Field(self.name, BOOLEAN)))
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate:
     """One row per group (per window, when the window slides); without keys exactly one row over a relation.
 
@@ -233,6 +253,7 @@ Node: TypeAlias = (
     | Bounds
     | Filter
     | Join
+    | Mark
     | Aggregate
     | Project
     | Distinct
@@ -281,6 +302,8 @@ def children(node: Node) -> tuple[Node, ...]:
             return ()
         case Join(left=left, right=right):
             return (left, right)
+        case Mark(source=source, right=right):
+            return (source, right)
         case _:
             return (node.source,)
 

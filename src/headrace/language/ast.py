@@ -83,6 +83,36 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Subselect:
+    """`SELECT item, … FROM name alias WHERE where` inside a condition; an item `*` is None. `source` is where the name is."""
+
+    items: tuple[Expr | None, ...]
+    name: str
+    alias: str | None
+    where: Expr | None
+    source: Span
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class InSelect:
+    """`a IN (SELECT …)`."""
+
+    operand: Expr
+    select: Subselect
+    negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """`EXISTS (SELECT …)`."""
+
+    select: Subselect
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Matches:
     """`a LIKE b`, `a ILIKE b`, `a RLIKE b`."""
 
@@ -152,6 +182,8 @@ Expr: TypeAlias = (
     | Chain
     | Between
     | OneOf
+    | InSelect
+    | Exists
     | Matches
     | Is
     | FunctionCall
@@ -166,6 +198,10 @@ def parts_of(node: Expr) -> tuple[Expr, ...]:
     match node:
         case Name() | Constant():
             return ()
+        case Exists() | InSelect():
+            inside = (*node.select.items, node.select.where)
+            outside = (node.operand,) if isinstance(node, InSelect) else ()
+            return (*outside, *(part for part in inside if part is not None))
         case Prefix() | Is() | CastTo() | Extract():
             return (node.operand,)
         case Infix():

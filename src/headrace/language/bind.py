@@ -30,6 +30,7 @@ from headrace.errors import Span, UserError
 from headrace.language.ast import AllColumns, Constant, Expr, FunctionCall, Item, Name, Select
 from headrace.language.bind_aggregates import Grouping
 from headrace.language.bind_expressions import ExpressionBinder, located
+from headrace.language.bind_memberships import Memberships
 from headrace.language.bind_revisions import revisions
 from headrace.language.bind_sources import From, bind_from, tree
 from headrace.language.naming import output_name
@@ -53,7 +54,7 @@ def bind_query(
         text, select = select, parse_select(select)
     assert text is not None
     return _SelectBinder(
-        select, text, bind_from(select, names, text, functions or {}), functions or {}
+        select, text, bind_from(select, names, text, functions or {}), functions or {}, names
     ).query()
 
 
@@ -65,12 +66,15 @@ class _SelectBinder:
     text: str
     sources: From
     functions: Mapping[str, UserFunction]
+    names: Names
+    members: Memberships = field(init=False)
     rows: ExpressionBinder = field(init=False)
     grouping: Grouping = field(init=False)
     columns: list[Named] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.rows = ExpressionBinder(self.text, self.sources.scope.column, self._nested, self.functions)
+        self.members = Memberships(self.names, self.sources.scope, self.functions)
         stream = self.sources.stream
         bounds = (
             frozenset(f"{stream.alias}.{name}" for name in WINDOW_COLUMNS)
@@ -116,9 +120,11 @@ class _SelectBinder:
     def _filtered(self) -> Node:
         where = None
         if self.select.where is not None:
-            binder = ExpressionBinder(self.text, self._where_column, self._in_where, self.functions)
+            binder = ExpressionBinder(
+                self.text, self._where_column, self._in_where, self.functions, self.members.bind
+            )
             where = binder.condition(self.select.where, "WHERE")
-        node = tree(self.sources, where, grouped_window=self.select.window is not None)
+        node = tree(self.sources, where, self.members, grouped_window=self.select.window is not None)
         if self.select.bounds is not None:
             node = Bounds(node, *self.select.bounds)
         return node
@@ -224,7 +230,9 @@ class _SelectBinder:
     def _bind(self, node: Expr, clause: str, *, condition: bool = False) -> Expression:
         """An expression above grouping: aggregates are columns in it, and HAVING may read the select list's aliases."""
         column = self._output_or_column if clause in ("HAVING", "ORDER BY") else self.sources.scope.column
-        binder = ExpressionBinder(self.text, column, self.grouping.aggregate, self.functions, self.rows.seen)
+        binder = ExpressionBinder(
+            self.text, column, self.grouping.aggregate, self.functions, seen=self.rows.seen
+        )
         return binder.condition(node, clause) if condition else binder.bind(node)
 
     def _output_or_column(self, name: Name) -> Expression:

@@ -19,10 +19,12 @@ from headrace.language.ast import (
     CastTo,
     Chain,
     Constant,
+    Exists,
     Expr,
     Extract,
     FunctionCall,
     Infix,
+    InSelect,
     Is,
     Matches,
     Name,
@@ -114,13 +116,14 @@ def _folded(literal: Literal, kind: Type) -> Literal | None:
 class ExpressionBinder:
     """Binds expressions of one clause. `column` finds names, `aggregate` deals with aggregate functions.
 
-    `seen` remembers where each column was first read.
+    `subselect` binds a SELECT inside a condition, where one may stand; `seen` remembers where each column was first read.
     """
 
     text: str
     column: Callable[[Name], Expression]
     aggregate: Callable[[FunctionCall], Expression]
     functions: Mapping[str, UserFunction] = field(default_factory=dict)
+    subselect: Callable[[InSelect | Exists, ExpressionBinder], Expression] | None = None
     seen: dict[str, Span] = field(default_factory=dict)
 
     def condition(self, node: Expr, what: str) -> Expression:
@@ -154,6 +157,8 @@ class ExpressionBinder:
                 return self._prefix(node)
             case Between() | OneOf() | Matches() | Is():
                 return self._predicate(node)
+            case InSelect() | Exists():
+                return self._subselect(node)
             case FunctionCall():
                 return self._function(node)
             case CastTo():
@@ -162,6 +167,16 @@ class ExpressionBinder:
                 return self._case(node)
             case Extract():
                 return self._extract(node)
+
+    def _subselect(self, node: InSelect | Exists) -> Expression:
+        if self.subselect is None:
+            raise UnsupportedQuery(
+                "a SELECT inside an expression stands in the WHERE of a query only",
+                span=node.select.span,
+                text=self.text,
+                remedy="JOIN the relation instead.",
+            )
+        return self.subselect(node, self)
 
     def call(self, function: str, span: Span, *arguments: Expression) -> Expression:
         """A function of bound arguments, each cast to what its signature asks for."""

@@ -37,6 +37,7 @@ from headrace.language.ast import (
     WindowClause,
 )
 from headrace.language.bind_expressions import ExpressionBinder, joined, located
+from headrace.language.bind_memberships import Memberships
 from headrace.language.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
 from headrace.time import Duration
 
@@ -343,8 +344,8 @@ def _conditions(scope: Scope, functions: Mapping[str, UserFunction]) -> Expressi
     return ExpressionBinder(scope.text, scope.column, aggregate, functions)
 
 
-def tree(sources: From, where: Expression | None, *, grouped_window: bool) -> Node:
-    """Scan, window, joins and WHERE, bottom up.
+def tree(sources: From, where: Expression | None, members: Memberships, *, grouped_window: bool) -> Node:
+    """Scan, window, joins, the subqueries of WHERE and WHERE, bottom up.
 
     With `GROUP BY window()` conditions on the stream alone stand below the window, as in SQL. A comma join takes the
     equalities of WHERE that it is made of.
@@ -371,6 +372,7 @@ def tree(sources: From, where: Expression | None, *, grouped_window: bool) -> No
             pending = [factor for factor in pending if factor not in taken]
             condition = joined("and", taken) if taken else None  # noqa: PLW2901
         node = Join(node, source.scan, kind, condition)
+    node = members.over(node)
     return Filter(node, joined("and", pending)) if pending else node
 
 

@@ -14,10 +14,12 @@ from headrace.language.ast import (
     CastTo,
     Chain,
     Constant,
+    Exists,
     Expr,
     Extract,
     FunctionCall,
     Infix,
+    InSelect,
     Is,
     Matches,
     Name,
@@ -81,6 +83,8 @@ def shown(node: Expr) -> str:
             return _case(node)
         case Extract():
             return f"extract({node.field} FROM {shown(node.operand)})"
+        case InSelect() | Exists():
+            raise AssertionError("a SELECT inside a condition stands in no select list")
 
 
 def _infix(node: Infix) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from headrace.errors import Span, UserError
-from headrace.language.ast import CaseWhen, CastTo, Constant, Expr, Extract, FunctionCall, Name
+from headrace.language.ast import CaseWhen, CastTo, Constant, Exists, Expr, Extract, FunctionCall, Name
 from headrace.language.cursor import Cursor
 from headrace.language.durations import interval_literal
 from headrace.language.literals import date_of, instant_of, shown_instant, shown_interval
+from headrace.language.subqueries import subselect
 from headrace.language.types import TYPES, column_type
 from headrace.schema import BINARY, BOOLEAN, DATE, INTERVAL, STRING, TIMESTAMP, TIMESTAMP_NTZ, VOID
 
@@ -160,8 +161,10 @@ def _call(cursor: Cursor, whole: Whole) -> Expr:
     name = cursor.token
     if name.upper in ("CAST", "TRY_CAST"):
         return _cast(cursor, whole)
-    if name.upper == "EXISTS":
-        raise cursor.unsupported("EXISTS is not available yet", name.span, "JOIN the relation instead.")
+    if name.upper == "EXISTS" and cursor.ahead(2).upper in ("SELECT", "WITH"):
+        cursor.advance()
+        cursor.advance()
+        return Exists(subselect(cursor, whole), cursor.since(name.span))
     if name.upper in RESERVED:
         raise cursor.wanted("an expression")
     if name.upper in _SPECIAL:

@@ -14,6 +14,7 @@ from headrace.algebra.query import (
     Emit,
     Filter,
     Join,
+    Mark,
     Node,
     Project,
     Query,
@@ -72,7 +73,19 @@ def _column_texts(root: Node) -> dict[str, str]:
         if isinstance(node, StreamScan | RelationScan | QueryScan):
             for name in (*node.table.names, *WINDOW_COLUMNS):
                 found[f"{node.alias}.{name}"] = f"{identifier(node.alias)}.{identifier(name)}"
+    for mark in reversed([node for node in walk(root) if isinstance(node, Mark)]):
+        found[mark.name] = _membership(mark, found)
     return found
+
+
+def _membership(mark: Mark, columns: Mapping[str, str]) -> str:
+    """A subquery of WHERE."""
+    source = f"{identifier(mark.right.name)} AS {identifier(mark.right.alias)}"
+    where = "" if mark.condition is None else f" WHERE {render_expression(mark.condition, columns)}"
+    if mark.test is None:
+        return f"(EXISTS (SELECT 1 FROM {source}{where}))"  # noqa: S608 - no database reads it
+    value, member = (render_expression(side, columns) for side in mark.test.arguments)
+    return f"({value} IN (SELECT {member} FROM {source}{where}))"  # noqa: S608
 
 
 @dataclass(slots=True)
@@ -113,6 +126,8 @@ class _Parts:
                 self._filter(node)
             case Join(right=RelationScan()):
                 self.joins.insert(0, node)
+            case Mark():
+                pass
             case StreamScan() | QueryScan() if self.scan is None:
                 self.scan = node
             case RelationScan():

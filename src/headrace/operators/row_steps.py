@@ -16,6 +16,7 @@ from headrace.algebra.expressions import Expression, columns_of
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.grouping import Ints
 from headrace.operators.lookup import Index, build, probe
+from headrace.operators.membership import Members, Membership, prepare, truth
 from headrace.operators.scalar import Evaluation
 from headrace.schema import Schema
 
@@ -44,7 +45,7 @@ class LookUp:
     keep_unmatched: bool
 
 
-RowStep: TypeAlias = Keep | LookUp
+RowStep: TypeAlias = Keep | LookUp | Membership
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class RowPipeline:
     """Applies row steps to batches; collects rejected rows. One per task and operator."""
 
     steps: tuple[RowStep, ...]
-    prepared: Mapping[int, Prepared]
+    prepared: Mapping[int, Prepared | Members]
     rejected: list[Rejected]
 
     @staticmethod
@@ -68,8 +69,10 @@ class RowPipeline:
         """Index the relations that the steps look up."""
         prepared = {
             place: _prepare(step, relations[step.relation])
-            for place, step in enumerate(steps)
             if isinstance(step, LookUp)
+            else prepare(step, relations[step.relation])
+            for place, step in enumerate(steps)
+            if not isinstance(step, Keep)
         }
         return RowPipeline(steps, prepared, [])
 
@@ -78,10 +81,13 @@ class RowPipeline:
         for place, step in enumerate(self.steps):
             if batch.rows == 0:
                 break
+            ready = self.prepared.get(place)
             if isinstance(step, Keep):
                 batch = self._keep(batch, step.predicate)
-            else:
-                batch = self._look_up(batch, step, self.prepared[place])
+            elif isinstance(step, LookUp) and isinstance(ready, Prepared):
+                batch = self._look_up(batch, step, ready)
+            elif isinstance(step, Membership) and isinstance(ready, Members):
+                batch = self._mark(batch, step, ready)
         return batch
 
     def evaluate(self, batch: Batch, expressions: Sequence[Expression]) -> tuple[Batch, list[pa.Array]]:
@@ -109,6 +115,16 @@ class RowPipeline:
             Rejected(batch.at[rows], batch.position[rows], tuple(reasons[row] for row in rows.tolist()))
         )
 
+    def _mark(self, batch: Batch, step: Membership, members: Members) -> Batch:
+        column, failed = truth(step, members, batch)
+        batch = Batch({**batch.columns, step.name: column}, batch.at, batch.position)
+        if not failed:
+            return batch
+        mask = np.zeros(batch.rows, bool)
+        mask[list(failed)] = True
+        self._reject(batch, mask, failed)
+        return batch.where(~mask)
+
     def _look_up(self, batch: Batch, step: LookUp, prepared: Prepared) -> Batch:
         batch, keys = self.evaluate(batch, step.left_keys)
         left, right = probe(prepared.index, keys, batch.rows)
@@ -131,10 +147,16 @@ def columns_read(steps: Sequence[RowStep]) -> frozenset[str]:
     for step in steps:
         if isinstance(step, Keep):
             read |= columns_of(step.predicate)
-        else:
-            read |= frozenset().union(*(columns_of(key) for key in step.left_keys))
-            read |= columns_of(step.residual) if step.residual is not None else frozenset()
+            continue
+        value = (step.value,) if isinstance(step, Membership) else ()
+        for expression in (*step.left_keys, step.residual, *value):
+            read |= columns_of(expression) if expression is not None else frozenset()
     return read
+
+
+def relations_of(steps: Sequence[RowStep]) -> tuple[str, ...]:
+    """The relations that the steps look into, each once."""
+    return tuple(dict.fromkeys(step.relation for step in steps if not isinstance(step, Keep)))
 
 
 def _prepare(step: LookUp, table: pa.Table) -> Prepared:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
+from headrace.operators.membership import Membership
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.revising import Revising
@@ -38,12 +39,28 @@ def _lines(operator: Operator) -> Iterator[str]:
     for step in reversed(steps):
         if isinstance(step, Keep):
             yield f"  keep rows where {show(step.predicate)}"
+        elif isinstance(step, Membership):
+            yield f"  {_membership(step)}"
         else:
             how = "left join" if step.keep_unmatched else "join"
             pairs = zip(step.left_keys, step.right_keys, strict=True)
             on = " and ".join(f"{show(left)} = {step.alias}.{show(right)}" for left, right in pairs)
             yield f"  {how} relation {step.relation} on {on or 'every row'}"
     yield f"  read stream {operator.stream}: {', '.join(sorted(operator.columns)) or 'no columns'}"
+
+
+def _membership(step: Membership) -> str:
+    """What a subquery of WHERE asks, and which rows of its relation it asks."""
+    pairs = zip(step.left_keys, step.right_keys, strict=True)
+    tests = [f"{show(left)} = {step.alias}.{show(right)}" for left, right in pairs]
+    tests += [show(part) for part in (step.own, step.residual) if part is not None]
+    asked = (
+        "exists in"
+        if step.value is None or step.member is None
+        else f"{show(step.value)} in {show(step.member)} of"
+    )
+    where = f" where {' and '.join(tests)}" if tests else ""
+    return f"{step.name}: {asked} relation {step.relation}{where}"
 
 
 def _pane_aggregate(operator: PaneAggregate) -> Iterator[str]:

@@ -7,8 +7,17 @@ equal values; columns of joined relations keep `alias.column`.
 from __future__ import annotations
 
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions import Call, Column, Expression, Named, columns_of, conjuncts, transform
-from headrace.algebra.query import Join, Query, RelationScan, SortKey, StreamScan
+from headrace.algebra.expressions import (
+    Call,
+    Cast,
+    Column,
+    Expression,
+    Named,
+    columns_of,
+    conjuncts,
+    transform,
+)
+from headrace.algebra.query import Join, Mark, Query, RelationScan, SortKey, StreamScan
 from headrace.algebra.window_classes import Context, context_of
 from headrace.algebra.windows import Landmark, TimeSlide, slides
 from headrace.errors import UnsupportedQuery
@@ -16,14 +25,15 @@ from headrace.operators.family import in_family
 from headrace.operators.finish import Finish
 from headrace.operators.grouped import Grouped
 from headrace.operators.grouping import slot_of_name
+from headrace.operators.membership import Membership
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.panes import Panes
 from headrace.operators.passing import Passing
-from headrace.operators.row_steps import Keep, LookUp, RowStep
+from headrace.operators.row_steps import Keep, LookUp, RowStep, relations_of
 from headrace.planner.lower_rows import Lowering, lower_rows, with_changes
 from headrace.planner.shape import Shape, shape_of
-from headrace.schema import BOOLEAN
+from headrace.schema import BIGINT, BOOLEAN, DOUBLE
 
 
 def lower(name: str, query: Query, operator_id: str) -> Operator:
@@ -95,7 +105,7 @@ def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> 
         single_slot=slot_of_name(operator_id) if single else None,
         emit_empty=query.emit_empty,
         revisions=query.revisions,
-        relations=tuple(step.relation for step in row_steps(shape) if isinstance(step, LookUp)),
+        relations=relations_of(row_steps(shape)),
     )
     return in_family(aggregate)
 
@@ -128,6 +138,7 @@ def row_steps(shape: Shape, *, apart: bool = False) -> tuple[RowStep, ...]:
     groups = [[*shape.before], where] if apart else [[*shape.before, *where]]
     steps: list[RowStep] = [Keep(together([rename(factor) for factor in early])) for early in groups if early]
     steps += [_look_up(join, rename) for join in shape.joins]
+    steps += [_membership(mark, rename) for mark in shape.marks]
     if late:
         steps.append(Keep(together([rename(factor) for factor in late])))
     return tuple(steps)
@@ -181,6 +192,39 @@ def _look_up(join: Join, rename: _Rename) -> LookUp:
         right_keys=tuple(right_keys),
         residual=together(residual) if residual else None,
         keep_unmatched=join.kind == "left",
+    )
+
+
+def _never_fails(key: Expression) -> bool:
+    """True for a column, also as a wider number: a key that fails would hide its row, where a test tells."""
+    if isinstance(key, Cast):
+        return _never_fails(key.argument) and key.argument.type.is_integer and key.type in (BIGINT, DOUBLE)
+    return isinstance(key, Column)
+
+
+def _membership(mark: Mark, rename: _Rename) -> Membership:
+    inside = f"{mark.right.alias}."
+    left_keys, right_keys, own, residual = [], [], [], []
+    for factor in conjuncts(mark.condition) if mark.condition is not None else ():
+        pair = _equi_pair(factor, inside)
+        if pair is not None and _never_fails(pair[1]):
+            left_keys.append(rename(pair[0]))
+            right_keys.append(_strip(pair[1], inside))
+        elif all(name.startswith(inside) for name in columns_of(factor)):
+            own.append(_strip(factor, inside))
+        else:
+            residual.append(rename(factor))
+    value, member = mark.test.arguments if mark.test is not None else (None, None)
+    return Membership(
+        name=mark.name,
+        relation=mark.right.name,
+        alias=mark.right.alias,
+        left_keys=tuple(left_keys),
+        right_keys=tuple(right_keys),
+        own=together(own) if own else None,
+        residual=together(residual) if residual else None,
+        value=None if value is None else rename(value),
+        member=None if member is None else _strip(member, inside),
     )
 
 

@@ -32,7 +32,7 @@ from headrace.operators.panes import Panes
 from headrace.operators.passing import Passing
 from headrace.operators.revising import Revising
 from headrace.operators.row_slides import RowSlides
-from headrace.operators.row_steps import LookUp, RowStep
+from headrace.operators.row_steps import RowStep, relations_of
 from headrace.operators.row_store import Bounded, RowLayout
 from headrace.operators.tuple_slides import TupleSlides
 from headrace.operators.window_changes import WindowChanges
@@ -62,7 +62,7 @@ class Lowering:
     @property
     def relations(self) -> tuple[str, ...]:
         """Relations that the steps look up."""
-        return tuple(step.relation for step in (*self.below, *self.above) if isinstance(step, LookUp))
+        return relations_of((*self.below, *self.above))
 
     @property
     def telling(self) -> Telling:

@@ -1,6 +1,6 @@
 """The parts of a bound query, taken apart: which clause is what.
 
-The binder makes trees of one shape, bottom up: scan, filters under the window, window, joins with relations, WHERE,
+The binder makes trees of one shape, bottom up: scan, filters under the window, window, joins with relations, memberships, WHERE,
 bounds, aggregation, HAVING, ORDER BY and LIMIT, select list, DISTINCT, relation-to-stream. `Shape` names each.
 """
 
@@ -16,6 +16,7 @@ from headrace.algebra.query import (
     Emit,
     Filter,
     Join,
+    Mark,
     Node,
     Project,
     Query,
@@ -40,6 +41,7 @@ class Shape:
     project: Project
     before: tuple[Expression, ...] = ()
     joins: tuple[Join, ...] = ()
+    marks: tuple[Mark, ...] = ()
     where: tuple[Expression, ...] = ()
     bounds: Bounds | None = None
     aggregate: Aggregate | None = None
@@ -70,6 +72,7 @@ def shape_of(query: Query) -> Shape:
         project=found.project,
         before=tuple(found.before),
         joins=tuple(reversed(found.joins)),
+        marks=tuple(reversed(found.marks)),
         where=tuple(found.where),
         bounds=found.bounds,
         aggregate=found.aggregate,
@@ -96,6 +99,7 @@ class _Parts:
         self.where: list[Expression] = []
         self.having: list[Expression] = []
         self.joins: list[Join] = []
+        self.marks: list[Mark] = []
         self.filters: list[Expression] = []
 
     def take(self, node: Node) -> Node:
@@ -119,6 +123,9 @@ class _Parts:
                 self.joins.append(node)
                 self.where, self.filters = self.where + self.filters, []
                 return left
+            case Mark():
+                self.marks.append(node)
+                self.where, self.filters = self.where + self.filters, []
             case Join():
                 raise UnsupportedQuery(
                     "joins of two streams are not available yet", remedy="Join a stream with a relation."

@@ -16,6 +16,7 @@ from headrace.algebra.query import (
     Emit,
     Filter,
     Join,
+    Mark,
     Node,
     Project,
     Query,
@@ -269,7 +270,7 @@ def _only_adds(node: Node) -> bool:
             return True
         case Windowed(source=source, window=window):
             return isinstance(window, Unbounded) and _only_adds(source)
-        case Filter(source=source) | Project(source=source):
+        case Filter(source=source) | Project(source=source) | Mark(source=source):
             return _only_adds(source)
         case Emit(source=source, kind=kind):
             return kind == "istream" and _only_adds(source)

@@ -18,6 +18,7 @@ from headrace.algebra.query import (
     Distinct,
     Filter,
     Join,
+    Mark,
     Node,
     Project,
     QueryScan,
@@ -153,6 +154,11 @@ def answer(node: Node, moment: Moment) -> list[Row]:
             return moment.rejects.survivors(answer(source, moment), _passing(predicate))
         case Join():
             return _join(node, moment)
+        case Mark():
+            rights = answer(node.right, moment)
+            return moment.rejects.survivors(
+                answer(node.source, moment), lambda row: row | {node.name: _is_member(node, row, rights)}
+            )
         case Aggregate():
             return _aggregate(node, moment)
         case Project(source=source, columns=columns):
@@ -223,6 +229,24 @@ def _join(node: Join, moment: Moment) -> list[Row]:
         pairs = moment.rejects.survivors((left | right for right in right_rows), match)
         joined += pairs or ([left | nulls] if node.kind == "left" else [])
     return joined
+
+
+def _is_member(node: Mark, left: Row, rights: list[Row]) -> bool | None:
+    """True if a candidate passes, unknown if the test of one is unknown, else false; OR over the candidates."""
+    found: set[bool | None] = set()
+    failure: RowError | None = None
+    if node.test is not None:
+        evaluate(node.test.arguments[0], left)
+    for right in rights:
+        try:
+            met = True if node.test is None else evaluate(node.test, left | right)
+            if met is not False and (node.condition is None or holds(node.condition, left | right)):
+                found.add(met)
+        except RowError as error:
+            failure = failure or error
+    if True not in found and failure is not None:
+        raise failure
+    return True if True in found else None if None in found else False
 
 
 def _aggregate(node: Aggregate, moment: Moment) -> list[Row]:
