@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.operators.aggregation import Answer
 from headrace.operators.grouping import Ints, flat, group
-from headrace.operators.pane_store import Layout, gather, select
+from headrace.operators.pane_store import Gathered, Layout, gather, select
 from headrace.operators.pane_windows import WindowCells
 from headrace.operators.segments import spread
 from headrace.operators.window_rows import repeated
@@ -75,12 +75,16 @@ def bins_of(
 ) -> Bins:
     """The bins of every group; the first `partitions` keys of the layout are the partition, its blocks instants."""
     cells = gather(layout, tables)
-    codes = cells.groups.codes
-    parts = [key.take(pa.array(codes)) for key in cells.groups.keys[:partitions]]
+    parts = [key.take(pa.array(cells.groups.codes)) for key in cells.groups.keys[:partitions]]
     low, high = places_of(ends, parts, cells.blocks, length)
+    return bins_between(layout, cells, low, high, ends.count)
+
+
+def bins_between(layout: Layout, cells: Gathered, low: Ints, high: Ints, count: int) -> Bins:
+    """The bins of cells of which each is in the windows [low, high), out of `count`."""
     inside = np.flatnonzero(low < high)
-    codes, low, high = codes[inside], low[inside], high[inside]
-    width = ends.count + 1
+    codes, low, high = cells.groups.codes[inside], low[inside], high[inside]
+    width = count + 1
     ids = np.unique(np.concatenate([codes * width + low, codes * width + high]))
     first, stop = np.searchsorted(ids, codes * width + low), np.searchsorted(ids, codes * width + high)
     answer = spread(layout.feds, select(cells.answer, inside), first, stop, len(ids))

@@ -16,12 +16,13 @@ import pyarrow as pa
 from headrace.algebra.window_classes import Context
 from headrace.algebra.windows import Numbering, TimeSlide
 from headrace.operators.batch import Rejected
+from headrace.operators.bins import bins_between, cells_of
 from headrace.operators.changes import Telling, consolidated
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
-from headrace.operators.grouping import Groups, Ints, compact, flat, group
+from headrace.operators.grouping import Groups, Ints, flat, group
 from headrace.operators.operator import AT, WINDOW, Sections, Step, Turn
-from headrace.operators.pane_store import Layout, gather, reduce_answer, select
+from headrace.operators.pane_store import Layout, gather
 from headrace.operators.pane_windows import WindowCells
 from headrace.operators.panes import Panes
 from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
@@ -274,23 +275,18 @@ def _groups(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Ch
 
 
 def _window_cells(layout: Layout, table: pa.Table, panes: Panes, span: int, series: _Series) -> WindowCells:
-    """Pane cells repeated per window that closes now, and reduced."""
+    """The windows that close now, each read from its bin: what that costs does not depend on count / slide."""
     rows = gather(layout, [table])
     codes, pane = np.divmod(rows.blocks, span)
     assert panes.back is not None
     low = np.maximum(pane // panes.per_slide + 1, series.first[codes])
     high = np.minimum((pane - (1 if panes.cut else 0)) // panes.per_slide + panes.back, series.last[codes])
-    copies = np.maximum(high - low + 1, 0)
-    source = np.repeat(np.arange(rows.rows), copies)
-    window = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
-    numbers = window + series.offset[codes[source]]
-    count = max(rows.groups.count, 1)
-    combined, live = compact(
-        numbers * count + rows.groups.codes[source], int(series.offset[-1] + series.last[-1] + 2) * count
+    shift = series.offset[codes]
+    return cells_of(
+        bins_between(
+            layout, rows, low + shift, high + shift + 1, int(series.offset[-1] + series.last[-1]) + 2
+        )
     )
-    answer = reduce_answer(layout, select(rows.answer, source), combined, len(live))
-    found, member = np.divmod(live, count)
-    return WindowCells(found, tuple(key.take(pa.array(member)) for key in rows.groups.keys), answer)
 
 
 def _differences(operator: RowSlides, ranked: Ranked, series: _Series, rows: pa.Table) -> pa.Table:
