@@ -14,11 +14,16 @@ from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Expression, Named
 from headrace.algebra.query import Aggregate, Filter, Node, Query, Windowed
 from headrace.algebra.windows import Landmark, TimeSlide, Window
+from headrace.operators import foldings as foldings_of
 from headrace.operators import shared_panes
 from headrace.operators.batch import Batch
-from headrace.operators.operator import Operator, Scanned, Turn
+from headrace.operators.family import Census, Cohort, Harvest, family_of, gathered, state_name
+from headrace.operators.foldings import Alone, foldings
+from headrace.operators.operator import Operator, Turn
+from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.panes import Panes
-from headrace.operators.shared_panes import SharedPanes, common_panes, foldings
+from headrace.operators.shared_panes import SharedPanes, common_panes
+from headrace.operators.shared_predicates import SharedPredicates
 from headrace.planner.lower import lower
 from headrace.reference.history import StreamRow
 from headrace.schema import BIGINT, DOUBLE
@@ -62,31 +67,55 @@ def rows(drawn: Sequence[dict[str, Any]]) -> Batch:
     return batch([StreamRow(each, each["at"], place) for place, each in enumerate(drawn)], SCHEMA)
 
 
-def scanned(operators: Sequence[Operator], batches: Sequence[Batch]) -> dict[str, Scanned]:
+def harvested(operators: Sequence[Operator], batches: Sequence[Batch]) -> Harvest:
     made = foldings(operators, {})
     for each in batches:
-        for folding in made:
+        for folding in made if each.rows else ():
             folding.add(each)
-    return {operator: found for folding in made for operator, found in folding.finish().items()}
+    found = Harvest()
+    for folding in made:
+        found.join(folding.finish())
+    return found
 
 
-def answers(operators: Sequence[Operator], queries: Sequence[Query], found: dict[str, Scanned]) -> list[Any]:
+def answers(operators: Sequence[Operator], queries: Sequence[Query], found: Harvest) -> list[Any]:
     turn = Turn(BEGINNING, FOREVER, 100 * TICK, final=True)
-    told = [operator.advance([], [found[operator.id].deltas], turn) for operator in operators]
-    return [canonical(plain(step.results, wanted)) for step, wanted in zip(told, queries, strict=True)]
+    answered = []
+    for operator, wanted in zip(operators, queries, strict=True):
+        prefix = f"{state_name(operator)}/"
+        deltas = {
+            section.removeprefix(prefix): gathered(tables)
+            for section, tables in found.sections.items()
+            if section.startswith(prefix)
+        }
+        if family_of(operator) is None:
+            results = operator.advance([], [deltas], turn).results
+        else:
+            assert isinstance(operator, PaneAggregate)
+            cohort = Cohort((operator,))
+            mine = {name: cohort.only(table, Census.of(table)) for name, table in deltas.items()}
+            mine = {name: table for name, table in mine.items() if table.num_rows}
+            results = cohort.advance([], [mine], turn)[1][operator.id].results
+        answered.append(canonical(plain(results, wanted)))
+    return answered
+
+
+def counted(found: Harvest) -> dict[str, tuple[int, int]]:
+    return {name: (each.rows_in, each.rows_kept) for name, each in found.scanned.items()}
 
 
 @given(queries=together(), drawn=st.lists(some.rows(), min_size=1, max_size=2), cheap=st.booleans())
 def test_each_answers_together_as_alone(queries: list[Query], drawn: list[Any], cheap: bool) -> None:
     operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
     batches = [rows(each) for each in drawn]
-    alone = {each.id: scanned([each], batches)[each.id] for each in operators}
+    alone = Harvest()
+    for each in operators:
+        alone.join(harvested([each], batches))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_panes, "_LEAST_GAIN", 0 if cheap else 4)
-        shared = scanned(operators, batches)
+        shared = harvested(operators, batches)
     assert answers(operators, queries, shared) == answers(operators, queries, alone)
-    kept = {each: (found.rows_in, found.rows_kept) for each, found in alone.items()}
-    assert {each: (found.rows_in, found.rows_kept) for each, found in shared.items()} == kept
+    assert counted(shared) == counted(alone)
 
 
 def test_queries_that_differ_in_windows_only_are_folded_by_one_scanner() -> None:
@@ -96,7 +125,7 @@ def test_queries_that_differ_in_windows_only_are_folded_by_one_scanner() -> None
     same = [lower(f"q{n}", query(each, None, keys, count), f"q{n}") for n, each in enumerate(slides)]
     other = lower("other", query(slides[0], some.call("isnull", column("g")), keys, count), "other")
     made = foldings([*same, other], {})
-    assert [type(each) for each in made] == [SharedPanes, shared_panes.Alone]
+    assert [type(each) for each in made] == [SharedPanes, Alone]
 
 
 def test_an_expression_that_fails_for_one_query_leaves_the_others_whole() -> None:
@@ -106,11 +135,10 @@ def test_an_expression_that_fails_for_one_query_leaves_the_others_whole() -> Non
     failing = query(TimeSlide(6 * TICK, TICK), None, keys, [AggregateCall("sum", quotient, DOUBLE)])
     operators = [lower("fine", fine, "fine"), lower("failing", failing, "failing")]
     values = [{"k": "a", "g": 1, "x": n, "y": float(n), "at": n * TICK} for n in range(3)]
-    found = scanned(operators, [rows(values)])
-    assert sum(each.rows for each in found["failing"].rejected) == 1
-    assert not found["fine"].rejected
-    assert found["fine"].rows_kept == 3
-    assert found["failing"].deltas["open0"].column("p0_0").to_pylist() != []
+    found = harvested(operators, [rows(values)])
+    assert sum(each.rows for each in found.scanned["failing"].rejected) == 1
+    assert not found.scanned["fine"].rejected
+    assert counted(found) == {"fine": (3, 3), "failing": (3, 2)}
 
 
 @given(
@@ -143,5 +171,49 @@ def test_a_predicate_of_its_own_keeps_a_query_apart() -> None:
         for limit in (1, 2)
     ]
     table = rows([{"k": "a", "g": 1, "x": 2, "y": 0.0, "at": 0}])
-    kept = {each: found.rows_kept for each, found in scanned(made, [table]).items()}
-    assert kept == {"q1": 1, "q2": 0}
+    assert counted(harvested(made, [table])) == {"q1": (1, 1), "q2": (1, 0)}
+
+
+@st.composite
+def many(draw: st.DrawFn) -> list[Query]:
+    """Queries of any condition, window and aggregate that group alike."""
+    keys = tuple(Named(name, column(name)) for name in draw(st.sampled_from(((), ("k",), ("k", "g")))))
+    found = []
+    for _ in range(draw(st.integers(2, 6))):
+        where = draw(st.one_of(st.none(), some.predicates(), st.just(_QUOTIENT)))
+        calls = draw(st.lists(some.aggregate_calls(), min_size=1, max_size=2))
+        found.append(query(draw(windows()), where, keys, calls))
+    return found
+
+
+_QUOTIENT = some.call(">", some.call("/", literal(1, BIGINT), column("x"), kind=DOUBLE), literal(0.0, DOUBLE))
+"""A condition that fails on some rows."""
+
+
+@given(queries=many(), drawn=st.lists(some.rows(), min_size=1, max_size=2))
+def test_many_conditions_fold_together_as_each_alone(queries: list[Query], drawn: list[Any]) -> None:
+    operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
+    batches = [rows(each) for each in drawn]
+    alone = Harvest()
+    for each in operators:
+        alone.join(harvested([each], batches))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(foldings_of, "FEW_PREDICATES", 0)
+        assert any(
+            isinstance(each, SharedPredicates | SharedPanes) for each in foldings(operators, {})
+        ) or any(each.grouped.distinct_arguments or each.panes.has_gaps for each in operators)
+        shared = harvested(operators, batches)
+    assert answers(operators, queries, shared) == answers(operators, queries, alone)
+    assert counted(shared) == counted(alone)
+    assert refused(shared) == refused(alone)
+
+
+def refused(found: Harvest) -> dict[str, list[tuple[int, str]]]:
+    return {
+        name: sorted(
+            (int(position), reason)
+            for each in scan.rejected
+            for position, reason in zip(each.position, each.reasons, strict=True)
+        )
+        for name, scan in found.scanned.items()
+    }

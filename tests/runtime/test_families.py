@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from headrace.operators import foldings
 from headrace.operators.family import Census, family_of, number_of
 from headrace.runtime.hub import Hub
 from headrace.runtime.plans import open_run
@@ -45,8 +46,9 @@ def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None
 @settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(foldings, "FEW_PREDICATES", data.draw(st.sampled_from((0, 12))))
     rows = made_rows(data.draw(st.integers(0, 10**6)), 40, disorder=3 * SECOND)
     files = cut(rows, *range(8, 40, 8))
     rig = Rig(tmp_path_factory.mktemp("home"), ONE_FILE)

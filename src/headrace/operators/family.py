@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from headrace.algebra.expressions import Column, Named
 from headrace.operators.batch import Rejected
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouping import Ints, flat
-from headrace.operators.operator import WINDOW, Operator, Sections, Turn
+from headrace.operators.operator import WINDOW, Operator, Scanned, Sections, Turn
 from headrace.operators.pane_aggregate import Chunk, Closed, PaneAggregate, close
 from headrace.operators.pane_store import KEY, Layout
 from headrace.schema import BIGINT
@@ -71,7 +71,7 @@ def tagged(operator: Operator, sections: Sections) -> Sections:
     """An operator's deltas as rows of its family's state; those without a family as they are."""
     if not isinstance(operator, PaneAggregate) or family_of(operator) is None:
         return sections
-    layouts = _together((operator,)).layouts
+    layouts = together((operator,)).layouts
     number = number_of(operator.id)
     return {
         name: _with_member(layouts[int(name.removeprefix("open"))], table, number)
@@ -83,6 +83,37 @@ def _with_member(layout: Layout, table: pa.Table, number: int) -> pa.Table:
     columns = [flat(column) for column in table.columns]
     member = pa.array(np.full(table.num_rows, number, np.int64))
     return pa.table([*columns[:2], member, *columns[2:]], schema=layout.schema())
+
+
+@dataclass(slots=True)
+class Harvest:
+    """What a scan task made of its rows: deltas by `state/section`, and what was measured and rejected by operator."""
+
+    sections: dict[str, list[pa.Table]] = field(default_factory=dict)
+    scanned: dict[str, Scanned] = field(default_factory=dict)
+    delta_rows: dict[str, int] = field(default_factory=dict)
+
+    def add(self, operator: Operator, scanned: Scanned) -> None:
+        """Take in what one operator's scanner made."""
+        for section, table in tagged(operator, scanned.deltas).items():
+            self.sections.setdefault(f"{state_name(operator)}/{section}", []).append(table)
+        rows = sum(table.num_rows for table in scanned.deltas.values())
+        self.delta_rows[operator.id] = self.delta_rows.get(operator.id, 0) + rows
+        self.scanned[operator.id] = scanned
+
+    def put(self, section: str, table: pa.Table) -> None:
+        """Take in rows of several members of a family."""
+        self.sections.setdefault(section, []).append(table)
+        census = Census.of(table)
+        for number, rows in zip(census.numbers.tolist(), census.rows.tolist(), strict=True):
+            self.delta_rows[f"q{number}"] = rows
+
+    def join(self, other: Harvest) -> None:
+        """Take in what scanners of other operators made."""
+        for section, tables in other.sections.items():
+            self.sections.setdefault(section, []).extend(tables)
+        self.scanned |= other.scanned
+        self.delta_rows |= other.delta_rows
 
 
 def gathered(tables: Sequence[pa.Table]) -> pa.Table:
@@ -142,7 +173,7 @@ class Cohort:
         self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn
     ) -> tuple[Sections, dict[str, MemberStep]]:
         """The family's new state sections, and what each member answers; runs and deltas hold members' rows alone."""
-        closed = close(_together(self.members), runs, deltas, turn)
+        closed = close(together(self.members), runs, deltas, turn)
         results, rejected = _finished(self.members, closed)
         steps = {
             member.id: MemberStep(
@@ -156,10 +187,10 @@ class Cohort:
 
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
         """One table with the same meaning; see `Operator.compact`."""
-        return _together(self.members).compact(section, tables, turn)
+        return together(self.members).compact(section, tables, turn)
 
 
-def _together(members: Sequence[PaneAggregate]) -> PaneAggregate:
+def together(members: Sequence[PaneAggregate]) -> PaneAggregate:
     """One aggregate for all members: grouped by member first."""
     return replace(members[0], keys=(Named(MEMBER, _COLUMN), *members[0].keys))
 

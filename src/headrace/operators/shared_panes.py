@@ -10,18 +10,19 @@ Source: Krishnamurthy, Wu, Franklin 2006 (shared paired windows); Li 2008, secti
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, TypeAlias
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.operators.batch import Batch
+from headrace.operators.family import Harvest
 from headrace.operators.grouped import Grouped, fold
 from headrace.operators.grouping import Ints, flat
-from headrace.operators.operator import Operator, Scanned, Scanner
+from headrace.operators.operator import Scanned, Scanner
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.pane_store import KEY, Gathered, Layout, gather, merge, merge_gathered, pane_keys
 from headrace.operators.panes import Panes
@@ -33,59 +34,6 @@ _MOST_GRID: Final = 4096
 """Up to so many panes of the greatest common divisor in a batch, they are counted instead of searched."""
 _LEAST_GAIN: Final = 4
 """Sharing pays while a common cell holds at least so many rows."""
-
-Key: TypeAlias = tuple[object, ...]
-
-
-class Folding(Protocol):
-    """The scan half of one or several operators."""
-
-    def add(self, batch: Batch) -> None:
-        """Take in a batch of accepted rows."""
-        ...
-
-    def finish(self) -> Mapping[str, Scanned]:
-        """The deltas of all batches, by operator."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """An operator that shares with nobody."""
-
-    id: str
-    scanner: Scanner
-
-    def add(self, batch: Batch) -> None:
-        """Fold a batch."""
-        self.scanner.add(batch)
-
-    def finish(self) -> Mapping[str, Scanned]:
-        """Its deltas."""
-        return {self.id: self.scanner.finish()}
-
-
-def foldings(operators: Iterable[Operator], relations: Mapping[str, pa.Table]) -> list[Folding]:
-    """Scanners for one task's operators, those that can share together; in the order of first members."""
-    families: dict[Key, list[Operator]] = {}
-    for operator in operators:
-        key: Key = (operator.id,)
-        if isinstance(operator, PaneAggregate) and shares(operator):
-            key = (operator.steps, tuple(named.expression for named in operator.keys))
-        families.setdefault(key, []).append(operator)
-    return [_folding(members, relations) for members in families.values()]
-
-
-def shares(operator: PaneAggregate) -> bool:
-    """True for windows that cover all time and answer only for rows: others must see every row by themselves."""
-    return not operator.answers_empty and operator.revisions is None and not operator.panes.has_gaps
-
-
-def _folding(members: Sequence[Operator], relations: Mapping[str, pa.Table]) -> Folding:
-    if len(members) == 1:
-        return Alone(members[0].id, members[0].scanner(relations))
-    panes = tuple(member for member in members if isinstance(member, PaneAggregate))
-    return SharedPanes.of(panes, relations)
 
 
 @dataclass(slots=True)
@@ -135,13 +83,16 @@ class SharedPanes:
             self.pays = _LEAST_GAIN * folded[0].num_rows <= kept.rows
         return True
 
-    def finish(self) -> Mapping[str, Scanned]:
+    def finish(self) -> Harvest:
         """Each member's deltas, as it would have made them alone."""
         stores = [
             gather(layout, [folded[place] for folded in self.tables])
             for place, layout in enumerate(self.union.layouts)
         ]
-        return {member.id: self._deltas(member, stores) for member in self.members}
+        found = Harvest()
+        for member in self.members:
+            found.add(member, self._deltas(member, stores))
+        return found
 
     def _deltas(self, member: PaneAggregate, stores: Sequence[Gathered]) -> Scanned:
         alone = self.own[member.id].finish()

@@ -16,11 +16,11 @@ from headrace.archive.runs import RunWriter
 from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import OperatorObservation
 from headrace.operators.batch import Batch, Rejected
-from headrace.operators.family import gathered, state_name, tagged
+from headrace.operators.family import Harvest, gathered
+from headrace.operators.foldings import Folding, foldings
 from headrace.operators.grouping import flat
-from headrace.operators.operator import SLOT, Operator, Scanned
+from headrace.operators.operator import SLOT, Operator
 from headrace.operators.scalar.users import registered
-from headrace.operators.shared_panes import Folding, foldings
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.functions import loaded
@@ -103,11 +103,14 @@ class _StreamTask:
             columns = {"position": pa.array(places), **texts}
             _offer(self.reject_scanners, Batch(columns, np.zeros(len(places), np.int64), places))
 
-    def scanned(self) -> dict[str, Scanned]:
-        """What the scanners of every channel made of the rows, by operator."""
+    def harvest(self) -> Harvest:
+        """What the scanners of every channel made of the rows."""
+        found = Harvest()
         every = [*self.scanners, *self.late_scanners, *self.reject_scanners]
-        every += [scanner for _, scanners in self.revising for scanner in scanners]
-        return {operator: each for scanner in every for operator, each in scanner.finish().items()}
+        every += [folding for _, foldings in self.revising for folding in foldings]
+        for folding in every:
+            found.join(folding.finish())
+        return found
 
 
 def _reach(punctuation: Instant, within: Duration | None) -> Instant:
@@ -199,17 +202,14 @@ class _ScanTask:
 
     def finish(self) -> _Folded:
         """Write the archive and reject files; what the task's rows came to."""
-        deltas: dict[str, list[pa.Table]] = {}
-        rejected: dict[str, list[Rejected]] = {}
-        seen: dict[str, OperatorObservation] = {}
+        harvest = Harvest()
         for stream in self._streams.values():
-            for each, scanned in stream.scanned().items():
-                operator = self._plan.operators[each]
-                for section, table in tagged(operator, scanned.deltas).items():
-                    deltas.setdefault(f"{state_name(operator)}/{section}", []).append(table)
-                rejected[each] = list(scanned.rejected)
-                rows = sum(table.num_rows for table in scanned.deltas.values())
-                seen[each] = OperatorObservation(scanned.rows_in, scanned.rows_kept, rows)
+            harvest.join(stream.harvest())
+        seen = {
+            each: OperatorObservation(scanned.rows_in, scanned.rows_kept, harvest.delta_rows[each])
+            for each, scanned in harvest.scanned.items()
+        }
+        rejected = {each: list(scanned.rejected) for each, scanned in harvest.scanned.items()}
         archived, refused = self._write()
         streams = self._streams
         receipt = ScanReceipt(
@@ -225,7 +225,8 @@ class _ScanTask:
             operators=seen,
             bytes=self._bytes,
         )
-        return _Folded(receipt, {section: gathered(tables) for section, tables in deltas.items()}, rejected)
+        deltas = {section: gathered(tables) for section, tables in harvest.sections.items()}
+        return _Folded(receipt, deltas, rejected)
 
     def _write(self) -> tuple[dict[str, list[str]], dict[str, str]]:
         archived: dict[str, list[str]] = {}

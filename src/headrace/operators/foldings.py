@@ -1,0 +1,100 @@
+"""Which operators of a scan task fold their rows together, and how.
+
+Aggregates that group alike are folded once for all their conditions and windows (`shared_predicates`); those that join
+relations, or count distinct values, once for all their windows (`shared_panes`); everything else by itself. What leaves
+the task is the same in each case: an operator's deltas as it would have made them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from headrace.operators.batch import Batch
+from headrace.operators.family import Harvest
+from headrace.operators.operator import Operator, Scanner
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.row_steps import Keep, RowStep
+from headrace.operators.shared_panes import SharedPanes
+from headrace.operators.shared_predicates import SharedPredicates, predicate_of
+
+FEW_PREDICATES: Final = 12
+"""Up to so many conditions, each filters the rows by itself: measured, an index pays from about twelve on."""
+
+_ANY: Final = "any condition"
+_Key: TypeAlias = tuple[object, object]
+
+
+class Folding(Protocol):
+    """The scan half of one or several operators."""
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch of accepted rows."""
+        ...
+
+    def finish(self) -> Harvest:
+        """The deltas of all batches."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """An operator that shares with nobody."""
+
+    operator: Operator
+    scanner: Scanner
+
+    def add(self, batch: Batch) -> None:
+        """Fold a batch."""
+        self.scanner.add(batch)
+
+    def finish(self) -> Harvest:
+        """Its deltas."""
+        found = Harvest()
+        found.add(self.operator, self.scanner.finish())
+        return found
+
+
+def foldings(operators: Iterable[Operator], relations: Mapping[str, pa.Table]) -> list[Folding]:
+    """Scanners for one task's operators, those that can share together."""
+    alike: dict[_Key, list[PaneAggregate]] = {}
+    found: list[Folding] = []
+    for operator in operators:
+        if isinstance(operator, PaneAggregate) and shares(operator):
+            alike.setdefault(_grouping(operator), []).append(operator)
+        else:
+            found.append(Alone(operator, operator.scanner(relations)))
+    for (steps, _), members in alike.items():
+        found += _together(members, relations, any_condition=steps == _ANY)
+    return found
+
+
+def shares(operator: PaneAggregate) -> bool:
+    """True for windows that cover all time and answer only for rows: others must see every row by themselves."""
+    return not operator.answers_empty and operator.revisions is None and not operator.panes.has_gaps
+
+
+def _grouping(operator: PaneAggregate) -> _Key:
+    """What operators must have in common to be folded together whatever their conditions."""
+    one_filter = len(operator.steps) <= 1 and all(isinstance(step, Keep) for step in operator.steps)
+    plain = one_filter and operator.family is not None and not operator.grouped.distinct_arguments
+    return (_ANY if plain else operator.steps, tuple(named.expression for named in operator.keys))
+
+
+def _together(
+    members: Sequence[PaneAggregate], relations: Mapping[str, pa.Table], *, any_condition: bool
+) -> list[Folding]:
+    by_steps: dict[tuple[RowStep, ...], list[PaneAggregate]] = {}
+    for member in members:
+        by_steps.setdefault(member.steps, []).append(member)
+    if any_condition and len({predicate_of(member) for member in members}) > FEW_PREDICATES:
+        return [SharedPredicates.of(tuple(members))]
+    return [
+        SharedPanes.of(tuple(same), relations)
+        if len(same) > 1
+        else Alone(same[0], same[0].scanner(relations))
+        for same in by_steps.values()
+    ]
