@@ -56,7 +56,7 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
     made = 0
     with rig.hub(2, {}):
         pass
-    for file in files:
+    for file in files[:-1]:
         rig.drop(file)
         with rig.hub(data.draw(st.integers(1, 3))) as hub:
             present = [query.definition.name for query in hub.catalog.queries.values()]
@@ -70,6 +70,7 @@ def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
                     hub.execute(f"{doing} QUERY {data.draw(st.sampled_from(present))}")
             for _ in range(data.draw(st.integers(0, 4))):
                 hub.loop.step()
+    rig.drop(files[-1])
     with rig.hub(2) as hub:
         for query in hub.catalog.queries.values():
             if query.definition.paused:
