@@ -40,6 +40,8 @@ def test_every_query_survives_being_rendered(text: str) -> None:
         "SELECT n + NULL, CAST(NULL AS DECIMAL(5,2)), -2147483648 AS a, -9223372036854775808 AS b FROM events",
         "SELECT n FROM dear [RANGE 1 HOUR SLIDE 1 HOUR] WHERE n > 2",
         "SELECT auction FROM bids WHERE price > 2 WITH REVISIONS",
+        "SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] GROUP BY auction) [RANGE 2 HOURS]",
+        "SELECT t.a FROM (SELECT a FROM (SELECT auction AS a, price FROM bids) WHERE price > 3) AS t [ROWS 3 SLIDE 3]",
         "SELECT auction FROM bids WHERE auction NOT IN (SELECT id FROM category) OR bidder IN (SELECT id FROM people)",
         "SELECT COUNT(*) FROM bids JOIN category ON id = auction WHERE NOT EXISTS (SELECT * FROM people p WHERE p.id = bidder) GROUP BY price",
         "SELECT COUNT(*) FROM bids [RANGE TUMBLING 1 HOUR] EMIT EMPTY WITH REVISIONS FOR INTERVAL 90 MINUTES",

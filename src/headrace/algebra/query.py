@@ -55,11 +55,15 @@ class RelationScan:
 
 @dataclass(frozen=True, slots=True)
 class QueryScan:
-    """The results of another query as a stream; a window result's event time is window_end - 1 microsecond."""
+    """The results of another query as a stream; a window result's event time is window_end - 1 microsecond.
+
+    `query` is None for one that is registered under `name`, and the query itself for a SELECT in FROM.
+    """
 
     name: str
     alias: str
     table: Schema
+    query: Query | None = None
 
     @property
     def schema(self) -> Schema:
@@ -311,6 +315,19 @@ def children(node: Node) -> tuple[Node, ...]:
 def walk(node: Node) -> list[Node]:
     """The node and all below it, parents first."""
     return [node, *(below for child in children(node) for below in walk(child))]
+
+
+def derived_in(query: Query) -> QueryScan | None:
+    """The SELECT in the FROM of a query; None when it reads something that has a name."""
+    scans = (node for node in walk(query.root) if isinstance(node, QueryScan))
+    return next((scan for scan in scans if scan.query is not None), None)
+
+
+def every_node(query: Query) -> list[Node]:
+    """The nodes of a query and of the SELECTs in its FROM."""
+    inner = derived_in(query)
+    below = [] if inner is None or inner.query is None else every_node(inner.query)
+    return [*walk(query.root), *below]
 
 
 def find_window(node: Node) -> Windowed | None:

@@ -299,13 +299,14 @@ Measure: TypeAlias = Name | RowNumber
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream, relation or query in FROM."""
+    """A stream, relation or query in FROM, by name, or a SELECT of its own."""
 
     name: str
     alias: str | None
     window: WindowClause | None
     channel: Choice["rows", "late", "rejects"]
     span: Span
+    select: Select | None = None
 
 
 @dataclass(frozen=True, slots=True)

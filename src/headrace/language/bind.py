@@ -53,9 +53,13 @@ def bind_query(
     if isinstance(select, str):
         text, select = select, parse_select(select)
     assert text is not None
-    return _SelectBinder(
-        select, text, bind_from(select, names, text, functions or {}), functions or {}, names
-    ).query()
+    written, known = text, functions or {}
+
+    def inner(derived: Select) -> Query:
+        return bind_query(derived, names, written, known)
+
+    sources = bind_from(select, names, written, known, inner)
+    return _SelectBinder(select, written, sources, known, names).query()
 
 
 @dataclass(slots=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 from typing import Literal as Choice
 
 from headrace.algebra.expressions import Call, Expression, columns_of, conjuncts
 from headrace.algebra.functions import UserFunction
-from headrace.algebra.query import Filter, Join, Node, QueryScan, RelationScan, StreamScan, Windowed
+from headrace.algebra.query import Filter, Join, Node, Query, QueryScan, RelationScan, StreamScan, Windowed
 from headrace.algebra.windows import (
     Landmark,
     Numbering,
@@ -61,13 +61,19 @@ class From:
     retain: Duration | None = None
 
 
-def bind_from(select: Select, names: Names, text: str, functions: Mapping[str, UserFunction]) -> From:
-    """Sources, windows and joins of a SELECT.
+def bind_from(
+    select: Select,
+    names: Names,
+    text: str,
+    functions: Mapping[str, UserFunction],
+    inner: Callable[[Select], Query],
+) -> From:
+    """Sources, windows and joins of a SELECT; `inner` binds a SELECT in FROM.
 
     Raises `UserError` for unknown names and for windows that do not fit; `UnsupportedQuery` for joins of streams.
     """
     sources = [
-        _source(source, names, text, functions)
+        _source(source, names, text, functions, inner)
         for source in (select.source, *(j.source for j in select.joins))
     ]
     if select.window is not None:
@@ -135,9 +141,15 @@ def _only_stream(sources: list[BoundSource], text: str) -> BoundSource:
     return streams[0]
 
 
-def _source(source: Source, names: Names, text: str, functions: Mapping[str, UserFunction]) -> BoundSource:
+def _source(
+    source: Source,
+    names: Names,
+    text: str,
+    functions: Mapping[str, UserFunction],
+    inner: Callable[[Select], Query],
+) -> BoundSource:
     with located(source.span, text):
-        scan = _scan(source, names)
+        scan = _scan(source, names) if source.select is None else _derived(source, inner(source.select))
         if "." in scan.alias:
             raise UserError(
                 f"'{scan.alias}' cannot qualify columns: it contains a dot",
@@ -182,21 +194,31 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
         return RelationScan(relation.name, source.alias or relation.name, relation.schema)
     if (query := names.query(source.name)) is not None:
         definition, bound = query
-        if bound.emission == "relation":
-            raise UnsupportedQuery(
-                f"the query '{definition.name}' holds a relation, not a stream, and cannot be read in FROM yet",
-                remedy="Give it a window with SLIDE, or make it a stream with ISTREAM(SELECT …).",
-            )
-        if bound.revisions is not None and bound.emission == "windows":
-            raise UnsupportedQuery(
-                f"the query '{definition.name}' revises its windows, and cannot be read in FROM: what was read is gone",
-                remedy="Read a query without WITH REVISIONS.",
-            )
+        _check_stream(bound, f"the query '{definition.name}'")
         return QueryScan(definition.name, source.alias or definition.name, bound.schema)
     raise UserError(
         f"there is no stream, relation or query '{source.name}'",
         remedy=did_you_mean(source.name, names.known()),
     )
+
+
+def _derived(source: Source, query: Query) -> QueryScan:
+    _check_stream(query, "the SELECT in FROM")
+    return QueryScan(source.name, source.alias or source.name, query.schema, query)
+
+
+def _check_stream(query: Query, what: str) -> None:
+    """Raises `UnsupportedQuery` for a query whose answer is no stream, or takes back what it has said."""
+    if query.emission == "relation":
+        raise UnsupportedQuery(
+            f"{what} holds a relation, not a stream, and cannot be read in FROM yet",
+            remedy="Give it a window with SLIDE, or make it a stream with ISTREAM(SELECT …).",
+        )
+    if query.revisions is not None and query.emission == "windows":
+        raise UnsupportedQuery(
+            f"{what} revises its windows, and cannot be read in FROM: what was read is gone",
+            remedy="Read a query without WITH REVISIONS.",
+        )
 
 
 def _window(

@@ -9,6 +9,7 @@ from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.lexer import Token, tokens
 
 DEEPEST = 100
+DEEPEST_SELECT = 10
 """How deep expressions may nest: enough for anything written by hand, and within Python's stack in every room."""
 
 
@@ -20,6 +21,7 @@ class Cursor:
         self._tokens = tokens(text)
         self._at = 0
         self._depth = 0
+        self._selects = 0
 
     @property
     def token(self) -> Token:
@@ -132,6 +134,22 @@ class Cursor:
     def since(self, start: Span) -> Span:
         """From `start` to the token last passed."""
         return start.to(self.before.span)
+
+    @contextmanager
+    def inside_select(self, start: Span) -> Iterator[None]:
+        """A SELECT inside another one; raises `UserError` below the deepest."""
+        if self._selects == DEEPEST_SELECT:
+            raise self.error(
+                f"SELECTs in FROM nest deeper than {DEEPEST_SELECT} levels here",
+                start,
+                "Register an inner SELECT as a query and name it in FROM.",
+            )
+        self._selects += 1
+        depth, self._depth = self._depth, 0
+        try:
+            yield
+        finally:
+            self._depth, self._selects = depth, self._selects - 1
 
     @contextmanager
     def deeper(self) -> Iterator[None]:

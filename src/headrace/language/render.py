@@ -218,7 +218,10 @@ class _Text:
             f" {scan.channel.upper()}" if isinstance(scan, StreamScan) and scan.channel != "rows" else ""
         )
         bracket = "" if self._grouped_window else f" {_bracket(windowed.window, self.rows)}"
-        text = f"{identifier(scan.name)}{channel} AS {identifier(scan.alias)}{bracket}"
+        name = identifier(scan.name)
+        if isinstance(scan, QueryScan) and scan.query is not None:
+            name = f"({render(scan.query)})"
+        text = f"{name}{channel} AS {identifier(scan.alias)}{bracket}"
         for join in self.parts.joins:
             assert isinstance(join.right, RelationScan)
             right = f"{identifier(join.right.name)} AS {identifier(join.right.alias)}"

@@ -221,12 +221,9 @@ def _join(cursor: Cursor) -> JoinClause:
 def _source(cursor: Cursor) -> Source:
     start = cursor.token.span
     if cursor.at_sign("("):
-        if at_select_after(cursor):
-            raise cursor.unsupported(
-                "a SELECT in FROM is not available yet",
-                start,
-                "Register the inner SELECT as a query and name it in FROM.",
-            )
+        cursor.advance()
+        if at_select(cursor):
+            return _derived(cursor, start)
         raise cursor.wanted("a stream, a relation or a query")
     if cursor.at_word("TABLE") and cursor.ahead().text == "(":
         cursor.advance()
@@ -251,12 +248,16 @@ def _source(cursor: Cursor) -> Source:
     return Source(name, alias or _alias(cursor), brackets, channel, span)
 
 
-def at_select_after(cursor: Cursor) -> bool:
-    """True when a SELECT begins after the parenthesis at the cursor, however many there are."""
-    place = 0
-    while cursor.ahead(place).text == "(" and cursor.ahead(place).kind == "sign":
-        place += 1
-    return cursor.ahead(place).upper in ("SELECT", "WITH", *EMITS)
+def _derived(cursor: Cursor, start: Span) -> Source:
+    """A SELECT in FROM, after its opening parenthesis."""
+    with cursor.inside_select(start):
+        inner = select(cursor)
+    cursor.expect_sign(")", " of the SELECT in FROM")
+    span = cursor.since(start)
+    alias = _alias(cursor)
+    brackets = bracket(cursor) if cursor.at_sign("[") else None
+    alias = alias or _alias(cursor) or "subquery"
+    return Source(alias, alias, brackets, "rows", span, inner)
 
 
 def _alias(cursor: Cursor) -> str | None:

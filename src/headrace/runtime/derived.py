@@ -19,6 +19,7 @@ from headrace.store.manifest import Manifest
 from headrace.time import DAY
 
 USING: Final = "results"
+_INNER: Final = ".inner"
 _NEVER_BY_ROWS: Final = 20_000_000 * DAY
 """A slack so great that rows alone never move punctuation: only the query's own answers do."""
 
@@ -42,19 +43,30 @@ def stream_of(operator: str, query: Query) -> StreamDefinition:
     )
 
 
-def over_streams(query: Query, operators: Mapping[str, str]) -> Query:
-    """The query with scans of queries replaced by scans of their streams; `operators` by lower-case query name."""
-    return replace(query, root=_replaced(query.root, operators))
+def inner_of(operator: str) -> str:
+    """The operator of the SELECT in the FROM of an operator's query."""
+    return f"{operator}{_INNER}"
 
 
-def _replaced(node: Node, operators: Mapping[str, str]) -> Node:
+def owner_of(operator: str) -> str:
+    """The operator of the query that was registered, for one of a SELECT in its FROM."""
+    return operator.partition(_INNER)[0]
+
+
+def over_streams(query: Query, operator: str, operators: Mapping[str, str]) -> Query:
+    """The query of an operator with scans of queries replaced by scans of their streams; `operators` by lower-case name."""
+    return replace(query, root=_replaced(query.root, operator, operators))
+
+
+def _replaced(node: Node, operator: str, operators: Mapping[str, str]) -> Node:
     if isinstance(node, QueryScan):
-        return StreamScan(name_of(operators[node.name.lower()]), node.alias, node.table, None)
+        read = inner_of(operator) if node.query is not None else operators[node.name.lower()]
+        return StreamScan(name_of(read), node.alias, node.table, None)
     if not children(node):
         return node
     if isinstance(node, Join):
-        return replace(node, left=_replaced(node.left, operators))
-    return replace(node, source=_replaced(children(node)[0], operators))  # type: ignore[arg-type]
+        return replace(node, left=_replaced(node.left, operator, operators))
+    return replace(node, source=_replaced(children(node)[0], operator, operators))  # type: ignore[arg-type]
 
 
 def waiting(home: Home, manifest: Manifest, stream: StreamDefinition) -> list[Pending]:

@@ -116,7 +116,7 @@ class Engine:
         known = {operator: Standing(**place) for operator, place in self.manifest.operators.items()}
         queries = {query.operator_id: query.definition for query in catalog.queries.values()}
         places = {
-            operator: known.get(operator) or self._newcomer(operator, queries[operator])
+            operator: known.get(operator) or self._newcomer(operator, queries[derived.owner_of(operator)])
             for operator in self.plan.operators
         }
         self.manifest = replace(
@@ -166,7 +166,11 @@ class Engine:
 
     def _live_operators(self) -> tuple[str, ...]:
         paused = {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
-        return tuple(name for name in self.plan.operators if name not in paused and not self._is_behind(name))
+        return tuple(
+            name
+            for name in self.plan.operators
+            if derived.owner_of(name) not in paused and not self._is_behind(name)
+        )
 
     def _archive_length(self, stream: str) -> int:
         return self.home.list_of(self.manifest, f"archive:{stream}").length
@@ -237,7 +241,11 @@ class Engine:
     def _replay(self) -> Work | None:
         """A chunk of the archive for the operators of one stream that stand at the same, earliest, entry."""
         paused = {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
-        late = [name for name in self.plan.operators if name not in paused and self._is_behind(name)]
+        late = [
+            name
+            for name in self.plan.operators
+            if derived.owner_of(name) not in paused and self._is_behind(name)
+        ]
         if not late:
             return None
         first = min(late, key=lambda name: self._standing(name).replayed)

@@ -6,11 +6,11 @@ those, and bound again only when one of them is another: a registration costs wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from headrace.algebra.query import Query, QueryScan, StreamScan, walk
+from headrace.algebra.query import Query, QueryScan, StreamScan, derived_in, walk
 from headrace.catalog.catalog import Catalog, StandingQuery
 from headrace.catalog.definitions import (
     FunctionDefinition,
@@ -128,20 +128,34 @@ def bound(catalog: Catalog, standing: StandingQuery) -> Query:
     return bind_text(catalog, standing.definition.text)
 
 
+def levels(name: str, query: Query, operator_id: str) -> Iterator[tuple[str, Query]]:
+    """A query and the SELECTs in its FROM, outermost first, each with the name of its operator."""
+    yield operator_id, query
+    scan = derived_in(query)
+    if scan is not None and scan.query is not None:
+        yield from levels(name, scan.query, derived.inner_of(operator_id))
+
+
 def make_plan(catalog: Catalog) -> EpochPlan:
     """All operators, the streams they read and the relations in force."""
     operators, channels, revisions = {}, {}, {}
-    queries = {standing.operator_id: bound(catalog, standing) for standing in catalog.queries.values()}
+    queries = {
+        operator: (standing.definition.name, query)
+        for standing in catalog.queries.values()
+        for operator, query in levels(
+            standing.definition.name, bound(catalog, standing), standing.operator_id
+        )
+    }
     by_name = {name: standing.operator_id for name, standing in catalog.queries.items()}
     streams = {stream.name: stream for stream in catalog.streams.values()}
-    for standing in catalog.queries.values():
-        query = queries[standing.operator_id]
-        scans = [node for node in walk(query.root) if isinstance(node, QueryScan)]
-        for scan in scans:
-            source = by_name[scan.name.lower()]
-            streams[derived.name_of(source)] = derived.stream_of(source, queries[source])
-        query = derived.over_streams(query, by_name) if scans else query
-        operator = lowered(standing.definition.name, query, standing.operator_id)
+    for operator_id, (name, meaning) in queries.items():
+        scan = next((node for node in walk(meaning.root) if isinstance(node, QueryScan)), None)
+        query = meaning
+        if scan is not None:
+            source = derived.inner_of(operator_id) if scan.query is not None else by_name[scan.name.lower()]
+            streams[derived.name_of(source)] = derived.stream_of(source, queries[source][1])
+            query = derived.over_streams(meaning, operator_id, by_name)
+        operator = lowered(name, query, operator_id)
         operators[operator.id] = operator
         channel = next(node.channel for node in walk(query.root) if isinstance(node, StreamScan))
         if channel != "rows":

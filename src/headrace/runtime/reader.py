@@ -11,10 +11,9 @@ from headrace.algebra.query import Query
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError
 from headrace.operators.operator import Operator
-from headrace.planner.lower import lower
 from headrace.runtime import answers, results
 from headrace.runtime.home import Home
-from headrace.runtime.planning import bound
+from headrace.runtime.planning import bound, make_plan
 from headrace.runtime.results import visible
 from headrace.runtime.standing_query import sort_of
 
@@ -46,7 +45,7 @@ class Reader:
         catalog = self.catalog
         standing = catalog.require_query(name)
         query = bound(catalog, standing)
-        return lower(standing.definition.name, query, standing.operator_id), query
+        return make_plan(catalog).operators[standing.operator_id], query
 
     def invoke(self, name: str) -> pa.Table:
         """A query's current answer, as of the latest epoch that was committed."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.runtime import derived
 from headrace.runtime.home import Home
 from headrace.store.manifest import Manifest
 from headrace.time import FOREVER, render_duration
@@ -43,7 +44,7 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
             )
     was, became = before.facts.get("rejected", {}), after.facts.get("rejected", {})
     for query in home.catalog.queries.values():
-        failed = became.get(query.operator_id, 0) - was.get(query.operator_id, 0)
+        failed = _of(became, query.operator_id) - _of(was, query.operator_id)
         if failed > 0:
             told = f"{query.definition.name}: its expressions failed on {_rows(failed)}"
             yield _told(
@@ -54,6 +55,11 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
                 f"rejects/query/{query.operator_id}",
                 kept=kept,
             )
+
+
+def _of(counts: Mapping[str, int], operator: str) -> int:
+    """The rows on which an operator failed, or one of the SELECTs in its FROM."""
+    return sum(count for each, count in counts.items() if derived.owner_of(each) == operator)
 
 
 def _told(home: Home, after: Manifest, of: str, what: str, place: str, *, kept: bool) -> str:

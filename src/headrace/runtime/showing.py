@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.algebra.query import QueryScan, RelationScan, StreamScan, walk
+from headrace.algebra.query import QueryScan, RelationScan, StreamScan, every_node
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError, did_you_mean
 from headrace.language import statement as said
 from headrace.planner.explain import explain
 from headrace.planner.lower import lower
 from headrace.runtime.outcome import Outcome
-from headrace.runtime.planning import CatalogNames, bind_text, bound, make_plan
+from headrace.runtime.planning import CatalogNames, bind_text, bound, levels, make_plan
 from headrace.schema import Schema
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, render_duration, render_instant
@@ -36,14 +36,17 @@ def show(home: Home, statement: said.Statement) -> Outcome:
             return Outcome("describe", name, "", _described(home.catalog, name))
         case said.ExplainQuery(name=name):
             standing = home.catalog.require_query(name)
-            operator = make_plan(home.catalog).operators[standing.operator_id]
-            return _text("explain", name, explain(operator))
+            operators = make_plan(home.catalog).operators
+            query = bound(home.catalog, standing)
+            chain = [each for each, _ in levels(standing.definition.name, query, standing.operator_id)]
+            return _text("explain", name, "\n".join(explain(operators[each]) for each in chain))
         case said.ExplainAll():
-            operators = make_plan(home.catalog).operators.values()
-            return _text("explain", None, "\n".join(explain(operator) for operator in operators))
+            every = make_plan(home.catalog).operators.values()
+            return _text("explain", None, "\n".join(explain(operator) for operator in every))
         case said.ExplainSelect(query=text):
             query = bind_text(home.catalog, text)
-            return _text("explain", None, explain(lower("(not registered)", query, "unregistered")))
+            told = [lower("(not registered)", each, name) for name, each in levels("", query, "unregistered")]
+            return _text("explain", None, "\n".join(map(explain, told)))
     raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")
 
 
@@ -150,7 +153,7 @@ def users_of(catalog: Catalog, kind: str, name: str) -> list[str]:
     for query in catalog.queries.values():
         scans = [
             node
-            for node in walk(bound(catalog, query).root)
+            for node in every_node(bound(catalog, query))
             if isinstance(node, StreamScan | RelationScan | QueryScan)
         ]
         if any(isinstance(node, wanted) and node.name.lower() == name.lower() for node in scans):
