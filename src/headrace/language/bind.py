@@ -32,7 +32,8 @@ from headrace.language.bind_aggregates import Grouping
 from headrace.language.bind_expressions import ExpressionBinder, located
 from headrace.language.bind_memberships import Memberships
 from headrace.language.bind_revisions import revisions
-from headrace.language.bind_sources import From, bind_from, tree
+from headrace.language.bind_sources import From, bind_from
+from headrace.language.bind_tree import tree
 from headrace.language.naming import output_name
 from headrace.language.scope import WINDOW_COLUMNS, Names
 from headrace.language.statements import parse_select

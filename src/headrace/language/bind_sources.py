@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 from typing import Literal as Choice
 
-from headrace.algebra.expressions import Call, Expression, columns_of, conjuncts
+from headrace.algebra.expressions import Expression, conjuncts
 from headrace.algebra.functions import UserFunction
-from headrace.algebra.query import Filter, Join, Node, Query, QueryScan, RelationScan, StreamScan, Windowed
+from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan
 from headrace.algebra.windows import (
     Landmark,
     Numbering,
@@ -37,7 +37,6 @@ from headrace.language.ast import (
     WindowClause,
 )
 from headrace.language.bind_expressions import ExpressionBinder, joined, located
-from headrace.language.bind_memberships import Memberships
 from headrace.language.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
 from headrace.time import Duration
 
@@ -364,39 +363,3 @@ def _conditions(scope: Scope, functions: Mapping[str, UserFunction]) -> Expressi
         )
 
     return ExpressionBinder(scope.text, scope.column, aggregate, functions)
-
-
-def tree(sources: From, where: Expression | None, members: Memberships, *, grouped_window: bool) -> Node:
-    """Scan, window, joins, the subqueries of WHERE and WHERE, bottom up.
-
-    With `GROUP BY window()` conditions on the stream alone stand below the window, as in SQL. A comma join takes the
-    equalities of WHERE that it is made of.
-    """
-    prefix = f"{sources.stream.alias}."
-    pending = list(sources.conditions) + ([] if where is None else list(conjuncts(where)))
-    node: Node = sources.stream.scan
-    if grouped_window:
-        early = [factor for factor in pending if all(name.startswith(prefix) for name in columns_of(factor))]
-        pending = [factor for factor in pending if factor not in early]
-        node = Filter(node, joined("and", early)) if early else node
-    assert sources.stream.window is not None
-    node = Windowed(node, sources.stream.alias, sources.stream.window)
-    for source, kind, condition in sources.relations:
-        if kind == "inner":
-            known = frozenset(node.schema.names) | frozenset(source.scan.schema.names)
-            own = frozenset(source.scan.schema.names)
-            taken = [
-                factor
-                for factor in pending
-                if factor in sources.conditions or _equates(factor)
-                if columns_of(factor) <= known and columns_of(factor) & own
-            ]
-            pending = [factor for factor in pending if factor not in taken]
-            condition = joined("and", taken) if taken else None  # noqa: PLW2901
-        node = Join(node, source.scan, kind, condition)
-    node = members.over(node)
-    return Filter(node, joined("and", pending)) if pending else node
-
-
-def _equates(factor: Expression) -> bool:
-    return isinstance(factor, Call) and factor.function == "="

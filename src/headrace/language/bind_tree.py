@@ -1,0 +1,45 @@
+"""In which order do FROM and WHERE stand over each other? The lower part of a query's tree."""
+
+from __future__ import annotations
+
+from headrace.algebra.expressions import Call, Expression, columns_of, conjuncts
+from headrace.algebra.query import Filter, Join, Node, Windowed
+from headrace.language.bind_expressions import joined
+from headrace.language.bind_memberships import Memberships
+from headrace.language.bind_sources import From
+
+
+def tree(sources: From, where: Expression | None, members: Memberships, *, grouped_window: bool) -> Node:
+    """Scan, window, joins, the subqueries of WHERE and WHERE, bottom up.
+
+    With `GROUP BY window()` conditions on the stream alone stand below the window, as in SQL. A comma join takes the
+    equalities of WHERE that it is made of.
+    """
+    prefix = f"{sources.stream.alias}."
+    pending = list(sources.conditions) + ([] if where is None else list(conjuncts(where)))
+    node: Node = sources.stream.scan
+    if grouped_window:
+        early = [factor for factor in pending if all(name.startswith(prefix) for name in columns_of(factor))]
+        pending = [factor for factor in pending if factor not in early]
+        node = Filter(node, joined("and", early)) if early else node
+    assert sources.stream.window is not None
+    node = Windowed(node, sources.stream.alias, sources.stream.window)
+    for source, kind, condition in sources.relations:
+        if kind == "inner":
+            known = frozenset(node.schema.names) | frozenset(source.scan.schema.names)
+            own = frozenset(source.scan.schema.names)
+            taken = [
+                factor
+                for factor in pending
+                if factor in sources.conditions or _equates(factor)
+                if columns_of(factor) <= known and columns_of(factor) & own
+            ]
+            pending = [factor for factor in pending if factor not in taken]
+            condition = joined("and", taken) if taken else None  # noqa: PLW2901
+        node = Join(node, source.scan, kind, condition)
+    node = members.over(node)
+    return Filter(node, joined("and", pending)) if pending else node
+
+
+def _equates(factor: Expression) -> bool:
+    return isinstance(factor, Call) and factor.function == "="
