@@ -11,6 +11,40 @@ from headrace.time import DAY, Duration
 
 
 @dataclass(frozen=True, slots=True)
+class Progressing:
+    """What tells how far a stream has come, beside SLACK in time, PUNCTUATED BY and IDLE TIMEOUT.
+
+    `behind`: SLACK n ROWS. `external`: rows alone promise nothing. `per`: the columns that name a row's source, or
+    `folder`: a file's folder is its source; the stream is as far as its slowest source, once `expected` were seen. `step`:
+    bounds are rounded down to multiples of it. `heartbeat`: every so often, how long a row takes at most. `group_condition`
+    (text) on a row promises that none of the same `groups` columns follows below its event time.
+    """
+
+    behind: int | None = None
+    external: bool = False
+    per: tuple[str, ...] = ()
+    folder: bool = False
+    expected: int = 1
+    step: Duration | None = None
+    heartbeat: tuple[Duration, Duration] | None = None
+    group_condition: str | None = None
+    groups: tuple[str, ...] = ()
+
+    @property
+    def has_sources(self) -> bool:
+        """True when the sources' own progress has to be known."""
+        return self.behind is not None or bool(self.per) or self.folder
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplication:
+    """DEDUPLICATE BY: of rows with equal `keys` and event times no further apart than `within`, the first to arrive counts."""
+
+    keys: tuple[str, ...]
+    within: Duration = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StreamDefinition:
     """CREATE STREAM, with defaults filled in.
 
@@ -30,6 +64,8 @@ class StreamDefinition:
     max_ahead: Duration = DAY
     archive: Choice["copy", "in place", "none"] = "copy"
     retain: Duration | None = None
+    progress: Progressing = Progressing()
+    deduplicate: Deduplication | None = None
 
 
 @dataclass(frozen=True, slots=True)

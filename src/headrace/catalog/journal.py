@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from headrace.catalog.definitions import (
+    Deduplication,
     FunctionDefinition,
+    Progressing,
     QueryDefinition,
     RelationDefinition,
     StreamDefinition,
@@ -49,12 +52,25 @@ def stream_to_json(stream: StreamDefinition) -> dict[str, Any]:
         "max_ahead": stream.max_ahead,
         "archive": stream.archive,
         "retain": stream.retain,
+        "progress": asdict(stream.progress),
+        "deduplicate": None if stream.deduplicate is None else asdict(stream.deduplicate),
     }
 
 
 def stream_from_json(value: Mapping[str, Any]) -> StreamDefinition:
     """The inverse."""
-    return StreamDefinition(**{**value, "schema": schema_from_json(value["schema"])})
+    told = {"schema": schema_from_json(value["schema"]), "progress": _progressing(value.get("progress", {}))}
+    if (once := value.get("deduplicate")) is not None:
+        told["deduplicate"] = Deduplication(tuple(once["keys"]), once["within"])
+    return StreamDefinition(**{**value, **told})
+
+
+def _progressing(value: Mapping[str, Any]) -> Progressing:
+    """Sequences come back as tuples."""
+    given: dict[str, Any] = {
+        name: tuple(each) if isinstance(each, list) else each for name, each in value.items()
+    }
+    return Progressing(**given)
 
 
 def relation_to_json(relation: RelationDefinition) -> dict[str, Any]:

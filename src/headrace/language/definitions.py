@@ -14,6 +14,7 @@ from headrace.language.cursor import Cursor
 from headrace.language.durations import duration
 from headrace.language.expressions import expression
 from headrace.language.literals import interval_text
+from headrace.language.progress import ProgressClauses, progress_clause
 from headrace.language.types import column_type
 from headrace.schema import BIGINT, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
 from headrace.time import DAY, Duration
@@ -38,6 +39,7 @@ class _Clauses:
     punctuated: Expr | None = None
     idle_timeout: Duration | None = None
     options: dict[str, str] | None = None
+    progress: ProgressClauses = field(default_factory=ProgressClauses)
     places: dict[str, Span] = field(default_factory=dict)
 
 
@@ -57,6 +59,7 @@ def stream(cursor: Cursor) -> StreamDefinition:
     _check_path(cursor, using, options)
     _check_order(cursor, using, options, clauses.places)
     punctuated = clauses.punctuated
+    clauses.progress.check(cursor, using, punctuated is not None, archive)
     return StreamDefinition(
         name,
         schema,
@@ -69,6 +72,8 @@ def stream(cursor: Cursor) -> StreamDefinition:
         DAY if ahead is None else _interval(cursor, "maxAhead", ahead, clauses.places["maxahead"]),
         "copy" if archive is None else _archive(cursor, archive, clauses.places["archive"]),
         None if retain is None else _interval(cursor, "retain", retain, clauses.places["retain"]),
+        clauses.progress.definition(),
+        clauses.progress.deduplicate,
     )
 
 
@@ -81,7 +86,7 @@ def relation(cursor: Cursor) -> RelationDefinition:
     schema = columns(cursor)
     using = _using(cursor)
     options = _options(cursor, {}) if cursor.accept("OPTIONS") else {}
-    if cursor.at_any("TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE"):
+    if cursor.at_any("TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE", "PROGRESS", "HEARTBEAT", "DEDUPLICATE"):
         raise cursor.error(
             f"a relation has no {cursor.token.upper}",
             cursor.token.span,
@@ -134,14 +139,19 @@ def _clauses(cursor: Cursor, schema: Schema) -> _Clauses:
             _once(cursor, found.time is None, "TIMESTAMP BY", start)
             cursor.expect("BY", purpose=" after TIMESTAMP")
             found.time, found.time_span = _time(cursor, schema), cursor.before.span
+        elif progress_clause(cursor, schema, found.progress):
+            continue
         elif cursor.accept("SLACK"):
-            _once(cursor, found.slack is None, "SLACK", start)
+            _once(cursor, found.slack is None and found.progress.behind is None, "SLACK", start)
             found.slack = _length(cursor, "SLACK", smallest=0)
         elif cursor.accept("PUNCTUATED"):
+            cursor.expect("BY", purpose=" or EXTERNALLY after PUNCTUATED")
+            condition = expression(cursor)
+            bind_condition(condition, schema, cursor.text, "PUNCTUATED BY")
+            if found.progress.accept_groups(cursor, schema, condition, start):
+                continue
             _once(cursor, found.punctuated is None, "PUNCTUATED BY", start)
-            cursor.expect("BY", purpose=" after PUNCTUATED")
-            found.punctuated = expression(cursor)
-            bind_condition(found.punctuated, schema, cursor.text, "PUNCTUATED BY")
+            found.punctuated = condition
         elif cursor.accept("IDLE"):
             _once(cursor, found.idle_timeout is None, "IDLE TIMEOUT", start)
             cursor.expect("TIMEOUT", purpose=" after IDLE")

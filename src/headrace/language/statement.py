@@ -10,6 +10,7 @@ from typing import TypeAlias
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.errors import Span
 from headrace.language.ast import Select
+from headrace.time import Instant
 
 Kind: TypeAlias = Choice["stream", "relation", "query"]
 
@@ -105,9 +106,10 @@ class Show(_Written):
 
 @dataclass(frozen=True, slots=True)
 class Describe(_Written):
-    """`DESCRIBE name`: a stream, relation or query."""
+    """`DESCRIBE [EXTENDED] name`: a stream, relation or query; extended: how far a stream has come, and why."""
 
     name: str
+    extended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,14 @@ class RefreshRelation(_Written):
 
 
 @dataclass(frozen=True, slots=True)
+class Punctuate(_Written):
+    """`PUNCTUATE stream AT TIMESTAMP '…'`: no row below that instant follows."""
+
+    name: str
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True)
 class SetTimeZone(_Written):
     """`SET TIME ZONE 'zone'`; the zone exists."""
 
@@ -168,5 +178,6 @@ Statement: TypeAlias = (
     | ExplainSelect
     | Invoke
     | RefreshRelation
+    | Punctuate
     | SetTimeZone
 )

@@ -11,6 +11,7 @@ from headrace.errors import Span, did_you_mean
 from headrace.language.ast import Select
 from headrace.language.cursor import Cursor
 from headrace.language.definitions import options, relation, stream
+from headrace.language.durations import instant
 from headrace.language.select import at_select, select
 from headrace.language.statement import (
     AlterQuery,
@@ -25,6 +26,7 @@ from headrace.language.statement import (
     Invoke,
     Kind,
     PauseQuery,
+    Punctuate,
     RefreshRelation,
     RenameQuery,
     ResumeQuery,
@@ -228,10 +230,23 @@ def _show(cursor: Cursor) -> Show:
 
 def _describe(cursor: Cursor) -> Describe:
     start = cursor.advance().span
+    extended = cursor.at_word("EXTENDED") and cursor.ahead().kind in ("name", "quoted")
+    if extended:
+        cursor.advance()
     if cursor.token.upper in _KINDS and cursor.ahead().kind in ("name", "quoted"):
         cursor.advance()
     name = cursor.name("the name of a stream, relation or query")
-    return Describe(*_written(cursor, start), name)
+    return Describe(*_written(cursor, start), name, extended)
+
+
+def _punctuate(cursor: Cursor) -> Punctuate:
+    start = cursor.advance().span
+    if cursor.at_word("STREAM") and cursor.ahead().kind in ("name", "quoted"):
+        cursor.advance()
+    name = cursor.name("the stream's name")
+    cursor.expect("AT", purpose=" and the instant below which no row follows")
+    at = instant(cursor, "an instant")
+    return Punctuate(*_written(cursor, start), name, at)
 
 
 def _explain(cursor: Cursor) -> Statement:
@@ -277,6 +292,7 @@ _PARSERS: Final[dict[str, Callable[[Cursor], Statement]]] = {
     "EXPLAIN": _explain,
     "INVOKE": _invoke,
     "REFRESH": _refresh,
+    "PUNCTUATE": _punctuate,
     "SET": _set,
 }
 _STATEMENTS: Final = f"A statement begins with {', '.join(_PARSERS)}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,3 +55,14 @@ def packed(pieces: Sequence[tuple[Piece, int]], tasks: int) -> list[tuple[Piece,
         groups[min(tasks - 1, passed * tasks // total)].append(piece)
         passed += weight
     return [tuple(group) for group in groups if group]
+
+
+def together(groups: Sequence[tuple[Piece, ...]], streams: Collection[str]) -> list[tuple[Piece, ...]]:
+    """The groups with all pieces of each of `streams` in the first that has one: one task must see all of their rows."""
+    place: dict[str, int] = {}
+    found: list[list[Piece]] = [[] for _ in groups]
+    for number, pieces in enumerate(groups):
+        for piece in pieces:
+            here = place.setdefault(piece.stream, number) if piece.stream in streams else number
+            found[here].append(piece)
+    return [tuple(group) for group in found if group]

@@ -21,6 +21,8 @@ _WORDS: Mapping[str, str] = {
     "time": "TIMESTAMP BY",
     "slack": "SLACK",
     "punctuated_by": "PUNCTUATED BY",
+    "progress": "progress",
+    "deduplicate": "DEDUPLICATE BY",
     "idle_timeout": "IDLE TIMEOUT",
     "max_ahead": "maxAhead",
     "from_now": "FROM NOW",

@@ -19,7 +19,8 @@ from headrace.errors import AlreadyPublished
 from headrace.observation import EpochObservation
 from headrace.operators.grouping import SLOTS
 from headrace.runtime import closing, derived, publishing
-from headrace.runtime.admission import Admission, Pending, packed
+from headrace.runtime.admission import Admission, Pending, packed, together
+from headrace.runtime.clock_progress import clock_floors
 from headrace.runtime.executor import Executor
 from headrace.runtime.home import BORN, Home
 from headrace.runtime.housekeeping import Housekeeping
@@ -35,6 +36,7 @@ from headrace.runtime.messages import (
 )
 from headrace.runtime.planning import make_plan
 from headrace.runtime.plans import save_plan
+from headrace.runtime.progress import progress_of
 from headrace.runtime.standing import ArchiveEntry, Standing, pieces_of, replay_chunk
 from headrace.runtime.state import bounds_of_slots
 from headrace.runtime.work import Work
@@ -182,8 +184,7 @@ class Engine:
         return self._standing(operator).replayed < self._archive_length(self.plan.operators[operator].stream)
 
     def _progress(self, stream: str) -> StreamProgress:
-        known = self.manifest.streams.get(stream)
-        return StreamProgress(known["punctuation"], known["greatest"]) if known else StreamProgress()
+        return progress_of(self.manifest.streams.get(stream))
 
     def _live(self) -> Work | None:
         """The next records of every stream; without any, a tick when time or the catalog moved."""
@@ -196,7 +197,7 @@ class Engine:
                     (Piece(name, record.ordinal, record=record.record), _weight(record)) for record in chosen
                 ]
                 taken[name] = tuple(record.ordinal for record in chosen)
-        floors = self.intake.idle_floors(self.plan.streams.values(), self.manifest)
+        floors = clock_floors(self.intake, self.plan.streams.values(), self.manifest, taken, self.clock())
         floors |= self._floors_of_results(taken)
         floors = {name: at for name, at in floors.items() if at > self._progress(name).punctuation}
         changed = self.manifest.querylog != self.home.catalog.position
@@ -305,6 +306,10 @@ class Engine:
         owners = tuple(low for low, _ in bounds_of_slots(self.tasks, SLOTS))
         epoch, root = self.manifest.epoch + 1, str(self.home.store.root)
         punctuation = {name: self._progress(name).punctuation for name in self.plan.streams}
+        streams = self.manifest.streams
+        whole = {
+            name for name, stream in self.plan.streams.items() if stream.deduplicate and not work.is_replay
+        }
         scans = [
             ScanMessage(
                 root,
@@ -317,8 +322,16 @@ class Engine:
                 work.operators,
                 work.is_replay,
                 work.relations,
+                {name: known["groups"] for name, known in streams.items() if known.get("groups")},
+                {
+                    name: tuple(f["name"] for f in known["keys"])
+                    for name, known in streams.items()
+                    if "keys" in known
+                },
             )
-            for task, pieces in enumerate(packed(work.pieces, _scan_tasks(work, self.executor.cores)))
+            for task, pieces in enumerate(
+                together(packed(work.pieces, _scan_tasks(work, self.executor.cores)), whole)
+            )
         ]
         return self.executor.run(scans, self._state_messages(work, self.tasks))
 
@@ -346,6 +359,7 @@ class Engine:
                 work.now,
                 work.final,
                 resting,
+                {name: place.ahead for name in work.operators if (place := self._standing(name)).ahead},
             )
             for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
         ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,7 +34,7 @@ from headrace.runtime.planning import bound
 from headrace.runtime.standing_query import StandingQuery
 from headrace.runtime.statements import Statements
 from headrace.store.lock import HomeLock
-from headrace.time import Clock, now
+from headrace.time import Clock, Instant, now
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -115,6 +116,15 @@ class Hub:
         """
         with self.loop.lock:
             return pushing.push(self.home, self.loop.engine, stream, rows)
+
+    def punctuate(self, stream: str, at: Instant | datetime) -> None:
+        """Promise that no row with an event time below `at` follows those handed in so far.
+
+        `at` counts microseconds since 1970 UTC, or is a datetime with a zone. Durable on return. A row that breaks the
+        promise goes to the stream's late channel and is counted.
+        """
+        with self.loop.lock:
+            pushing.punctuate(self.home, self.loop.engine, stream, pushing.instant(at))
 
     @property
     def catalog(self) -> Catalog:

@@ -17,7 +17,7 @@ from headrace.runtime.sources.records import IngestRecord
 from headrace.runtime.standing import ArchiveEntry
 from headrace.store.log import INGEST_LOG, RecordLog
 from headrace.store.manifest import Manifest
-from headrace.time import BEGINNING, Clock, Instant
+from headrace.time import Clock, Instant
 
 
 @dataclass(slots=True)
@@ -106,26 +106,6 @@ class Intake:
         return {
             ordinal: entry for ordinal, entry in self.home.ingest_log.read(min(wanted)) if ordinal in wanted
         }
-
-    def idle_floors(self, streams: Iterable[StreamDefinition], manifest: Manifest) -> dict[str, Instant]:
-        """Punctuations of streams that have been silent longer than their timeout: they drift with the clock.
-
-        After `IDLE TIMEOUT d` without a row, event time is taken to pass as wall-clock time does, slack included.
-        """
-        now, floors = self.clock(), {}
-        for stream in streams:
-            known = manifest.streams.get(stream.name)
-            if (
-                stream.idle_timeout is None
-                or known is None
-                or known["greatest"] == BEGINNING
-                or self.waiting(stream.name)
-            ):
-                continue
-            silent = now - known.get("arrived", now)
-            if silent >= stream.idle_timeout:
-                floors[stream.name] = known["greatest"] - stream.slack + silent
-        return floors
 
     def _new_records(self, stream: StreamDefinition) -> list[IngestRecord]:
         if stream.using in FILES:

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.catalog.definitions import FunctionDefinition, StreamDefinition
 from headrace.observation import OperatorObservation
 from headrace.operators.operator import Operator
+from headrace.runtime.source_marks import SourceMark
 from headrace.time import BEGINNING, Duration, Instant
 
 
@@ -61,6 +62,10 @@ class ScanMessage:
     operators: tuple[str, ...]
     replay: bool = False
     relations: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
+    """Stream → punctuations of single groups, by which lateness is judged too."""
+    remembered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Stream → files of the keys of rows that a later one may repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,9 @@ class StreamProgress:
     punctuation: Instant = BEGINNING
     greatest: Instant = BEGINNING
     floor: Instant = BEGINNING
+    sources: Mapping[str, SourceMark] = field(default_factory=dict)
+    groups: Mapping[str, Instant] = field(default_factory=dict)
+    """Groups of which punctuation has come further than the stream's, by name (PUNCTUATED BY … FOR)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,8 @@ class StateMessage:
     now: Mapping[str, Instant] = field(default_factory=dict)
     final: bool = False
     resting: Mapping[str, Instant] = field(default_factory=dict)
+    ahead: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
+    """Operator → groups it has answered further than the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +131,11 @@ class ScanReceipt:
     operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
     bytes: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
+    sources: Mapping[str, Mapping[str, SourceMark]] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
+    repeated: Mapping[str, int] = field(default_factory=dict)
+    remembered: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Stream → name, rows, greatest event time of the file of keys it wrote."""
 
 
 @dataclass(frozen=True, slots=True)

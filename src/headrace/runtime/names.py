@@ -14,6 +14,11 @@ def archive_run(stream: str, epoch: int, task: int) -> str:
     return f"archive/{stream}/{_unique(epoch, task)}.parquet"
 
 
+def repeat_keys(stream: str, epoch: int, task: int) -> str:
+    """Keys of a deduplicated stream's rows."""
+    return f"state/keys/{stream}/{_unique(epoch, task)}.arrow"
+
+
 def stream_rejects(stream: str, epoch: int, task: int) -> str:
     """Rows a stream refused."""
     return f"rejects/stream/{stream}/{_unique(epoch, task)}.parquet"

@@ -19,6 +19,7 @@ from headrace.catalog.definitions import (
     StreamDefinition,
 )
 from headrace.language.bind import bind_query
+from headrace.operators.group_ahead import by_itself
 from headrace.operators.operator import Operator
 from headrace.planner.lower import lower
 from headrace.runtime import derived
@@ -156,8 +157,11 @@ def make_plan(catalog: Catalog) -> EpochPlan:
             streams[derived.name_of(source)] = derived.stream_of(source, queries[source][1])
             query = derived.over_streams(meaning, operator_id, by_name)
         operator = lowered(name, query, operator_id)
-        operators[operator.id] = operator
         channel = next(node.channel for node in walk(query.root) if isinstance(node, StreamScan))
+        stream = streams.get(operator.stream)
+        if channel == "rows" and stream is not None and stream.progress.groups:
+            operator = by_itself(operator)
+        operators[operator.id] = operator
         if channel != "rows":
             channels[operator.id] = channel
         if query.revisions is not None:

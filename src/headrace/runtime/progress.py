@@ -1,30 +1,72 @@
 """How far a stream has come: its punctuation after an epoch.
 
-Punctuation v promises that no later row has an event time below v (Li 2008, section 4). It never goes back.
+Punctuation v promises that no later row has an event time below v (Li 2008, section 4). It never goes back. What it is
+taken from is the stream's choice: slack in time or rows, promises of its rows, its slowest source, the clock, a program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages import ScanReceipt, StreamProgress
-from headrace.time import BEGINNING, Instant
+from headrace.runtime.source_marks import SourceMark
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
 def after_epoch(
-    definition: StreamDefinition, before: StreamProgress, greatest: Instant, marked: Instant
+    definition: StreamDefinition,
+    before: StreamProgress,
+    greatest: Instant,
+    marked: Instant,
+    sources: Mapping[str, SourceMark] | None = None,
+    groups: Mapping[str, Instant] | None = None,
 ) -> StreamProgress:
-    """Progress after an epoch whose rows reach `greatest` and whose data promised `marked` (BEGINNING: nothing).
+    """Progress after an epoch whose rows reach `greatest` and whose data or programs promised `marked` (BEGINNING: nothing).
 
-    Slack trails the greatest event time; a stream PUNCTUATED BY its data listens to nothing but that promise.
+    `sources` are the marks of its sources before and in the epoch, `groups` the promises for single groups. A bound guessed
+    from rows is rounded down to PROGRESS STEP, which keeps it true; a promise counts as it was given.
     """
     reached = max(before.greatest, greatest)
-    if definition.punctuated_by is not None:
-        promised = marked
+    known = sources or {}
+    if definition.progress.has_sources:
+        promised = least_of_sources(definition, known)
     else:
-        promised = reached - definition.slack if reached != BEGINNING else BEGINNING
-    return StreamProgress(max(before.punctuation, promised, before.floor), reached)
+        promised = promised_by(definition, SourceMark(reached))
+    promised = max(stepped(promised, definition.progress.step), marked)
+    punctuation = max(before.punctuation, promised, before.floor)
+    ahead = {**before.groups}
+    for name, at in (groups or {}).items():
+        ahead[name] = max(at, ahead.get(name, BEGINNING))
+    ahead = {name: at for name, at in ahead.items() if at > punctuation}
+    return StreamProgress(punctuation, reached, sources=known, groups=ahead)
+
+
+def promised_by(definition: StreamDefinition, mark: SourceMark) -> Instant:
+    """What one source's rows promise, by the stream's rule."""
+    rule = definition.progress
+    if definition.punctuated_by is not None or mark.greatest == BEGINNING:
+        return mark.promised
+    if rule.external or (rule.group_condition is not None and not definition.slack and rule.behind is None):
+        return mark.promised
+    if rule.behind is not None:
+        return max(mark.promised, mark.passed)
+    return max(mark.promised, mark.greatest - definition.slack)
+
+
+def least_of_sources(definition: StreamDefinition, sources: Mapping[str, SourceMark]) -> Instant:
+    """The slowest source's promise; nothing until all expected ones were seen."""
+    if len(sources) < max(1, definition.progress.expected):
+        return BEGINNING
+    return min(promised_by(definition, mark) for mark in sources.values())
+
+
+def stepped(bound: Instant, step: Duration | None) -> Instant:
+    """A bound rounded down to a multiple of the step."""
+    if step is None or bound in (BEGINNING, FOREVER):
+        return bound
+    return bound // step * step
 
 
 def merged(receipts: Iterable[ScanReceipt], stream: str) -> tuple[Instant, Instant]:
@@ -42,9 +84,66 @@ def after_scans(
     receipts: Iterable[ScanReceipt],
 ) -> dict[str, StreamProgress]:
     """Every stream's progress after an epoch: a pure function of the epoch's receipts, so every task agrees on it."""
-    seen = list(receipts)
-    return {
-        name: after_epoch(streams[name], progress, *merged(seen, name))
-        for name, progress in before.items()
-        if name in streams
+    seen = sorted(receipts, key=lambda receipt: receipt.task)
+    found = {}
+    for name, progress in before.items():
+        if name in streams:
+            definition = streams[name]
+            sources = _sources(definition, progress, seen)
+            groups = _groups(name, seen)
+            found[name] = after_epoch(definition, progress, *merged(seen, name), sources, groups)
+    return found
+
+
+def _sources(
+    definition: StreamDefinition, before: StreamProgress, receipts: Iterable[ScanReceipt]
+) -> dict[str, SourceMark]:
+    """Marks after the epoch. Tasks take a stream's pieces in turn, so that tasks in order are rows in order."""
+    found = dict(before.sources)
+    behind = definition.progress.behind or 0
+    for receipt in receipts:
+        for source, mark in receipt.sources.get(definition.name, {}).items():
+            found[source] = found.get(source, SourceMark()).then(mark, behind)
+    return found
+
+
+def _groups(stream: str, receipts: Iterable[ScanReceipt]) -> dict[str, Instant]:
+    found: dict[str, Instant] = {}
+    for receipt in receipts:
+        for name, at in receipt.groups.get(stream, {}).items():
+            found[name] = max(at, found.get(name, BEGINNING))
+    return found
+
+
+def progress_of(known: Mapping[str, Any] | None, floor: Instant = BEGINNING) -> StreamProgress:
+    """A stream's progress as a manifest tells it, and the least punctuation the driver wants after the epoch."""
+    if known is None:
+        return StreamProgress(floor=floor)
+    sources = {
+        name: SourceMark(mark["greatest"], mark["passed"], tuple(mark["tail"]), mark["promised"])
+        for name, mark in known.get("sources", {}).items()
     }
+    return StreamProgress(known["punctuation"], known["greatest"], floor, sources, known.get("groups", {}))
+
+
+def as_known(
+    known: Mapping[str, Any], progress: StreamProgress, seen: Iterable[str], now: Instant
+) -> dict[str, Any]:
+    """What a manifest keeps of a stream's progress; `seen` are the sources that had rows, `now` when that was."""
+    found = {**known, "punctuation": progress.punctuation, "greatest": progress.greatest}
+    if progress.sources:
+        heard, fresh = known.get("sources", {}), set(seen)
+        found["sources"] = {
+            name: {
+                "greatest": mark.greatest,
+                "passed": mark.passed,
+                "tail": list(mark.tail),
+                "promised": mark.promised,
+                "arrived": now if name in fresh else heard.get(name, {}).get("arrived", now),
+            }
+            for name, mark in progress.sources.items()
+        }
+    found["groups"] = dict(progress.groups)
+    if not found["groups"]:
+        del found["groups"]
+    return found

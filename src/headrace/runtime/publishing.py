@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import EpochObservation, OperatorObservation, StreamObservation
+from headrace.operators.group_ahead import can_go_ahead
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateReceipt, StreamProgress
-from headrace.runtime.progress import after_scans, merged
+from headrace.runtime.progress import after_scans, as_known, merged, progress_of
+from headrace.runtime.repeats import kept_files
 from headrace.runtime.standing import ArchiveEntry, Standing, retained
 from headrace.runtime.work import Work
 from headrace.store.manifest import Manifest, StateRun
@@ -85,6 +88,7 @@ def files_named(receipts: Sequence[StateReceipt]) -> list[str]:
     for scan in scans_of(receipts):
         found += [file for files in scan.archived.values() for file in files]
         found += scan.rejects.values()
+        found += [keys["name"] for keys in scan.remembered.values()]
     return found
 
 
@@ -95,16 +99,9 @@ def scans_of(receipts: Sequence[StateReceipt]) -> tuple[ScanReceipt, ...]:
 
 def before_epoch(before: Manifest, plan: EpochPlan, work: Work) -> dict[str, StreamProgress]:
     """Every stream's progress as the epoch's tasks were told it."""
-    found = {}
-    for name in plan.streams:
-        known = before.streams.get(name)
-        floor = work.floors.get(name, BEGINNING)
-        found[name] = (
-            StreamProgress(known["punctuation"], known["greatest"], floor)
-            if known
-            else StreamProgress(floor=floor)
-        )
-    return found
+    return {
+        name: progress_of(before.streams.get(name), work.floors.get(name, BEGINNING)) for name in plan.streams
+    }
 
 
 def _append(
@@ -171,7 +168,8 @@ def _streams(
     found = {}
     for name in plan.streams:
         known = dict(before.streams.get(name, NEW_STREAM))
-        known["punctuation"], known["greatest"] = reached[name].punctuation, reached[name].greatest
+        sources = {source for scan in scans for source in scan.sources.get(name, {})}
+        known = as_known(known, reached[name], sources, now)
         if name in work.taken:
             known["next"], known["arrived"] = max(work.taken[name]) + 1, now
         if not work.is_replay:
@@ -180,8 +178,18 @@ def _streams(
                 known["late"] += scan.late.get(name, 0)
                 known["rejected"] += scan.rejected.get(name, 0)
                 known["slack_needed"] = max(known["slack_needed"], scan.latest_needed.get(name, 0))
+            _repeats(known, plan.streams[name], [scan for scan in scans if name in scan.rows])
         found[name] = known
     return found
+
+
+def _repeats(known: dict[str, Any], stream: StreamDefinition, scans: Sequence[ScanReceipt]) -> None:
+    """How many rows repeated others, and the keys that are kept to tell."""
+    if stream.deduplicate is not None:
+        repeated = sum(scan.repeated.get(stream.name, 0) for scan in scans)
+        known["repeated"] = known.get("repeated", 0) + repeated
+        new = [scan.remembered[stream.name] for scan in scans if stream.name in scan.remembered]
+        known["keys"] = kept_files(stream, known.get("keys", []), new, known["punctuation"])
 
 
 def _operators(
@@ -194,7 +202,12 @@ def _operators(
         if name in work.operators:
             now = work.now.get(name, reached[operator.stream].punctuation)
             seen = work.replayed.get(name, place.replayed + (operator.stream in work.taken))
-            place = replace(place, closed=max(place.closed, now), replayed=seen)
+            closed = max(place.closed, now)
+            ahead = dict(place.ahead)
+            if not work.is_replay and can_go_ahead(operator, plan.streams[operator.stream].progress.groups):
+                ahead |= reached[operator.stream].groups
+            ahead = {group: at for group, at in ahead.items() if at > closed}
+            place = replace(place, closed=closed, replayed=seen, ahead=ahead)
         found[name] = place.as_json()
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +27,11 @@ from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.functions import loaded
 from headrace.runtime.messages import EpochPlan, Piece, ScanMessage, ScanReceipt
 from headrace.runtime.plans import load_plan, load_relation
-from headrace.runtime.punctuators import Punctuator
 from headrace.runtime.reading import Arrival, arrivals
 from headrace.runtime.rejects import RejectWriter, read_refused
+from headrace.runtime.repeats import encode_keys, greatest_of, open_keys
+from headrace.runtime.sources.records import PUNCTUATION
+from headrace.runtime.watch import Watch
 from headrace.store.filesystem import LocalStore, Store
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
@@ -60,17 +63,17 @@ class _StreamTask:
     reject_scanners: list[Folding]
     revising: list[tuple[Duration | None, list[Folding]]]
     archive: RunWriter | None
-    punctuator: Punctuator | None
+    watch: Watch
     rejects: RejectWriter
     rows: int = 0
     late: int = 0
     deepest: int = 0
     greatest: Instant = BEGINNING
-    marked: Instant = BEGINNING
 
-    def take(self, arrival: Arrival, punctuation: Instant) -> None:
+    def take(self, arrival: Arrival, punctuation: Instant, uri: str | None) -> None:
         """Archive a batch, then offer its accepted rows to every operator; `punctuation` was in force when it came."""
         self.refuse(arrival.rejects)
+        arrival = self.watch.judge(self.columns, arrival)
         if not len(arrival.at):
             return
         if self.archive is not None:
@@ -78,8 +81,7 @@ class _StreamTask:
         self.rows += len(arrival.at)
         self.greatest = max(self.greatest, int(arrival.at.max()))
         batch = Batch(dict(zip(self.columns, arrival.columns, strict=True)), arrival.at, arrival.position)
-        if self.punctuator is not None:
-            self.marked = max(self.marked, self.punctuator.promised(batch))
+        self.watch.see(batch, uri)
         if arrival.late is not None:
             self.late += int(arrival.late.sum())
             self.deepest = max(self.deepest, int(self.punctuation - arrival.at.min()))
@@ -147,10 +149,13 @@ class _ScanTask:
         if piece.refused is not None:
             stream.refuse(read_refused(self._store, piece.refused))
             return
+        if piece.record is not None and piece.record.get("format") == PUNCTUATION:
+            stream.watch.told(piece.record["start"])
+            return
         punctuation = stream.punctuation if piece.before is None else piece.before
         for arrival in arrivals(self._store, piece, stream.definition, stream.columns, punctuation):
             self._bytes += sum(column.nbytes for column in arrival.columns)
-            stream.take(arrival, punctuation)
+            stream.take(arrival, punctuation, None if piece.record is None else piece.record.get("uri"))
 
     def _stream(self, name: str) -> _StreamTask:
         if name not in self._streams:
@@ -162,11 +167,13 @@ class _ScanTask:
         operators = [self._plan.operators[each] for each in self._message.operators]
         mine = [operator for operator in operators if operator.stream == name]
         copies = definition.archive == "copy" and not replay
-        punctuator = (
-            Punctuator.of(definition) if definition.punctuated_by is not None and not replay else None
+        message = self._message
+        files = message.remembered.get(name, ())
+        watch = Watch.of(
+            definition, message.groups.get(name, {}), [open_keys(self._store, f) for f in files], replay
         )
         of_rows = [each for each in mine if self._plan.channels.get(each.id) != "rejects"]
-        columns = _columns_read(definition, of_rows, copies, punctuator)
+        columns = _columns_read(definition, of_rows, copies, watch)
         relations = {r: self._relation(r) for each in mine for r in each.relations}
         channels = {each.id: self._plan.channels.get(each.id, "rows") for each in mine}
         revising = {
@@ -189,7 +196,7 @@ class _ScanTask:
                 for within in dict.fromkeys(revising.values())
             ],
             RunWriter(pa.schema(fields), definition.time) if copies else None,
-            punctuator,
+            watch,
             RejectWriter(),
         )
 
@@ -219,7 +226,13 @@ class _ScanTask:
             latest_needed={name: stream.deepest for name, stream in streams.items() if stream.late},
             rejected={name: stream.rejects.rows for name, stream in streams.items() if stream.rejects.rows},
             greatest={name: stream.greatest for name, stream in streams.items()},
-            marked={name: stream.marked for name, stream in streams.items()},
+            marked={name: stream.watch.marked for name, stream in streams.items()},
+            sources={name: stream.watch.sources for name, stream in streams.items() if stream.watch.sources},
+            groups={name: stream.watch.groups for name, stream in streams.items() if stream.watch.groups},
+            repeated={
+                name: stream.watch.repeated for name, stream in streams.items() if stream.watch.repeated
+            },
+            remembered=self._write_keys(),
             archived=archived,
             rejects=refused,
             operators=seen,
@@ -227,6 +240,23 @@ class _ScanTask:
         )
         deltas = {section: gathered(tables) for section, tables in harvest.sections.items()}
         return _Folded(receipt, deltas, rejected)
+
+    def _write_keys(self) -> dict[str, dict[str, Any]]:
+        """Files of the keys that later rows may repeat."""
+        found: dict[str, dict[str, Any]] = {}
+        for name, stream in self._streams.items():
+            found_keys = stream.watch.new_keys(stream.punctuation)
+            if found_keys is not None:
+                keys, whole = found_keys
+                file = names.repeat_keys(name, self._message.epoch, self._message.task)
+                self._store.write_once(file, [encode_keys(keys)], durable=False)
+                found[name] = {
+                    "name": file,
+                    "rows": keys.num_rows,
+                    "greatest": greatest_of(keys),
+                    "whole": whole,
+                }
+        return found
 
     def _write(self) -> tuple[dict[str, list[str]], dict[str, str]]:
         archived: dict[str, list[str]] = {}
@@ -245,14 +275,13 @@ class _ScanTask:
 
 
 def _columns_read(
-    definition: StreamDefinition, operators: list[Operator], archived: bool, punctuator: Punctuator | None
+    definition: StreamDefinition, operators: list[Operator], archived: bool, watch: Watch
 ) -> tuple[str, ...]:
     """All columns when the rows are archived, else what operators need; always in the stream's order."""
     if archived:
         return definition.schema.names
     needed = frozenset().union(*(operator.columns for operator in operators)) if operators else frozenset()
-    if punctuator is not None:
-        needed |= punctuator.columns
+    needed |= watch.columns
     return tuple(name for name in definition.schema.names if name in needed)
 
 

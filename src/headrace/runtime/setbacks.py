@@ -28,6 +28,10 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
                 yield f"{told}; the stream was ended for good with --seal."
             elif stream.punctuated_by is not None:
                 yield f"{told}; its PUNCTUATED BY promised too early."
+            elif stream.progress.external:
+                yield f"{told}; a PUNCTUATE promised too early."
+            elif stream.progress.behind is not None:
+                yield f"{told}; they came after more than {stream.progress.behind} rows (SLACK … ROWS)."
             else:
                 needed = render_duration(stream.slack + now["slack_needed"])
                 yield f"{told}; SLACK INTERVAL {needed} would have kept all."

@@ -13,6 +13,7 @@ from headrace.errors import UserError, did_you_mean
 from headrace.language import statement as said
 from headrace.planner.explain import explain
 from headrace.planner.lower import lower
+from headrace.runtime.describing import progress_table
 from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import CatalogNames, bind_text, bound, levels, make_plan
 from headrace.schema import Schema
@@ -32,6 +33,11 @@ def show(home: Home, statement: said.Statement) -> Outcome:
     match statement:
         case said.Show(kind=kind, like=like):
             return Outcome("show", None, "", _listing(home, kind, like))
+        case said.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
+            stream = home.catalog.stream(name)
+            assert stream is not None
+            known = home.latest().streams.get(stream.name, {})
+            return Outcome("describe", name, "", progress_table(stream, known))
         case said.Describe(name=name):
             return Outcome("describe", name, "", _described(home.catalog, name))
         case said.ExplainQuery(name=name):

@@ -19,15 +19,20 @@ from headrace.time import BEGINNING, Instant
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """`closed`: the punctuation up to which it has answered. `since`: the first entry it has seen."""
+    """`closed`: the punctuation up to which it has answered. `since`: the first entry it has seen.
+
+    `ahead`: groups that it has answered further than that, by their name.
+    """
 
     closed: Instant = BEGINNING
     replayed: int = 0
     since: int = 0
+    ahead: Mapping[str, Instant] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, int]:
+    def as_json(self) -> dict[str, Any]:
         """For the manifest."""
-        return asdict(self)
+        found = asdict(self)
+        return found if self.ahead else {name: each for name, each in found.items() if name != "ahead"}
 
 
 @dataclass(frozen=True, slots=True)

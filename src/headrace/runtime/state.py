@@ -27,15 +27,18 @@ from headrace.operators.family import (
     number_of,
     state_name,
 )
+from headrace.operators.group_ahead import GroupTurn, advance_groups, can_go_ahead
 from headrace.operators.grouping import flat
 from headrace.operators.latest import TellsLast
 from headrace.operators.operator import AT, SLOT, Operator, Sections, Step, Turn
+from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
 from headrace.runtime.compaction import due_for_merge
 from headrace.runtime.functions import loaded
 from headrace.runtime.messages import RunRef, StateMessage, StateReceipt, StreamProgress
+from headrace.runtime.naming_values import named
 from headrace.runtime.plans import census_of, load_plan, open_run
 from headrace.runtime.progress import after_scans
 from headrace.runtime.rejects import encode_query_rejects
@@ -199,12 +202,25 @@ class _StateTask:
         """Run one operator and keep what it gives."""
         runs = [sections for run in self._runs if (sections := run.of(operator.id))]
         deltas = deltas_of(self._blobs, operator.id)
-        step = operator.advance(runs, deltas, self._turn(operator))
+        step = self._step(operator, runs, deltas)
         for section, table in step.state.items():
             if table.num_rows:
                 self._state[f"{operator.id}/{section}"] = table
         rows = sum(table.num_rows for sections in (*runs, step.state) for table in sections.values())
         self._keep(operator.id, step, rows)
+
+    def _step(self, operator: Operator, runs: Sequence[Sections], deltas: Sequence[Sections]) -> Step:
+        """An operator's step; where its stream promises for single groups, these go as far as their promise."""
+        turn, before = self._turn(operator), self._message.ahead.get(operator.id, {})
+        now = {**before}
+        if operator.id not in self._message.now and not self._message.final:
+            for name, at in self._progress.get(operator.stream, StreamProgress()).groups.items():
+                now[name] = max(at, before.get(name, at))
+        columns = self.plan.streams[operator.stream].progress.groups if now else ()
+        if isinstance(operator, PaneAggregate) and columns and can_go_ahead(operator, columns):
+            groups = GroupTurn(columns, before, now, named)
+            return advance_groups(operator, runs, deltas, turn, groups)
+        return operator.advance(runs, deltas, turn)
 
     def _keep(self, operator: str, step: Step | MemberStep, state_rows: int) -> None:
         """Keep what an operator answered and what was measured."""

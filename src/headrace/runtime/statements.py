@@ -26,6 +26,7 @@ from headrace.runtime.planning import CatalogNames, bind_text
 from headrace.runtime.plans import save_relation
 from headrace.runtime.sources.options import settle
 from headrace.runtime.sources.readers import read_all
+from headrace.time import render_instant
 
 if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
@@ -49,6 +50,7 @@ class Statements:
             said.PauseQuery: self._pause,
             said.ResumeQuery: self._resume,
             said.RefreshRelation: self._refresh,
+            said.Punctuate: self._punctuate,
             said.SetTimeZone: self._set_zone,
             said.Invoke: self._invoke,
         }
@@ -276,6 +278,11 @@ class Statements:
         return Outcome(
             "resume", known.definition.name, f"query {known.definition.name} resumed, it catches up first"
         )
+
+    def _punctuate(self, statement: said.Punctuate) -> Outcome:
+        self._hub.punctuate(statement.name, statement.at)
+        told = f"no row below {render_instant(statement.at)} follows"
+        return Outcome("punctuate", statement.name, f"stream {statement.name}: {told}")
 
     def _set_zone(self, statement: said.SetTimeZone) -> Outcome:
         if statement.zone.upper() not in ("UTC", "ETC/UTC", "Z", "GMT"):

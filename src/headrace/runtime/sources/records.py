@@ -16,6 +16,9 @@ import pyarrow as pa
 from headrace.errors import UserError
 from headrace.time import Instant
 
+PUNCTUATION: Final = "punctuation"
+"""The format of a record without rows: a program's promise that no row below the instant `start` follows."""
+
 WHOLE: Final = -1
 """The end of a range that goes as far as the file does."""
 

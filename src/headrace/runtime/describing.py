@@ -1,0 +1,81 @@
+"""What DESCRIBE EXTENDED tells of a stream: what its progress rests on, how far it is, and what came too late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.time import BEGINNING, render_duration, render_instant
+
+
+def progress_table(stream: StreamDefinition, known: Mapping[str, Any]) -> pa.Table:
+    """Properties and their values as text; a value that is not known yet is NULL."""
+    rows = [*_clauses(stream), *_reached(stream, known)]
+    return pa.table(
+        {
+            "property": pa.array([name for name, _ in rows], pa.string()),
+            "value": pa.array([value for _, value in rows], pa.string()),
+        }
+    )
+
+
+def _clauses(stream: StreamDefinition) -> Iterator[tuple[str, str | None]]:
+    """The progress generators, in the words they were declared with."""
+    rule, once = stream.progress, stream.deduplicate
+    yield "progressing attribute", stream.time or "(time of arrival)"
+    yield "progress", _generator(stream)
+    if rule.group_condition is not None:
+        yield "group-wise", f"PUNCTUATED BY {rule.group_condition} FOR ({', '.join(rule.groups)})"
+    if rule.per or rule.folder:
+        what = f"({', '.join(rule.per)})" if rule.per else "FOLDER"
+        yield "sources", f"PROGRESS PER {what} EXPECT {rule.expected}"
+    if rule.step is not None:
+        yield "step", f"PROGRESS STEP {render_duration(rule.step)}"
+    if rule.heartbeat is not None:
+        every, delay = map(render_duration, rule.heartbeat)
+        yield "heartbeat", f"HEARTBEAT EVERY {every} DELAY {delay}"
+    if stream.idle_timeout is not None:
+        yield "idle timeout", render_duration(stream.idle_timeout)
+    if once is not None:
+        within = f" WITHIN {render_duration(once.within)}" if once.within else ""
+        yield "deduplication", f"DEDUPLICATE BY ({', '.join(once.keys)}){within}"
+
+
+def _generator(stream: StreamDefinition) -> str:
+    rule = stream.progress
+    if stream.punctuated_by is not None:
+        return f"PUNCTUATED BY {stream.punctuated_by}"
+    if rule.external:
+        return "PUNCTUATED EXTERNALLY"
+    if rule.behind is not None:
+        return f"SLACK {rule.behind} ROWS" if rule.behind else "SLACK 0 ROWS (ordered)"
+    if rule.group_condition is not None and not stream.slack:
+        return "(none for the whole stream)"
+    return f"SLACK {render_duration(stream.slack)}" if stream.slack else "SLACK 0 SECONDS (ordered)"
+
+
+def _reached(stream: StreamDefinition, known: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    """How far the stream is."""
+    yield "punctuation", _instant(known.get("punctuation", BEGINNING))
+    yield "greatest event time", _instant(known.get("greatest", BEGINNING))
+    for name, mark in sorted(known.get("sources", {}).items()):
+        if name:
+            yield f"source {name}", _instant(mark["greatest"])
+    yield "groups ahead of the stream", str(len(known.get("groups", {})))
+    yield "rows", str(known.get("rows", 0))
+    yield "late rows", str(known.get("late", 0))
+    if known.get("late", 0):
+        yield "furthest behind", render_duration(known["slack_needed"])
+        if stream.punctuated_by is None and stream.progress.behind is None and not stream.progress.external:
+            yield "slack needed", render_duration(stream.slack + known["slack_needed"])
+    yield "rejected rows", str(known.get("rejected", 0))
+    if stream.deduplicate is not None:
+        yield "repeated rows", str(known.get("repeated", 0))
+        yield "keys kept", str(sum(file["rows"] for file in known.get("keys", ())))
+
+
+def _instant(at: int) -> str | None:
+    return None if at == BEGINNING else render_instant(at)
