@@ -156,3 +156,30 @@ def test_a_query_without_predicate_wants_every_row() -> None:
     index = QueryIndex().changed({"all": None, "true": Column("ok", BOOLEAN), "b": Column("ok", BOOLEAN)})
     found = match(index, {"ok": pa.array([True, None, False])}, 3)
     assert found.counts().tolist() == [3, 1, 1]
+
+
+def test_null_does_not_save_a_row_from_an_error_but_false_does() -> None:
+    # NULL AND <error> is an error, FALSE AND <error> is false: the boxes alone would pass over both.
+    index = QueryIndex().changed({"q": bound("b > 5 AND rlike(CAST(10 / i AS STRING), '5')")})
+    columns = {"i": pa.array([0, 0, 0, 2], pa.int32()), "b": pa.array([None, 1, 9, None])}
+    found = match(index, columns, 4)
+    assert found.failed[0].rows.tolist() == [0, 2]
+    assert found.counts().tolist() == [0]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_nan_is_the_one_largest_value_and_both_zeros_are_one(kernel: Kernel | None) -> None:
+    patterns = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF0000000000001], np.uint64).view(np.float64)
+    values = pa.array(np.r_[patterns, np.inf, -0.0, 0.0])
+    written = ["d = CAST('NaN' AS DOUBLE)", "d > CAST('Infinity' AS DOUBLE)", "d = 0.0D", "d < 0.0D", "d >= -0.0D"]
+    index = QueryIndex().changed({text: bound(text) for text in written})
+    found = match(index, {"d": values}, 6, kernel)
+    assert [found.counts()[index.entry(text).slot.number] for text in written] == [3, 3, 2, 0, 6]
+
+
+def test_nulls_are_told_apart_where_constants_outnumber_the_rows() -> None:
+    predicates: dict[str, Expression | None] = {f"q{n}": bound(f"i > {n}") for n in range(0, 400, 3)}
+    predicates |= {"null": bound("i IS NULL"), "or": bound("i > 390 OR i IS NULL"), "not": bound("i <> 7")}
+    columns = whole([None, 7, 391, None, 12])
+    index = QueryIndex().changed(predicates)
+    same_as_brute(index, predicates, columns, match(index, columns, 5, "columns"))
