@@ -55,11 +55,11 @@ def test_a_query_added_later_matches_and_the_older_version_does_not_know_it() ->
 def test_registering_one_query_compiles_that_query_and_not_the_ten_thousand() -> None:
     index = QueryIndex().changed(many(2000))
     main = index.sides[0]
-    plan = main.plan
+    plan = main.plain[0].plan
     for n in range(5):
         index = index.changed({f"late{n}": bound("i > 3")})
     assert index.sides[0] is main
-    assert index.sides[0].plan is plan
+    assert index.sides[0].plain[0].plan is plan
     assert sum(len(side.entries) for side in index.sides[1:]) == 5
 
 

@@ -169,9 +169,17 @@ def test_null_does_not_save_a_row_from_an_error_but_false_does() -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_nan_is_the_one_largest_value_and_both_zeros_are_one(kernel: Kernel | None) -> None:
-    patterns = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF0000000000001], np.uint64).view(np.float64)
+    patterns = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF0000000000001], np.uint64).view(
+        np.float64
+    )
     values = pa.array(np.r_[patterns, np.inf, -0.0, 0.0])
-    written = ["d = CAST('NaN' AS DOUBLE)", "d > CAST('Infinity' AS DOUBLE)", "d = 0.0D", "d < 0.0D", "d >= -0.0D"]
+    written = [
+        "d = CAST('NaN' AS DOUBLE)",
+        "d > CAST('Infinity' AS DOUBLE)",
+        "d = 0.0D",
+        "d < 0.0D",
+        "d >= -0.0D",
+    ]
     index = QueryIndex().changed({text: bound(text) for text in written})
     found = match(index, {"d": values}, 6, kernel)
     assert [found.counts()[index.entry(text).slot.number] for text in written] == [3, 3, 2, 0, 6]

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from headrace.algebra.expressions import Expression
 from headrace.errors import UserError
 from headrace.operators.query_index import rows as by_row
@@ -22,6 +24,7 @@ from headrace.operators.query_index.normal import Normal, normal
 from headrace.operators.query_index.part import Part, compiled
 
 _OUTGROWN: Final = 0.1
+_WORTH_A_PART: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,32 @@ class Entry:
     form: Normal
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A part with what kernels need of it; each is made when first asked for, and kept."""
+
+    part: Part
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The tiles of column-major matching."""
+        return planned(self.part)
+
+    @cached_property
+    def tables(self) -> tuple[Words, ...]:
+        """The tables of row-major matching."""
+        return by_row.tables(self.part)
+
+    @cached_property
+    def of_one_attribute(self) -> bool:
+        """Whether every query is one box that names one attribute at most."""
+        named = np.zeros(self.part.boxes, np.int64)
+        for attribute in self.part.attributes:
+            named[attribute.boxes] += 1
+        return self.part.boxes == self.part.queries and not (named > 1).any()
+
+
+@dataclass(frozen=True, eq=False)
 class Side:
     """Queries compiled together: those that boxes decide, and those that also have a residual."""
 
@@ -53,24 +81,19 @@ class Side:
         return {entry.id: entry for entry in self.entries}
 
     @cached_property
-    def plain(self) -> Part:
-        """The queries without residual."""
-        return compiled([(e.slot.number, e.form) for e in self.entries if e.form.residual is None])
+    def plain(self) -> tuple[Compiled, ...]:
+        """The queries without residual: those about one attribute apart, if they are many, since they cost less."""
+        forms = [(e.slot.number, e.form) for e in self.entries if e.form.residual is None]
+        single = [one for one in forms if len(one[1].boxes) == 1 and len(one[1].boxes[0]) <= 1]
+        if not _WORTH_A_PART <= len(single) < len(forms):
+            return (Compiled(compiled(forms)),)
+        others = [one for one in forms if len(one[1].boxes) != 1 or len(one[1].boxes[0]) > 1]
+        return Compiled(compiled(others)), Compiled(compiled(single))
 
     @cached_property
     def residual(self) -> Part:
         """The boxes of the queries with one."""
         return compiled([(e.slot.number, e.form) for e in self.entries if e.form.residual is not None])
-
-    @cached_property
-    def plan(self) -> Plan:
-        """The tiles of `plain`."""
-        return planned(self.plain)
-
-    @cached_property
-    def tables(self) -> tuple[Words, ...]:
-        """The row-major tables of `plain`, made when first asked for."""
-        return by_row.tables(self.plain)
 
     @cached_property
     def cautious(self) -> tuple[Entry, ...]:

@@ -13,7 +13,8 @@ import pyarrow as pa
 from headrace.operators.grouping import Ints
 from headrace.operators.query_index import rows as by_row
 from headrace.operators.query_index.columns import LANES, Words, tiles_of
-from headrace.operators.query_index.index import QueryIndex, Side
+from headrace.operators.query_index.index import QueryIndex
+from headrace.operators.query_index.part import Part
 from headrace.operators.query_index.preparing import Failed, Prepared, blocks, prepared, truths, words_of
 from headrace.operators.query_index.probing import pairs_of, probe
 
@@ -65,15 +66,14 @@ def match(
     slots = np.array(sorted(entry.slot.number for entry in index.entries()), np.int64)
     words = np.zeros((len(slots), -(-rows // LANES)), np.uint64)
     if rows:
-        for number, side in enumerate(index.sides):
-            _fill(words, slots, batch, number, side, kernel or chosen(side, batch.at[number], rows))
+        for number, (one, at) in enumerate(zip(batch.parts, batch.at, strict=True)):
+            _fill(words, slots, batch, number, kernel or chosen(one.part, at, rows))
         _patch(words, slots, batch)
     return Matches(rows, slots, words, batch.failed)
 
 
-def chosen(side: Side, at: list[Ints], rows: int) -> Kernel:
+def chosen(part: Part, at: list[Ints], rows: int) -> Kernel:
     """The kernel for a batch: row-major for small ones, pairs where queries are selective, else column-major."""
-    part = side.plain
     if rows <= FEW_ROWS:
         return "rows" if by_row.fits(part) else "columns"
     sample = np.linspace(0, rows - 1, FEW_ROWS).astype(np.int64)
@@ -81,8 +81,9 @@ def chosen(side: Side, at: list[Ints], rows: int) -> Kernel:
     return "pairs" if candidates < SPARSE * FEW_ROWS * part.queries else "columns"
 
 
-def _fill(words: Words, slots: Ints, batch: Prepared, number: int, side: Side, kernel: Kernel) -> None:
-    part, at = side.plain, batch.at[number]
+def _fill(words: Words, slots: Ints, batch: Prepared, number: int, kernel: Kernel) -> None:
+    compiled, at = batch.parts[number], batch.at[number]
+    part = compiled.part
     target = np.searchsorted(slots, part.slots)
     live = np.isin(part.slots, slots)
     if batch.dead:
@@ -90,12 +91,12 @@ def _fill(words: Words, slots: Ints, batch: Prepared, number: int, side: Side, k
     if kernel == "columns":
         for low, _, here, mask in blocks(at, batch.rows):
             column = slice(low // LANES, low // LANES + len(mask))
-            for tile in tiles_of(side.plan, here, mask):
+            for tile in tiles_of(compiled.plan, here, mask):
                 mine = live[tile.low : tile.high]
                 words[target[tile.low : tile.high][mine], column] = tile.words[mine]
     elif kernel == "rows":
         done = 0
-        for bits in by_row.blocks_of(part, side.tables, at, batch.rows):
+        for bits in by_row.blocks_of(part, compiled.tables, at, batch.rows):
             wanted = by_row.queries_of(part, bits).T
             packed = np.packbits(wanted[live], axis=1, bitorder="little")
             words.view(np.uint8)[target[live], done // 8 : done // 8 + packed.shape[1]] = packed

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.algebra.expressions import Expression
 from headrace.operators.grouping import Ints
 from headrace.operators.query_index.columns import BLOCK_WORDS, LANES, Words, planned, tiles_of
-from headrace.operators.query_index.index import Entry, QueryIndex, Side
+from headrace.operators.query_index.index import Compiled, Entry, QueryIndex, Side
 from headrace.operators.query_index.part import Part
 from headrace.operators.query_index.placing import places
 from headrace.operators.scalar import Evaluation
@@ -36,13 +36,14 @@ class Failed:
 class Prepared:
     """A batch ready to be matched with one version of the index.
 
-    `at[side]` are the places of `side.plain`'s attributes. `decided` holds for the slots of queries with a residual which
+    `at[i]` are the places of the attributes of `parts[i]`, which hold the queries that boxes decide. `decided` holds for the slots of queries with a residual which
     rows they want; `patches` for others the rows on which boxes are not to be believed, and what is true there;
     `failed` the rows on which a query failed. `dead` slots are matched by nobody.
     """
 
     index: QueryIndex
     rows: int
+    parts: list[Compiled] = field(default_factory=list)
     at: list[list[Ints]] = field(default_factory=list)
     decided: dict[int, np.ndarray] = field(default_factory=dict)
     patches: dict[int, tuple[Ints, np.ndarray]] = field(default_factory=dict)
@@ -99,7 +100,8 @@ def prepared(index: QueryIndex, columns: Mapping[str, pa.Array], rows: int) -> P
     batch = _Batch(columns, rows)
     if rows:
         for side in index.sides:
-            found.at.append(batch.places(side.plain))
+            found.parts += side.plain
+            found.at += [batch.places(one.part) for one in side.plain]
             _decide_residuals(found, batch, side)
         _decide_exceptions(found, batch)
     return found

@@ -16,7 +16,7 @@ from headrace.operators.cells import Fed
 from headrace.operators.grouping import Ints
 from headrace.operators.partials import Argument, Cells, Count, Extreme, Moments, Sum
 from headrace.operators.query_index.columns import LANES, Tile, Words, tiles_of
-from headrace.operators.query_index.index import Side
+from headrace.operators.query_index.index import Compiled
 from headrace.operators.query_index.preparing import Prepared, words_of
 from headrace.operators.shared_aggregation.cells_of_queries import Asked, occupied
 from headrace.operators.shared_aggregation.lanes import Block, Lanes, blocks, laid_out
@@ -50,9 +50,9 @@ class _Pass:
 
 
 def fold(batch: Prepared, number: int, question: Asked) -> Iterator[tuple[Ints, Ints, Dense]]:
-    """The cells of one side's queries that boxes alone decide, some (pane, group)s at a time."""
-    side = batch.index.sides[number]
-    slots = side.plain.slots
+    """The cells of one part's queries, some (pane, group)s at a time."""
+    compiled = batch.parts[number]
+    slots = compiled.part.slots
     live = ~np.isin(slots, np.array(sorted(batch.dead), np.int64))
     passes = [_laid(batch, number, question, feds) for feds in _passes(question)]
     step = max(1, _CELLS // max(len(slots), 1))
@@ -62,7 +62,7 @@ def fold(batch: Prepared, number: int, question: Asked) -> Iterator[tuple[Ints, 
         for one in passes:
             for block in blocks(one.lanes, first, stop):
                 columns = _Columns(one, block, question)
-                for tile in _tiles(side, batch, one, block):
+                for tile in _tiles(compiled, batch, one, block):
                     columns.add(tile, dense, first)
         dense[question.feds[0]][0][~live] = 0
         yield occupied(dense, slots, first, question)
@@ -91,11 +91,11 @@ def _laid(batch: Prepared, number: int, question: Asked, feds: tuple[Fed, ...]) 
     return _Pass(lanes, [one[lanes.row] for one in batch.at[number]], feds, lane_of)
 
 
-def _tiles(side: Side, batch: Prepared, one: _Pass, block: Block) -> Iterator[Tile]:
+def _tiles(compiled: Compiled, batch: Prepared, one: _Pass, block: Block) -> Iterator[Tile]:
     here = [places[block.lanes] for places in one.at]
-    for tile in tiles_of(side.plan, here, one.lanes.mask[block.low : block.high]):
+    for tile in tiles_of(compiled.plan, here, one.lanes.mask[block.low : block.high]):
         if one.lane_of is not None:
-            _patch(tile, side.plain.slots, batch, one.lane_of, block)
+            _patch(tile, compiled.part.slots, batch, one.lane_of, block)
         yield tile
 
 

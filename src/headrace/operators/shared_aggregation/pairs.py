@@ -24,13 +24,19 @@ Part = tuple[Ints, Ints, Mapping[Fed, Cells]]
 
 
 def fold(batch: Prepared, number: int, question: Asked, *, probing: bool) -> Iterator[Part]:
-    """The cells of one side's queries that boxes alone decide; by probing, or out of bitmaps."""
-    slots = batch.index.sides[number].plain.slots
+    """The cells of one part's queries; pairs by probing, or out of bitmaps."""
+    slots = batch.parts[number].part.slots
     special = np.array(sorted({*batch.dead, *batch.patches}), np.int64)
     found = _probed(batch, number) if probing else _from_bitmaps(batch, number)
     pairs = ((rows, slots[queries]) for rows, queries in found)
     plain = ((rows[keep], own[keep]) for rows, own in pairs for keep in [~np.isin(own, special)])
     yield from combined(plain, question)
+    yield from fold_patched(batch, number, question)
+
+
+def fold_patched(batch: Prepared, number: int, question: Asked) -> Iterator[Part]:
+    """The cells of those queries of a part that have exceptional rows."""
+    slots = batch.parts[number].part.slots
     patched = [slot for slot in slots.tolist() if slot in batch.patches and slot not in batch.dead]
     if patched:
         yield from fold_decided({slot: _patched(batch, number, slot) for slot in patched}, question)
@@ -85,25 +91,25 @@ def _by_size(pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
 
 
 def _probed(batch: Prepared, number: int) -> Iterator[tuple[Ints, Ints]]:
-    part, at = batch.index.sides[number].plain, batch.at[number]
+    part, at = batch.parts[number].part, batch.at[number]
     yield from pairs_of(part, at, probe(part, at, batch.rows))
 
 
 def _from_bitmaps(batch: Prepared, number: int) -> Iterator[tuple[Ints, Ints]]:
-    side = batch.index.sides[number]
+    compiled = batch.parts[number]
     for low, high, here, mask in blocks(batch.at[number], batch.rows):
-        for tile in tiles_of(side.plan, here, mask):
+        for tile in tiles_of(compiled.plan, here, mask):
             queries, rows = np.nonzero(truths(tile.words, high - low))
             yield rows + low, queries + tile.low
 
 
 def _patched(batch: Prepared, number: int, slot: int) -> np.ndarray:
     """Which rows a query with patches wants."""
-    side = batch.index.sides[number]
-    query = int(np.flatnonzero(side.plain.slots == slot)[0])
+    compiled = batch.parts[number]
+    query = int(np.flatnonzero(compiled.part.slots == slot)[0])
     wanted = np.zeros(batch.rows, bool)
     for low, high, here, mask in blocks(batch.at[number], batch.rows):
-        for tile in tiles_of(side.plan, here, mask):
+        for tile in tiles_of(compiled.plan, here, mask):
             if tile.low <= query < tile.high:
                 wanted[low:high] = truths(tile.words[query - tile.low], high - low)
     rows, true = batch.patches[slot]

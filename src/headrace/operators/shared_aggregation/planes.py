@@ -59,16 +59,13 @@ class Planes:
     def sums(self, queries: Words, begins: Ints, valid: Ints) -> tuple[Ints, Ints]:
         """Sums per query and cell as (low, high), to be read low + 2^32 high; `valid` counts the rows that count."""
         low, high = valid * (self.least & 0xFFFFFFFF), valid * (self.least >> 32)
+        held, counts = np.empty_like(queries), np.empty(queries.shape, np.uint8)
         for base, planes in self.groups:
-            total: npt.NDArray[np.unsignedinteger] | None = None
-            for place, plane in enumerate(planes):
-                counts = np.bitwise_count(queries & plane)
-                if len(planes) == 1:
-                    total = counts
-                    break
-                weighted = np.left_shift(counts, place, dtype=np.uint16)
-                total = weighted if total is None else np.add(total, weighted, out=total)
-            assert total is not None
+            np.bitwise_count(np.bitwise_and(queries, planes[0], out=held), out=counts)
+            total: npt.NDArray[np.unsignedinteger] = counts if len(planes) == 1 else counts.astype(np.uint16)
+            for place, plane in enumerate(planes[1:], 1):
+                np.bitwise_count(np.bitwise_and(queries, plane, out=held), out=counts)
+                total += np.left_shift(counts, place, dtype=np.uint16)
             sums = sums_of_words(total, begins)
             if base < _HALF:
                 low += sums << base

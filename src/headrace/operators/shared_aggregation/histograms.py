@@ -1,0 +1,102 @@
+"""Shared aggregation of queries about one attribute each: a histogram over places, its running sums, a look-up a query.
+
+A query's rows are the XOR of nested sets "place r or higher", so its count is an alternating sum of as many running sums as
+its domain has flips: one for a threshold, two for a range. A batch costs its rows once, whatever the number of
+queries. For counts and integer sums only: doubles must not be subtracted, extremes cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from headrace.operators.cells import Fed
+from headrace.operators.grouping import Ints
+from headrace.operators.partials import Cells, Column, Count, Sum
+from headrace.operators.query_index.part import AttributeIndex
+from headrace.operators.query_index.preparing import Prepared
+from headrace.operators.shared_aggregation.cells_of_queries import Asked, occupied
+from headrace.operators.shared_aggregation.pairs import Part, fold_patched
+
+_CELLS: Final = 1 << 22
+
+
+def takes(batch: Prepared, number: int, feds: Sequence[Fed]) -> bool:
+    """Whether the part's queries name one attribute each and all partials can be subtracted exactly."""
+    exact = all(
+        isinstance(fed.partial, Count) or (isinstance(fed.partial, Sum) and fed.partial.integer)
+        for fed in feds
+    )
+    return exact and batch.parts[number].of_one_attribute
+
+
+def table_size(batch: Prepared, number: int, question: Asked) -> int:
+    """Cells of the histograms: what has to be summed beside the rows."""
+    return sum(attribute.null + 1 for attribute in batch.parts[number].part.attributes) * question.count
+
+
+def fold(batch: Prepared, number: int, question: Asked) -> Iterator[Part]:
+    """The cells of one part's queries."""
+    part = batch.parts[number].part
+    special = np.array(sorted({*batch.dead, *batch.patches}), np.int64)
+    everywhere = np.ones(part.queries, bool)
+    for attribute, at in zip(part.attributes, batch.at[number], strict=True):
+        everywhere[attribute.boxes] = False
+        running = {fed: _running(attribute, at, fed, question) for fed in question.feds}
+        step = max(1, _CELLS // max(question.count, 1))
+        for low in range(0, len(attribute.boxes), step):
+            some = np.arange(low, min(low + step, len(attribute.boxes)))
+            dense = {
+                fed: tuple(_looked_up(attribute, some, part_) for part_ in running[fed])
+                for fed in question.feds
+            }
+            slots = part.slots[attribute.boxes[some]]
+            dense[question.feds[0]][0][np.isin(slots, special)] = 0
+            yield occupied(dense, slots, 0, question)
+    slots = part.slots[everywhere]
+    slots = slots[~np.isin(slots, special)]
+    if len(slots):
+        yield _of_all_rows(slots, question)
+    yield from fold_patched(batch, number, question)
+
+
+def _running(attribute: AttributeIndex, at: Ints, fed: Fed, question: Asked) -> Cells:
+    """(places, cells): at row r the sum over places r and higher; at `blank` nothing, at `null` the NULLs."""
+    places = attribute.null + 1
+    lifted = fed.partial.lift(
+        question.arguments[fed], at * question.count + question.codes, places * question.count
+    )
+    tables = tuple(part.reshape(places, question.count) for part in lifted)
+    for table in tables:
+        upward = table[attribute.blank - 1 :: -1]
+        np.add.accumulate(upward, axis=0, out=upward)
+    return tables
+
+
+def _looked_up(attribute: AttributeIndex, some: Ints, table: Column) -> Column:
+    """(queries, cells): the alternating sums of the bitmaps' totals; NULLs, which lie outside, are always added."""
+    found = table.take(attribute.first[some], axis=0)
+    sign = -1
+    rest = [(np.arange(len(attribute.boxes)), attribute.second), *attribute.more]
+    for boxes, bitmaps in rest:
+        low, high = np.searchsorted(boxes, [some[0], some[-1] + 1])
+        numbers = bitmaps[low:high]
+        signs = np.where(numbers == attribute.null, 1, sign)[:, None]
+        found[boxes[low:high] - some[0]] += signs * table.take(numbers, axis=0)
+        sign = -sign
+    return found
+
+
+def _of_all_rows(slots: Ints, question: Asked) -> Part:
+    """Queries that name no attribute want every row: one fold, repeated."""
+    cells = {
+        fed: fed.partial.lift(question.arguments[fed], question.codes, question.count)
+        for fed in question.feds
+    }
+    dense = {
+        fed: tuple(np.broadcast_to(part, (len(slots), question.count)) for part in cells[fed])
+        for fed in cells
+    }
+    return occupied(dense, slots, 0, question)

@@ -1,0 +1,104 @@
+"""Shared aggregation by signature: rows wanted by the same queries fold into the same cells, whoever these queries are.
+
+The *signature* of a row is the set of queries that want it. Rows are folded by (signature, cell), then what was folded is
+given to every query of the signature. It pays while signatures are few beside rows (few attributes, few constants,
+skewed values); on four attributes a hundred range queries already make every third row a signature of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.grouping import Ints, compact
+from headrace.operators.query_index import rows as by_row
+from headrace.operators.query_index.columns import Words
+from headrace.operators.query_index.index import Compiled
+from headrace.operators.query_index.preparing import Prepared
+from headrace.operators.shared_aggregation.cells_of_queries import Asked
+from headrace.operators.shared_aggregation.pairs import Part, fold_patched
+
+_CELLS: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signatures:
+    """`of[row]` is the number of a row's signature, `wanted[number]` its queries as truth values, in order of the part."""
+
+    of: Ints
+    wanted: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """How many different ones."""
+        return len(self.wanted)
+
+
+def signatures(compiled: Compiled, at: Sequence[Ints], rows: int) -> Signatures:
+    """The signatures of rows at these places; needs the row-major tables. Exact: bitmaps are compared, not hashes."""
+    part = compiled.part
+    codes, first = _distinct_places([attribute.null + 1 for attribute in part.attributes], at, rows)
+    words = -(-part.boxes // 64)
+    bits = np.concatenate(
+        [
+            np.empty((0, words), np.uint64),
+            *by_row.blocks_of(part, compiled.tables, [one[first] for one in at], len(first)),
+        ]
+    )
+    numbers, kept = _distinct_bits(bits)
+    return Signatures(numbers[codes], by_row.queries_of(part, bits[kept]))
+
+
+def fold(batch: Prepared, number: int, question: Asked) -> Iterator[Part]:
+    """The cells of one part's queries. Partials of every kind are taken: they are folded, then combined."""
+    compiled = batch.parts[number]
+    slots = compiled.part.slots
+    special = np.array(sorted({*batch.dead, *batch.patches}), np.int64)
+    found = signatures(compiled, batch.at[number], question.rows)
+    found.wanted[:, np.isin(slots, special)] = False
+    codes, present = compact(found.of * question.count + question.codes, found.count * question.count)
+    with np.errstate(all="ignore"):
+        folded = {
+            fed: fed.partial.lift(question.arguments[fed], codes, len(present)) for fed in question.feds
+        }
+    signature, cell = np.divmod(present, question.count)
+    step = max(1, _CELLS // max(question.count, 1))
+    for low in range(0, len(slots), step):  # the queries of each signature get its cells
+        entries, queries = np.nonzero(found.wanted[:, low : low + step][signature])
+        into, made = compact(queries * question.count + cell[entries], step * question.count)
+        with np.errstate(all="ignore"):
+            cells = {
+                fed: fed.partial.reduce(tuple(part[entries] for part in folded[fed]), into, len(made))
+                for fed in question.feds
+            }
+        query, code = np.divmod(made, question.count)
+        yield slots[low + query], code, cells
+    yield from fold_patched(batch, number, question)
+
+
+def _distinct_places(sizes: Sequence[int], at: Sequence[Ints], rows: int) -> tuple[Ints, Ints]:
+    """Numbers of the distinct combinations of places, and a row that has each."""
+    codes = np.zeros(rows, np.int64)
+    present = np.zeros(min(rows, 1), np.int64)
+    for size, here in zip(sizes, at, strict=True):
+        codes, present = compact(codes * size + here, max(len(present), 1) * size)
+    first = np.zeros(len(present), np.int64)
+    first[codes] = np.arange(rows)
+    return codes, first
+
+
+def _distinct_bits(bits: Words) -> tuple[Ints, Ints]:
+    """Numbers of equal rows of bits, and the first row of each."""
+    if not bits.shape[1]:
+        return np.zeros(len(bits), np.int64), np.zeros(min(len(bits), 1), np.int64)
+    kind = pa.binary(bits.shape[1] * 8)
+    raw = pa.Array.from_buffers(kind, len(bits), [None, pa.py_buffer(np.ascontiguousarray(bits))])
+    numbers = raw.dictionary_encode().indices.to_numpy().astype(np.int64)
+    kept = np.flatnonzero(
+        np.r_[True, np.maximum.accumulate(numbers)[1:] > np.maximum.accumulate(numbers)[:-1]]
+    )
+    return numbers, kept if len(bits) else np.empty(0, np.int64)
