@@ -243,9 +243,9 @@ def test_the_strategy_follows_what_a_sample_of_the_batch_says() -> None:
 
     mixed = {name: predicate for name, predicate in paper(300).items() if str(predicate).count("Column") > 2}
     assert used(mixed) == ("bitmaps",)
-    assert used(mixed, distinct=20) == (
-        "signatures",
-    )  # fewer than a fifth of the rows are signatures of their own
+    # Twelve queries over columns of twenty values: far fewer signatures than rows, and many rows in each.
+    few = {f"q{n}": bound(f"i > {3 * n} AND b < {60 + 3 * n}") for n in range(12)}
+    assert used(few, distinct=20) == ("signatures",)
     assert used({f"q{n}": bound(f"i > {n}") for n in range(200)}) == ("histograms",)
     assert used({f"q{n}": bound(f"i = {n} AND b = {n} AND d = {n}.0D") for n in range(250)}) == ("probing",)
     both = used(mixed | {f"one{n}": bound(f"i > {n}") for n in range(200)})
