@@ -10,9 +10,20 @@ import sys
 from benchmarks import data, report
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.memory import memory
+from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
 from benchmarks.suite.windows import shared, sliding, tumbling
 
-SUITE = {"tumbling": tumbling, "sliding": sliding, "shared": shared, "epoch": epoch, "memory": memory}
+SUITE = {
+    "tumbling": tumbling,
+    "sliding": sliding,
+    "shared": shared,
+    "epoch": epoch,
+    "memory": memory,
+    "punctuation": punctuation,
+    "overhead": overhead,
+    "disorder": disordered,
+    "bounded": bounded,
+}
 
 
 def main() -> int:

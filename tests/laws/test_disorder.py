@@ -1,0 +1,110 @@
+"""Law 4, disorder: whatever a stream's progress rests on, any order its promise allows gives the answers of order."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.time import SECOND
+from tests.runtime.test_progress import COUNT, SLIDING, T0, Told, known, push, stream, told
+
+QUERIES = (
+    COUNT,
+    SLIDING,
+    "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 15 SECONDS SLIDE 4 SECONDS]",
+    "SELECT k, x FROM s [RANGE TUMBLING 20 SECONDS] WHERE x > 2",
+)
+Shuffled = list[tuple[str, int, int]]
+
+
+def after(rows: Shuffled) -> list[int]:
+    """The least event time among the rows after each one."""
+    later = [at for _, _, at in rows[1:]] + [10**6]
+    return list(reversed(list(itertools.accumulate(reversed(later), min))))
+
+
+def slack_needed(rows: Shuffled) -> int:
+    highest = list(itertools.accumulate((at for _, _, at in rows), max))
+    return max(top - at for top, (_, _, at) in zip(highest, rows, strict=True))
+
+
+def rows_needed(rows: Shuffled) -> int:
+    """The most rows between a row and the first one above it: so many may stand behind the greatest."""
+    at = np.array([each for _, _, each in rows])
+    first = [
+        int(np.argmax(at[: place + 1] > each)) if (at[:place] > each).any() else place
+        for place, each in enumerate(at)
+    ]
+    return max(place - each for place, each in enumerate(first))
+
+
+def by_source(rows: Shuffled) -> Shuffled:
+    """Each source's rows in order, where the sources' rows stand as they did."""
+    waiting = {
+        key: sorted((row for row in rows if row[0] == key), key=lambda row: row[2]) for key, _, _ in rows
+    }
+    return [waiting[key].pop(0) for key, _, _ in rows]
+
+
+GENERATORS = {
+    "slack": lambda rows: (f"SLACK {slack_needed(rows)} SECONDS", rows, None),
+    "rows": lambda rows: (f"SLACK {rows_needed(rows)} ROWS", rows, None),
+    "step": lambda rows: (f"SLACK {slack_needed(rows)} SECONDS PROGRESS STEP 7 SECONDS", rows, None),
+    "promises of rows": lambda rows: (
+        "PUNCTUATED BY done",
+        rows,
+        lambda place: after(rows)[place] >= rows[place][2],
+    ),
+    "a program": lambda rows: ("PUNCTUATED EXTERNALLY", rows, None),
+    "the slowest source": lambda rows: (
+        f"PROGRESS PER (k) EXPECT {len({key for key, _, _ in rows})}",
+        by_source(rows),
+        None,
+    ),
+    "nothing for the past": lambda rows: (
+        "PUNCTUATED EXTERNALLY DEDUPLICATE BY (k, x)",
+        list(dict.fromkeys(rows)),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
+@settings(
+    max_examples=5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 50)), min_size=1, max_size=25
+    ),
+    data=st.data(),
+)
+def test_any_order_that_the_promise_allows_gives_the_answers_of_order(
+    tmp_path_factory: pytest.TempPathFactory, generator: str, rows: Shuffled, data: st.DataObject
+) -> None:
+    clauses, rows, promises = GENERATORS[generator](rows)
+    made: list[Told] = [(*row, promises is not None and promises(place)) for place, row in enumerate(rows)]
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(made)), max_size=5)) | {len(made)})
+    kill = data.draw(st.integers(0, len(cuts)))
+    folder, start, least = tmp_path_factory.mktemp("law"), 0, after(rows)
+    for part in (cuts[:kill], cuts[kill:]):  # the home is left and opened again between the two
+        with stream(folder, clauses, QUERIES, tasks=1 + len(part) % 2) as hub:
+            for stop in part:
+                push(hub, *made[start:stop])
+                start = stop
+                if generator == "a program":
+                    hub.punctuate("s", T0 + min(least[stop - 1], 86_000) * SECOND)
+                    hub.loop.drain()
+            assert known(hub)["late"] == 0 if part else True
+            found = [told(hub, f"q{number}", closing=start == len(made)) for number in range(len(QUERIES))]
+    with contextlib.ExitStack() as opened:
+        ordered = opened.enter_context(stream(tmp_path_factory.mktemp("order"), "", QUERIES))
+        push(ordered, *sorted(made, key=lambda row: row[2]))
+        assert found == [told(ordered, f"q{number}", closing=True) for number in range(len(QUERIES))]
