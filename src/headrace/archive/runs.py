@@ -23,6 +23,8 @@ FATE: Final = "__fate"
 ACCEPTED: Final = 0
 LATE: Final = 1
 _ROW_GROUP: Final = 1 << 20
+RUN_ROWS: Final = 1 << 20
+"""About how many rows a run holds: enough to read well, few enough to be written while the next ones are read."""
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -36,23 +38,28 @@ class RunFacts:
     high: int
 
 
+Finished: TypeAlias = tuple[pa.Buffer, RunFacts]
+"""A run's bytes, and what is in it."""
+
+
 @dataclass(slots=True)
 class RunWriter:
-    """Takes in a task's rows of one stream; `finish` gives its Parquet files.
+    """Takes in a task's rows of one stream; gives Parquet files as they become full, and at the end the rest.
 
     Rows that come in time order are encoded as they come, so that memory does not grow with them. From the first step back
-    on rows are kept, and sorted at the end into a run of their own: every run is in the order (event time, position).
+    on rows are kept, and sorted into runs of their own: every run is in the order (event time, position).
     """
 
     schema: pa.Schema
     time: str | None = None
     ordered: _Run | None = None
     kept: list[tuple[pa.Table, Ints, Ints]] = field(default_factory=list)
+    kept_rows: int = 0
 
     def add(
         self, columns: Sequence[pa.Array], at: Ints, position: Ints, late: npt.NDArray[np.bool_] | None
-    ) -> None:
-        """Take in a batch, whatever its fate."""
+    ) -> list[Finished]:
+        """Take in a batch, whatever its fate; runs that became full."""
         fate = np.zeros(len(at), np.int8) if late is None else late.astype(np.int8)
         ours = {POSITION: pa.array(position), FATE: pa.array(fate)}
         if not has_own_time(self.schema, self.time):
@@ -61,21 +68,32 @@ class RunWriter:
         follows = self.ordered is None or at[0] >= self.ordered.high
         if self.kept or not follows or bool((at[1:] < at[:-1]).any()):
             self.kept.append((table, at, position))
-            return
+            self.kept_rows += len(at)
+            return self._sorted() if self.kept_rows >= RUN_ROWS else []
         if self.ordered is None:
             self.ordered = _Run(table.schema)
         self.ordered.write(table, at)
+        return self._ended() if self.ordered.rows >= RUN_ROWS else []
 
-    def finish(self) -> list[tuple[pa.Buffer, RunFacts]]:
-        """The files' bytes and facts: none, one or two."""
-        found = [self.ordered.close()] if self.ordered is not None else []
-        if self.kept:
-            at = np.concatenate([instants for _, instants, _ in self.kept])
-            order = np.lexsort([np.concatenate([places for _, _, places in self.kept]), at])
-            run = _Run(self.kept[0][0].schema)
-            run.write(pa.concat_tables([table for table, _, _ in self.kept]).take(pa.array(order)), at[order])
-            found.append(run.close())
-        return found
+    def finish(self) -> list[Finished]:
+        """The runs that were not full: none, one or two."""
+        return [*self._ended(), *self._sorted()]
+
+    def _ended(self) -> list[Finished]:
+        """The run of rows that came in order."""
+        run, self.ordered = self.ordered, None
+        return [run.close()] if run is not None else []
+
+    def _sorted(self) -> list[Finished]:
+        """The kept rows as a run; those that follow may come in order again."""
+        kept, self.kept, self.kept_rows = self.kept, [], 0
+        if not kept:
+            return []
+        at = np.concatenate([instants for _, instants, _ in kept])
+        order = np.lexsort([np.concatenate([places for _, _, places in kept]), at])
+        run = _Run(kept[0][0].schema)
+        run.write(pa.concat_tables([table for table, _, _ in kept]).take(pa.array(order)), at[order])
+        return [run.close()]
 
 
 class _Run:
@@ -84,22 +102,25 @@ class _Run:
     def __init__(self, schema: pa.Schema) -> None:
         self._out = pa.BufferOutputStream()
         packed = [field.name for field in schema if _is_packed(field.type)]
+        doubles = [field.name for field in schema if pa.types.is_floating(field.type)]
+        encodings = dict.fromkeys(packed, "DELTA_BINARY_PACKED") | dict.fromkeys(doubles, "BYTE_STREAM_SPLIT")
         self._writer = pq.ParquetWriter(
             self._out,
             schema,
-            compression="lz4",
+            # What is packed does not get smaller by compression, only slower to write.
+            compression={field.name: "none" if field.name in packed else "lz4" for field in schema},
             use_dictionary=[field.name for field in schema if _repeats(field.type)],
-            column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+            column_encoding=encodings,
             write_statistics=packed,
         )
-        self._rows = self._late = 0
+        self.rows = self._late = 0
         self._low: int | None = None
         self.high = 0
 
     def write(self, table: pa.Table, at: Ints) -> None:
         """Append rows as row groups; `at` are their event times, which never go back."""
         self._writer.write_table(table, row_group_size=_ROW_GROUP)
-        self._rows += len(at)
+        self.rows += len(at)
         self._late += int(pc.sum(table.column(FATE)).as_py())
         self._low = int(at[0]) if self._low is None else self._low
         self.high = int(at[-1])
@@ -108,7 +129,7 @@ class _Run:
         """The finished file."""
         self._writer.close()
         assert self._low is not None
-        return self._out.getvalue(), RunFacts(self._rows, self._late, self._low, self.high)
+        return self._out.getvalue(), RunFacts(self.rows, self._late, self._low, self.high)
 
 
 def has_own_time(schema: pa.Schema, time: str | None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from headrace.operators.grouping import flat
 from headrace.operators.operator import SLOT, Operator
 from headrace.operators.scalar.users import registered
 from headrace.runtime import names
+from headrace.runtime.archiving import Archiving
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.functions import loaded
 from headrace.runtime.messages import EpochPlan, Piece, ScanMessage, ScanReceipt
@@ -62,7 +64,7 @@ class _StreamTask:
     late_scanners: list[Folding]
     reject_scanners: list[Folding]
     revising: list[tuple[Duration | None, list[Folding]]]
-    archive: RunWriter | None
+    archive: Archiving | None
     watch: Watch
     rejects: RejectWriter
     rows: int = 0
@@ -184,6 +186,7 @@ class _ScanTask:
             for channel in ("rows", "late", "rejects")
         )
         fields = [definition.schema.arrow().field(column) for column in columns]
+        new_run = partial(names.archive_run, name, self._message.epoch, self._message.task)
         return _StreamTask(
             definition,
             columns,
@@ -195,7 +198,9 @@ class _ScanTask:
                 (within, foldings([each for each in mine if revising.get(each.id, -1) == within], relations))
                 for within in dict.fromkeys(revising.values())
             ],
-            RunWriter(pa.schema(fields), definition.time) if copies else None,
+            Archiving(self._store, RunWriter(pa.schema(fields), definition.time), new_run)
+            if copies
+            else None,
             watch,
             RejectWriter(),
         )
@@ -262,11 +267,8 @@ class _ScanTask:
         archived: dict[str, list[str]] = {}
         refused: dict[str, str] = {}
         for name, stream in self._streams.items():
-            runs = stream.archive.finish() if stream.archive is not None else []
-            for buffer, _ in runs:
-                file = names.archive_run(name, self._message.epoch, self._message.task)
-                self._store.write_once(file, [buffer], durable=False)
-                archived.setdefault(name, []).append(file)
+            if stream.archive is not None and (files := stream.archive.finish()):
+                archived[name] = files
             if stream.rejects.rows and not self._message.replay:
                 file = names.stream_rejects(name, self._message.epoch, self._message.task)
                 self._store.write_once(file, [stream.rejects.encode()], durable=False)

@@ -1,0 +1,64 @@
+"""Archive runs: every row once, each run in time order, full ones given up while rows still come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.archive import runs
+from headrace.archive.runs import AT, FATE, POSITION, Finished, RunWriter
+
+SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.float64()), ("k", pa.string())])
+
+
+def write(batches: Sequence[Sequence[int]], full: int) -> list[list[Finished]]:
+    """Runs given up by each batch, then those of the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "RUN_ROWS", full)
+        writer = RunWriter(SCHEMA)
+        found, position = [], 0
+        for times in batches:
+            at = np.array(times, np.int64)
+            places = np.arange(position, position + len(at))
+            position += len(at)
+            columns = [pa.array(places * 7), pa.array(at / 3), pa.array([f"k{t}" for t in times])]
+            found.append(writer.add(columns, at, places, at < 0))
+        return [*found, writer.finish()]
+
+
+def read(run: Finished) -> pa.Table:
+    return pq.read_table(pa.BufferReader(run[0]))
+
+
+@given(
+    batches=st.lists(st.lists(st.integers(-20, 20), min_size=1, max_size=6), min_size=1, max_size=8),
+    full=st.sampled_from((1, 3, 8, 1000)),
+)
+def test_every_row_is_in_one_run_and_every_run_is_in_order(batches: list[list[int]], full: int) -> None:
+    found = [run for given_up in write(batches, full) for run in given_up]
+    seen = []
+    for run in found:
+        table = read(run).to_pydict()
+        order = list(zip(table[AT], table[POSITION], strict=True))
+        assert order == sorted(order)
+        assert (run[1].rows, run[1].late) == (len(order), sum(table[FATE]))
+        assert (run[1].low, run[1].high) == (order[0][0], order[-1][0])
+        seen += zip(table[POSITION], table[AT], table["x"], table["y"], table["k"], table[FATE], strict=True)
+    times = [at for batch in batches for at in batch]
+    assert sorted(seen) == [(n, at, n * 7, at / 3, f"k{at}", int(at < 0)) for n, at in enumerate(times)]
+
+
+def test_a_run_is_given_up_when_it_is_full_and_not_before() -> None:
+    found = write([[0, 1, 2], [3, 4, 5], [6, 7, 8]], full=5)
+    assert [[run[1].rows for run in given_up] for given_up in found] == [[], [6], [], [3]]
+
+
+def test_rows_out_of_order_are_kept_only_until_they_fill_a_run() -> None:
+    found = write([[5, 1], [0, 9], [3, 4]], full=4)
+    assert [[run[1].rows for run in given_up] for given_up in found] == [[], [4], [], [2]]
