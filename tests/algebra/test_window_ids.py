@@ -10,6 +10,7 @@ from headrace.algebra.expressions import Column
 from headrace.algebra.window_classes import Context, context_of
 from headrace.algebra.window_ids import Arrival, WindowId, extent, wids, windows
 from headrace.algebra.windows import (
+    Delta,
     Landmark,
     Numbering,
     Rows,
@@ -20,10 +21,11 @@ from headrace.algebra.windows import (
     TupleSlide,
     Unbounded,
 )
-from headrace.schema import STRING
+from headrace.schema import DOUBLE, STRING
 from headrace.time import MINUTE, SECOND
 
 PART = (Column("s.k", STRING),)
+VALUE = Column("s.y", DOUBLE)
 BY: tuple[Numbering, ...] = ("rank", "row_num")
 
 
@@ -44,18 +46,24 @@ KINDS: dict[str, st.SearchStrategy[SlidingWindow]] = {
         TupleSlide, st.integers(1, 12), st.integers(1, 5), st.just(()), st.just("row_num")
     ),
     "slide by n on rank": st.builds(TupleSlide, st.integers(1, 12), st.integers(1, 5)),
+    "delta": st.builds(Delta, st.sampled_from((0.0, 1.0, 3.0)), st.just(VALUE)),
+    "partitioned delta": st.builds(Delta, st.sampled_from((0.0, 2.0)), st.just(VALUE), st.just(PART)),
     "partitioned slide by n": st.builds(
         TupleSlide, st.integers(1, 12), st.integers(1, 5), st.just(PART), numberings()
     ),
 }
 
 
+def values() -> st.SearchStrategy[float | None]:
+    return st.one_of(st.none(), st.integers(0, 9).map(float))
+
+
 def streams(window: SlidingWindow) -> st.SearchStrategy[list[Arrival]]:
     """Rows in the order of arrival, with ties and disorder; one partition where the window has none."""
     keys = ("a", "b") if getattr(window, "partition", ()) else ("",)
-    row = st.tuples(st.integers(-15, 15), st.sampled_from(keys))
+    row = st.tuples(st.integers(-15, 15), st.sampled_from(keys), values())
     return st.lists(row, max_size=14).map(
-        lambda rows: [Arrival(at, place, part) for place, (at, part) in enumerate(rows)]
+        lambda rows: [Arrival(at, place, part, value) for place, (at, part, value) in enumerate(rows)]
     )
 
 
@@ -87,7 +95,9 @@ def test_the_wids_of_a_row_are_windows_that_exist(kind: str, data: st.DataObject
             assert {one for one in named if one in ids} <= set(every)
 
 
-@pytest.mark.parametrize("kind", ["sliding", "landmark", "rows", "slide by tuple", "slide by n on rank"])
+@pytest.mark.parametrize(
+    "kind", ["sliding", "landmark", "rows", "slide by tuple", "slide by n on rank", "delta"]
+)
 @given(data=st.data())
 def test_windows_are_of_the_set_of_rows_whatever_order_they_are_looked_at(
     kind: str, data: st.DataObject
@@ -105,7 +115,8 @@ def test_windows_are_of_the_set_of_rows_whatever_order_they_are_looked_at(
 
 def depends_on(window: SlidingWindow, *, before: bool) -> bool:
     """Whether some row's wids change when rows that arrived before (or after) it are taken away."""
-    stream = [Arrival(at, place) for place, at in enumerate((3, 7, 5, 20, 1, 9, 4, 2, 8, 6))]
+    times = (3, 7, 5, 20, 1, 9, 4, 2, 8, 6)
+    stream = [Arrival(at, place, value=float(7 * at % 5)) for place, at in enumerate(times)]
     for place, row in enumerate(stream):
         known = stream[place:] if before else stream[: place + 1]
         mine = {wanted for wanted in windows(window, stream) if wanted in wids(window, stream, row)}
@@ -125,6 +136,7 @@ def depends_on(window: SlidingWindow, *, before: bool) -> bool:
         (TupleSlide(6, 1), Context.FORWARD_AWARE),
         (TupleSlide(6, 2, (), "row_num"), Context.FORWARD_AWARE),
         (TupleSlide(6, 2), Context.FORWARD_AWARE),
+        (Delta(2.0, VALUE), Context.FORWARD_AWARE),
     ],
     ids=repr,
 )

@@ -67,6 +67,8 @@ ANSWERS = {
     "DSTREAM(SELECT k, v FROM s [RANGE 10 SECONDS SLIDE 4 ROWS])": "k,v ,4 a,3 b,2",
     f"SELECT {EVERY} FROM s [ROWS 3 SLIDE 2 WATTR row_num]": """window_start,window_end,n,t
         @0,@5,2,3 @5,@10,3,9 @10,@14,3,15 @14,@18,3,23""",
+    f"SELECT {EVERY} FROM s [DELTA 3 ON v]": """window_start,window_end,n,t
+        @0,@10,4,10 @14,@14,2,11 @18,@61,3,28""",
     # relations at NOW, which is 61
     "SELECT k, v FROM s [RANGE 41 SECONDS]": "k,v b,8 c,11",
     "SELECT k, v FROM s [RANGE 40 SECONDS]": "k,v c,11",

@@ -22,6 +22,7 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.windows import (
+    Delta,
     Landmark,
     Rows,
     RowsSlide,
@@ -40,6 +41,7 @@ from tests.language.catalog import Catalog
 CATALOG = Catalog()
 AUCTION = Column("bids.auction", BIGINT)
 PRICE = Column("bids.price", DOUBLE)
+BIDDER = Column("bids.bidder", BIGINT)
 
 
 def bound(text: str) -> Query:
@@ -118,6 +120,9 @@ def test_a_sliding_aggregate_is_one_tree_from_scan_to_select_list() -> None:
         ("[RANGE 5 MINUTES SLIDE 3 PA auction]", TupleSlide(5 * MINUTE, 3, (AUCTION,))),
         ("[RANGE 5 MINUTES RATTR at, SLIDE 1 MINUTE SATTR at]", TimeSlide(5 * MINUTE, MINUTE)),
         ("[RANGE ALL, SLIDE 1 min, WATTR at]", Landmark(MINUTE)),
+        ("[DELTA 2.5 ON price]", Delta(2.5, PRICE)),
+        ("[PARTITION BY auction DELTA 0 ON bidder]", Delta(0.0, Cast(BIDDER, DOUBLE), (AUCTION,))),
+        ("[DELTA 1 ON price, PA auction]", Delta(1.0, PRICE, (AUCTION,))),
         ("[PARTITION BY auction, bids.price ROWS 5 SLIDE 1]", RowsSlide(5, 1, (AUCTION, PRICE))),
         ("[NOW]", TimeRange(0)),
         ("[RANGE UNBOUNDED]", Unbounded()),

@@ -32,6 +32,7 @@ from headrace.algebra.query import (
     Windowed,
 )
 from headrace.algebra.windows import (
+    Delta,
     Landmark,
     Numbering,
     Rows,
@@ -165,7 +166,7 @@ def sliding_windows() -> st.SearchStrategy[Window]:
     landmark = st.builds(
         Landmark, st.sampled_from((1, 4, 7)).map(lambda n: n * TICK), st.sampled_from((0, TICK // 2))
     )
-    return st.one_of(time_slides(), time_slides(), landmark, rows_slides(), tuple_slides())
+    return st.one_of(time_slides(), time_slides(), landmark, rows_slides(), tuple_slides(), deltas())
 
 
 def partitions() -> st.SearchStrategy[tuple[Expression, ...]]:
@@ -187,6 +188,12 @@ def tuple_slides() -> st.SearchStrategy[TupleSlide]:
     """`[RANGE r SLIDE n ROWS]`, from windows shorter than a tick to windows of everything."""
     lengths = st.sampled_from((1, 2, TICK, 2 * TICK, 5 * TICK, 100 * TICK))
     return st.builds(TupleSlide, lengths, st.integers(1, 4), partitions(), numberings())
+
+
+def deltas() -> st.SearchStrategy[Delta]:
+    """`[DELTA d ON x]` of an integer and of a double, with NULLs and NaNs."""
+    measured = st.sampled_from((Cast(column("x"), DOUBLE), column("y"), Cast(column("g"), DOUBLE)))
+    return st.builds(Delta, st.sampled_from((0.0, 1.0, 2.5, 10.0)), measured, partitions())
 
 
 def instant_windows() -> st.SearchStrategy[Window]:

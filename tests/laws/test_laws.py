@@ -150,6 +150,9 @@ KINDS: dict[str, Callable[[], st.SearchStrategy[Query]]] = {
     "windows that end at rows": lambda: some.queries(some.tuple_slides(), some.Shape()).filter(
         lambda q: not (isinstance(q.root, Emit) and rounds(q))
     ),
+    "delta windows": lambda: some.queries(some.deltas(), some.Shape()).filter(
+        lambda q: not (isinstance(q.root, Emit) and rounds(q))
+    ),
     "rows at instants": lambda: instant_queries().filter(lambda q: not aggregates(q)),
     "aggregates at instants": lambda: instant_queries().filter(lambda q: aggregates(q) and not rounds(q)),
     "rows that pass": some.bare_streams,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_type
-from headrace.algebra.expressions import Call, Expression, Named
+from headrace.algebra.expressions import Call, Cast, Expression, Named
 from headrace.algebra.query import (
     Aggregate,
     Ago,
@@ -25,6 +25,7 @@ from headrace.algebra.query import (
     Windowed,
 )
 from headrace.algebra.windows import (
+    Delta,
     Rows,
     RowsSlide,
     TimeRange,
@@ -40,7 +41,7 @@ from headrace.planner.lower import finish_of, lower
 from headrace.planner.shape import shape_of
 from headrace.reference.history import record
 from headrace.runtime.results import ordered as ordered_results
-from headrace.schema import BIGINT, INT
+from headrace.schema import BIGINT, DOUBLE, INT
 from headrace.time import SECOND
 from tests.laws.driving import batch, epochs, plain
 from tests.laws.strategies import SCAN, SCHEMA, call, column, literal
@@ -239,6 +240,8 @@ def test_what_no_operator_answers_is_refused_with_the_reason(root: Node, message
 
 # ------------------------------------------------------------------------------------------------------------- state
 
+NEAR = Delta(2.0, Cast(column("x"), DOUBLE))
+
 
 @pytest.mark.parametrize(
     ("root", "window", "bound"),
@@ -257,6 +260,8 @@ def test_what_no_operator_answers_is_refused_with_the_reason(root: Node, message
         (counted(RowsSlide(12, 5), "k"), RowsSlide(12, 5), 18),
         (counted(RowsSlide(12, 5, (), "row_num"), "k"), RowsSlide(12, 5, (), "row_num"), 18),
         (counted(TupleSlide(20, 1), "k"), TupleSlide(20, 1), 20 + 1 + 1),
+        (counted(NEAR, "g"), NEAR, 1 + 1 + 3 + 3),
+        (selected(NEAR, "k"), NEAR, 1 + 1 + 3 + 3),
         (counted(TupleSlide(20, 3), "g"), TupleSlide(20, 3), 20 + 1 + 1 + 7),
         (counted(TupleSlide(20, 3, (column("g"),))), TupleSlide(20, 3, (column("g"),)), 20 + 1 + 7 + 7),
         (selected(TupleSlide(20, 2, (), "row_num"), "k"), TupleSlide(20, 2, (), "row_num"), 20 + 1 + 1 + 20),
@@ -278,7 +283,8 @@ def test_state_stays_within_what_later_answers_need(root: Node, window: Window, 
 
 
 def test_operators_travel_to_tasks() -> None:
-    for window in (Unbounded(), TimeRange(1), Rows(2), TimeSlide(2, 1), RowsSlide(2, 1), TupleSlide(2, 1)):
+    counting = (RowsSlide(2, 1), TupleSlide(2, 1), NEAR)
+    for window in (Unbounded(), TimeRange(1), Rows(2), TimeSlide(2, 1), *counting):
         for root in (counted(window, "g"), selected(window, "x")):
             operator = lower("q", query(root, window), "q")
             assert pickle.loads(pickle.dumps(operator)) == operator

@@ -11,7 +11,16 @@ import pytest
 from headrace.algebra import query as nodes
 from headrace.algebra.expressions import Call, Cast, Column
 from headrace.algebra.query import Ago, Bounds, Distinct, Emit, Filter, Mark, Query, Revisions, SortKey, Top
-from headrace.algebra.windows import Landmark, Rows, RowsSlide, TimeRange, TimeSlide, TupleSlide, Unbounded
+from headrace.algebra.windows import (
+    Delta,
+    Landmark,
+    Rows,
+    RowsSlide,
+    TimeRange,
+    TimeSlide,
+    TupleSlide,
+    Unbounded,
+)
 from headrace.reference.evaluate import changes, invoke, relation_at, revisions, stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.reference.relational import Rejects
@@ -79,6 +88,15 @@ QUERIES = {
     "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 2 ROWS]": count_of(TupleSlide(10 * SECOND, 2)),
     "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 2 ROWS SATTR row_num]": count_of(
         TupleSlide(10 * SECOND, 2, numbered="row_num")
+    ),
+    "SELECT SUM(v) AS total, COUNT(*) AS n FROM s [DELTA 2 ON v]": query(
+        select(
+            grouped(
+                windowed(Delta(2.0, Cast(col("v"), DOUBLE))), [], total=agg("sum", col("v")), n=agg("count")
+            ),
+            "total",
+            "n",
+        )
     ),
     "SELECT k, v FROM s [RANGE 10 SECONDS]": query(over(TimeRange(10 * SECOND), "k", "v")),
     "SELECT k, v FROM s [ROWS 1]": query(over(Rows(1), "k", "v")),

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Call, Expression, Named
-from headrace.algebra.windows import RowsSlide, TupleSlide, Window, slides
+from headrace.algebra.windows import Delta, RowsSlide, TupleSlide, Window, slides
 from headrace.errors import UserError
 from headrace.schema import BIGINT, BOOLEAN, TIMESTAMP, Field, Schema
 from headrace.time import Duration, Instant
@@ -342,7 +342,7 @@ def streams_of(query: Query) -> tuple[str, ...]:
 
 def per_row_window(window: Window) -> bool:
     """True for windows whose bounds are counted in rows."""
-    return isinstance(window, RowsSlide | TupleSlide)
+    return isinstance(window, RowsSlide | TupleSlide | Delta)
 
 
 def _qualified(table: Schema, alias: str) -> Schema:

@@ -11,16 +11,19 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headrace.algebra.windows import Landmark, RowsSlide, SlidingWindow, TimeSlide, TupleSlide
+from headrace.algebra.windows import Delta, Landmark, RowsSlide, SlidingWindow, TimeSlide, TupleSlide
 from headrace.time import Instant
 
 
 class Arrival(NamedTuple):
-    """A row, as far as windows see it: its event time, its place in the order of arrival, and its partition's key."""
+    """A row, as far as windows see it: its event time, its place in the order of arrival, its partition's key, and the
+    value that a delta is measured on (None for NULL and NaN).
+    """
 
     at: Instant
     position: int
     part: Hashable = ()
+    value: float | None = None
 
 
 class WindowId(NamedTuple):
@@ -68,6 +71,9 @@ def windows(window: SlidingWindow, rows: Sequence[Arrival]) -> list[WindowId]:
             return [
                 WindowId(end, part) for part, _ in _sizes(rows) for end in sorted(_ends(window, rows, part))
             ]
+        case Delta():
+            parts = (part for part, _ in _sizes(rows))
+            return [WindowId(n, part) for part in parts for n, _ in enumerate(_deltas(window, rows, part), 1)]
 
 
 def extent(window: SlidingWindow, rows: Sequence[Arrival], wanted: WindowId) -> list[Arrival]:
@@ -76,6 +82,9 @@ def extent(window: SlidingWindow, rows: Sequence[Arrival], wanted: WindowId) -> 
         return [row for row in rows if window.holds(wanted.number, row.at)]
     if isinstance(window, TupleSlide):
         return [row for row in rows if row.part == wanted.part and window.holds(wanted.number, row.at)]
+    if isinstance(window, Delta):
+        found = _deltas(window, rows, wanted.part)
+        return found[wanted.number - 1] if 1 <= wanted.number <= len(found) else []
     last = wanted.number * window.slide
     return [
         row
@@ -99,6 +108,9 @@ def wids(window: SlidingWindow, rows: Sequence[Arrival], row: Arrival) -> Window
             return WindowIds(place // window.slide + 1, stop, row.part)
         case TupleSlide():
             return WindowIds(row.at, row.at + window.range, row.part, _ends(window, rows, row.part))
+        case Delta():
+            number = next(n for n, held in enumerate(_deltas(window, rows, row.part), 1) if row in held)
+            return WindowIds(number, number + 1, row.part)
 
 
 def _run(ids: WindowIds) -> range:
@@ -126,6 +138,19 @@ def _ends(window: TupleSlide, rows: Sequence[Arrival], part: Hashable) -> frozen
     """Where windows of a partition end: the times of its n-th, 2n-th, ... rows."""
     own = [row for row in rows if row.part == part]
     return frozenset(row.at for row in own if _number(window, rows, row) % window.every == 0)
+
+
+def _deltas(window: Delta, rows: Sequence[Arrival], part: Hashable) -> list[list[Arrival]]:
+    """The windows of a partition, each with its rows."""
+    found: list[list[Arrival]] = []
+    first: float | None = None
+    for row in sorted(row for row in rows if row.part == part):
+        if not found or (first is not None and window.leaves(first, row.value)):
+            found.append([])
+            first = None
+        found[-1].append(row)
+        first = row.value if first is None else first
+    return found
 
 
 __all__ = ["Arrival", "WindowId", "WindowIds", "extent", "wids", "windows"]

@@ -136,16 +136,37 @@ class TupleSlide:
         return end - self.range < at <= end
 
 
-SlidingWindow: TypeAlias = TimeSlide | Landmark | RowsSlide | TupleSlide
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """`[DELTA d ON x]`: a window goes on while x stays within d of its first x (of each partition, in stream order).
+
+    The first row beyond begins the next window. A row whose x is NULL or NaN stays in the window it comes to. `on` is a
+    DOUBLE over the stream's own columns. Source: the tumbling delta windows of stream languages (delta frames).
+    """
+
+    threshold: float
+    on: Expression
+    partition: tuple[Expression, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold < float("inf"):
+            raise UserError("the DELTA of a window must be a number of at least 0")
+
+    def leaves(self, first: float, value: float | None) -> bool:
+        """True when a value begins a new window after one whose first value is `first`."""
+        return value is not None and (value > first + self.threshold or value < first - self.threshold)
+
+
+SlidingWindow: TypeAlias = TimeSlide | Landmark | RowsSlide | TupleSlide | Delta
 InstantWindow: TypeAlias = TimeRange | Unbounded | Rows
 Window: TypeAlias = SlidingWindow | InstantWindow
 
 
 def slides(window: Window) -> bool:
     """True when the window gives a sequence of relations rather than one at every instant."""
-    return isinstance(window, TimeSlide | Landmark | RowsSlide | TupleSlide)
+    return isinstance(window, TimeSlide | Landmark | RowsSlide | TupleSlide | Delta)
 
 
 def counts_rows(window: Window) -> bool:
     """True when rows are counted, also those that WHERE drops: the window stands before it."""
-    return isinstance(window, Rows | RowsSlide | TupleSlide)
+    return isinstance(window, Rows | RowsSlide | TupleSlide | Delta)

@@ -271,6 +271,16 @@ class TupleWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class DeltaWindow:
+    """`[PARTITION BY p DELTA d ON x]`."""
+
+    threshold: float
+    on: Expr
+    partition: tuple[Expr, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class LandmarkWindow:
     """`[LANDMARK SLIDE e ORIGIN o]`."""
 
@@ -291,7 +301,9 @@ class StartingWindow:
     span: Span
 
 
-WindowClause: TypeAlias = RangeWindow | RowsWindow | TupleWindow | LandmarkWindow | StartingWindow
+WindowClause: TypeAlias = (
+    RangeWindow | RowsWindow | TupleWindow | DeltaWindow | LandmarkWindow | StartingWindow
+)
 Measure: TypeAlias = Name | RowNumber
 
 # ------------------------------------------------------------------------------------------------------------- selects

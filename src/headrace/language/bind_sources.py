@@ -11,32 +11,19 @@ from headrace.algebra.expressions import Expression, conjuncts
 from headrace.algebra.functions import UserFunction
 from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan
 from headrace.algebra.windows import (
-    Landmark,
-    Numbering,
-    Rows,
-    RowsSlide,
-    TimeRange,
     TimeSlide,
-    TupleSlide,
     Unbounded,
-    Window,
 )
-from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
+from headrace.errors import UnsupportedQuery, UserError, did_you_mean
 from headrace.language.ast import (
     FunctionCall,
     JoinClause,
-    LandmarkWindow,
-    Name,
-    RangeWindow,
-    RowNumber,
-    RowsWindow,
     Select,
     Source,
     StartingWindow,
-    TupleWindow,
-    WindowClause,
 )
 from headrace.language.bind_expressions import ExpressionBinder, joined, located
+from headrace.language.bind_windows import bind_window, check_attribute
 from headrace.language.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
 from headrace.time import Duration
 
@@ -163,7 +150,7 @@ def _source(
                 remedy="Leave the brackets out.",
             )
         return BoundSource(scan, None, bare=False, span=source.span)
-    window = Unbounded() if source.window is None else _window(source.window, scan, text, functions)
+    window = Unbounded() if source.window is None else bind_window(source.window, scan, text, functions)
     found = BoundSource(scan, window, bare=source.window is None, span=source.span)
     return _without_clash(found, text)
 
@@ -220,96 +207,6 @@ def _check_stream(query: Query, what: str) -> None:
         )
 
 
-def _window(
-    clause: WindowClause, scan: StreamScan | QueryScan, text: str, functions: Mapping[str, UserFunction]
-) -> Window:
-    match clause:
-        case RowsWindow(count=None):
-            return Unbounded()
-        case RowsWindow(count=int(count)):
-            partition = tuple(_partition(scan, text, functions).bind(item) for item in clause.partition)
-            numbered = _numbering(clause.numbered, scan, text)
-            if clause.slide is None:
-                return Rows(count, partition)
-            return RowsSlide(count, clause.slide, partition, numbered)
-        case TupleWindow():
-            _check_attribute(clause.attribute, scan, text)
-            partition = tuple(_partition(scan, text, functions).bind(item) for item in clause.partition)
-            return TupleSlide(clause.range, clause.every, partition, _numbering(clause.numbered, scan, text))
-        case StartingWindow():
-            _check_attribute(clause.attribute, scan, text)
-            return TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
-        case LandmarkWindow():
-            _check_attribute(clause.attribute, scan, text)
-            return Landmark(clause.slide, clause.origin)
-        case RangeWindow():
-            _check_attribute(clause.attribute, scan, text)
-            if clause.range is None:
-                return Unbounded()
-            return (
-                TimeRange(clause.range)
-                if clause.slide is None
-                else TimeSlide(clause.range, clause.slide, clause.origin)
-            )
-        case _:
-            raise AssertionError(clause)
-
-
-def _partition(
-    scan: StreamScan | QueryScan, text: str, functions: Mapping[str, UserFunction]
-) -> ExpressionBinder:
-    def aggregate(call: FunctionCall) -> Expression:
-        raise UserError(
-            f"PARTITION BY cannot hold the aggregate {call.name.upper()}", span=call.span, text=text
-        )
-
-    own = Scope(text, (BoundSource(scan, Unbounded(), bare=True, span=Span(0, 0)),))
-    return ExpressionBinder(text, own.column, aggregate, functions)
-
-
-def _numbering(number: RowNumber | None, scan: StreamScan | QueryScan, text: str) -> Numbering:
-    if number is None:
-        return "rank"
-    _check_attribute(number.attribute, scan, text)
-    return "row_num" if number.attribute is None else "rank"
-
-
-def _check_attribute(attribute: Name | None, scan: StreamScan | QueryScan, text: str) -> None:
-    """A window is taken over the event time of its stream."""
-    if attribute is None:
-        return
-    time = scan.time if isinstance(scan, StreamScan) else None
-    *qualifier, name = attribute.parts
-    if qualifier and [part.lower() for part in qualifier] != [scan.alias.lower()]:
-        raise UserError(
-            f"there is no source '{'.'.join(qualifier)}' for this window",
-            span=attribute.span,
-            text=text,
-            remedy=did_you_mean(qualifier[0], [scan.alias]),
-        )
-    if scan.table.find(name) is None:
-        raise UserError(
-            f"there is no column '{name}'",
-            span=attribute.span,
-            text=text,
-            remedy=did_you_mean(name, scan.table.names),
-        )
-    if time is None or name.lower() != time.lower():
-        said = (
-            f"the event time of '{scan.name}' is '{time}'"
-            if time
-            else f"'{scan.name}' has no column of event times"
-        )
-        raise UnsupportedQuery(
-            f"windows over '{name}' are not available: {said}",
-            span=attribute.span,
-            text=text,
-            remedy=f"Take the window over '{time}', or make '{name}' the event time of a stream: TIMESTAMP BY {name}."
-            if time
-            else "Use a bracket without WATTR: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE].",
-        )
-
-
 def _with_group_window(source: BoundSource, clause: StartingWindow, text: str) -> BoundSource:
     """The stream under the window of GROUP BY window(…)."""
     if source.window is None:
@@ -322,7 +219,7 @@ def _with_group_window(source: BoundSource, clause: StartingWindow, text: str) -
             remedy="Keep one of them.",
         )
     assert not isinstance(source.scan, RelationScan)
-    _check_attribute(clause.attribute, source.scan, text)
+    check_attribute(clause.attribute, source.scan, text)
     window = TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
     return _without_clash(replace(source, window=window, bare=False), text)
 

@@ -28,6 +28,7 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.windows import (
+    Delta,
     Landmark,
     Rows,
     RowsSlide,
@@ -285,6 +286,10 @@ def _bracket(window: Window, columns: Mapping[str, str]) -> str:
             slide = f" SLIDE {window.slide}" if isinstance(window, RowsSlide) else ""
             by = " WATTR row_num" if isinstance(window, RowsSlide) and window.numbered == "row_num" else ""
             return f"[{f'PARTITION BY {keys} ' if keys else ''}ROWS {window.count}{slide}{by}]"
+        case Delta():
+            keys = ", ".join(render_expression(key, columns) for key in window.partition)
+            on = render_expression(window.on, columns)
+            return f"[{f'PARTITION BY {keys} ' if keys else ''}DELTA {window.threshold!r} ON {on}]"
         case TupleSlide():
             keys = ", ".join(render_expression(key, columns) for key in window.partition)
             by = " SATTR row_num" if window.numbered == "row_num" else ""

@@ -7,6 +7,7 @@ from typing import NoReturn
 from headrace.errors import Span, UserError
 from headrace.language.ast import (
     Constant,
+    DeltaWindow,
     Expr,
     FunctionCall,
     LandmarkWindow,
@@ -19,6 +20,7 @@ from headrace.language.ast import (
 )
 from headrace.language.cursor import Cursor
 from headrace.language.durations import duration
+from headrace.language.expressions import expression
 from headrace.language.literals import interval_text
 from headrace.language.primaries import column
 from headrace.language.window_options import (
@@ -34,7 +36,7 @@ from headrace.language.window_options import (
 from headrace.schema import INTERVAL, STRING
 from headrace.time import Duration
 
-AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE d SLIDE n ROWS], [RANGE TUMBLING d], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
+AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE d SLIDE n ROWS], [RANGE TUMBLING d], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [DELTA d ON x], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
 
 
 def bracket(cursor: Cursor) -> WindowClause:
@@ -52,13 +54,15 @@ def bracket(cursor: Cursor) -> WindowClause:
         window = _rows(cursor, start, _row_count(cursor), ())
     elif cursor.accept("PARTITION", "BY"):
         window = _partitioned(cursor, start)
+    elif cursor.accept("DELTA"):
+        window = _delta(cursor, start, ())
     elif cursor.accept("LANDMARK"):
         window = _landmark(cursor, start)
     elif cursor.at_any("WINDOW", "SESSION", "CUMULATE"):
         user = cursor.at_any("WINDOW")
         _not_yet(cursor, "user-defined windows" if user else f"{cursor.token.upper} windows")
     else:
-        raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK or NOW", AVAILABLE)
+        raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK, DELTA or NOW", AVAILABLE)
     cursor.expect_sign("]", " or SLIDE, ORIGIN, WATTR, RATTR, SATTR, PA")
     return window
 
@@ -149,9 +153,32 @@ def _row_count(cursor: Cursor) -> int | None:
     return None if cursor.accept("UNBOUNDED") else positive(cursor, "ROWS")
 
 
-def _partitioned(cursor: Cursor, start: Span) -> RowsWindow:
+def _delta(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> DeltaWindow:
+    threshold = cursor.token
+    try:
+        number = float(threshold.text) if threshold.kind == "number" else None
+    except ValueError:
+        number = None
+    if number is None or number == float("inf"):
+        raise cursor.wanted("how far a value may be from the first one, such as DELTA 0.5 ON price")
+    cursor.advance()
+    cursor.expect("ON", purpose=" and what the DELTA is measured on")
+    on = expression(cursor)
+    found = options(cursor)
+    if found != Options(partition=found.partition):
+        raise cursor.error(
+            "a DELTA window takes PA only: it ends where the value leaves it", cursor.since(start)
+        )
+    if partition and found.partition:
+        raise cursor.error("PARTITION BY and PA say the same twice", cursor.since(start))
+    return DeltaWindow(number, on, partition or found.partition, cursor.since(start))
+
+
+def _partitioned(cursor: Cursor, start: Span) -> WindowClause:
     partition = expressions(cursor)
-    cursor.expect("ROWS", purpose=" and their number after PARTITION BY")
+    if cursor.accept("DELTA"):
+        return _delta(cursor, start, partition)
+    cursor.expect("ROWS", purpose=" and their number, or DELTA, after PARTITION BY")
     return _rows(cursor, start, _row_count(cursor), partition)
 
 

@@ -6,21 +6,58 @@ of NULLs that is not `__live`, so that no earlier one is taken for the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.operators.batch import Rejected
 from headrace.operators.bins import Ends
 from headrace.operators.changes import Telling, consolidated
+from headrace.operators.finish import Finish, finish
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.operator import AT, SLOT, WINDOW
+
+Chunk: TypeAlias = tuple[Ints, dict[str, pa.Array], np.ndarray | None]
+"""Window numbers, columns, and where an aggregate overflowed."""
 
 LAST: Final = "last"
 LIVE: Final = "__live"
 UNTIL: Final = "__until"
 PART: Final = "__part"
+_STAMP: Final = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What rows may read of each window: its start, end and id."""
+
+    start: Ints
+    end: Ints
+    id: Ints
+
+    def of(self, windows: Ints, prefix: str) -> dict[str, pa.Array]:
+        """The columns for rows of these windows."""
+        return {
+            f"{prefix}window_start": pa.array(self.start[windows]).cast(_STAMP),
+            f"{prefix}window_end": pa.array(self.end[windows]).cast(_STAMP),
+            f"{prefix}window_id": pa.array(self.id[windows]),
+        }
+
+
+def finished(
+    plan: Finish, prefix: str, ends: Ends, shown: Shown, chunks: Iterable[Chunk]
+) -> tuple[pa.Table, tuple[Rejected, ...]]:
+    """The result rows of windows, by their place among `ends`; at least one chunk is needed, if without rows."""
+    tables: list[pa.Table] = []
+    rejected: list[Rejected] = []
+    for windows, columns, failed in chunks:
+        table, bad = finish(plan, columns | shown.of(windows, prefix), windows, ends.at[windows], failed)
+        tables.append(table)
+        rejected += bad
+    return pa.concat_tables(tables), tuple(rejected)
 
 
 def last_of_each(

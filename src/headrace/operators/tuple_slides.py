@@ -18,13 +18,21 @@ import pyarrow as pa
 from headrace.algebra.expressions import Named
 from headrace.algebra.window_classes import Context
 from headrace.algebra.windows import Numbering
-from headrace.operators.batch import Rejected
 from headrace.operators.bins import Ends, bins_of, cells_of, places_of
 from headrace.operators.changes import Telling
-from headrace.operators.finish import Finish, finish
+from headrace.operators.finish import Finish
 from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
 from headrace.operators.grouping import Ints, flat, slots_of
-from headrace.operators.last_windows import LAST, answers, last_of_each, newest, told_apart
+from headrace.operators.last_windows import (
+    LAST,
+    Chunk,
+    Shown,
+    answers,
+    finished,
+    last_of_each,
+    newest,
+    told_apart,
+)
 from headrace.operators.operator import SLOT, Sections, Step, Turn
 from headrace.operators.pane_store import KEY, merge
 from headrace.operators.pane_windows import WindowCells
@@ -32,11 +40,6 @@ from headrace.operators.row_numbers import COUNTS, MARKS, Numbers, added, ends_a
 from headrace.operators.row_store import ROWS, TIME, Held, RowLayout, RowScanner, hold
 from headrace.operators.window_rows import repeated
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
-
-_STAMP = pa.timestamp("us", tz="UTC")
-
-Chunk = tuple[Ints, dict[str, pa.Array], np.ndarray | None]
-"""Window numbers, columns, and where an aggregate overflowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,8 @@ class TupleSlides:
         if not ends.count:
             return Step(state)
         chunks = self._rows(ends, runs, state) if self.grouped is None else self._groups(ends, runs, state)
-        results, rejected = self._finished(ends, chunks)
+        shown = Shown(ends.at - self.range, ends.at, ends.at)
+        results, rejected = finished(self.finish, self.bounds_prefix, ends, shown, chunks)
         state[LAST] = last_of_each(ends, results, self._slots)
         if self.telling is not None:
             results = told_apart(ends, results, [run[LAST] for run in runs if LAST in run], self.telling)
@@ -156,19 +160,6 @@ class TupleSlides:
         for chunk in chunks:
             columns, failed = columns_of_cells(grouped, chunk, [[part] for part in found[1:]])
             yield chunk.windows, columns, failed
-
-    def _finished(self, ends: Ends, chunks: Iterator[Chunk]) -> tuple[pa.Table, tuple[Rejected, ...]]:
-        tables: list[pa.Table] = []
-        rejected: list[Rejected] = []
-        for numbers, columns, failed in chunks:
-            at = ends.at[numbers]
-            columns[f"{self.bounds_prefix}window_start"] = pa.array(at - self.range).cast(_STAMP)
-            columns[f"{self.bounds_prefix}window_end"] = pa.array(at).cast(_STAMP)
-            columns[f"{self.bounds_prefix}window_id"] = pa.array(at)
-            table, bad = finish(self.finish, columns, numbers, at, failed)
-            tables.append(table)
-            rejected += bad
-        return pa.concat_tables(tables), tuple(rejected)
 
     # ------------------------------------------------------------------------------------------------------------- at rest
 

@@ -9,6 +9,7 @@ from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Column, Expression, Named, columns_of, transform
 from headrace.algebra.query import Ago, Bounds, Query, SortKey
 from headrace.algebra.windows import (
+    Delta,
     Landmark,
     Rows,
     RowsSlide,
@@ -31,12 +32,11 @@ from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.panes import Panes
 from headrace.operators.passing import Passing
 from headrace.operators.revising import Revising
-from headrace.operators.row_slides import RowSlides
 from headrace.operators.row_steps import RowStep, relations_of
 from headrace.operators.row_store import Bounded, RowLayout
-from headrace.operators.tuple_slides import TupleSlides
 from headrace.operators.window_changes import WindowChanges
 from headrace.operators.window_rows import WindowRows
+from headrace.planner.lower_counted import delta_windows, row_slides, tuple_slides
 from headrace.planner.shape import Shape
 
 
@@ -75,6 +75,8 @@ class Lowering:
     def partition(self) -> tuple[Expression, ...]:
         """The window's partition."""
         window = self.shape.window
+        if isinstance(window, Delta):
+            return (*map(self.rename, window.partition), self.rename(window.on))
         if not isinstance(window, Rows | RowsSlide | TupleSlide):
             return ()
         return tuple(map(self.rename, window.partition))
@@ -168,9 +170,14 @@ def lower_rows(lowering: Lowering) -> Operator:
         case TimeSlide() | Landmark():
             return _window_rows(lowering)
         case RowsSlide():
-            return _row_slides(lowering)
+            _refuse_revisions(lowering)
+            return row_slides(lowering)
         case TupleSlide():
-            return _tuple_slides(lowering)
+            _refuse_revisions(lowering)
+            return tuple_slides(lowering)
+        case Delta():
+            _refuse_revisions(lowering)
+            return delta_windows(lowering)
     if _passes(lowering):
         kept, finish = lowering.stored()
         return Passing(
@@ -228,55 +235,6 @@ def _refuse_revisions(lowering: Lowering) -> None:
             "WITH REVISIONS is not available for this query",
             remedy="Available are windows of time with SLIDE, and selects over a bare stream.",
         )
-
-
-def _row_slides(lowering: Lowering) -> Operator:
-    shape, grouped = lowering.shape, lowering.grouped
-    _refuse_revisions(lowering)
-    assert isinstance(shape.window, RowsSlide)
-    kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
-    partitions = len(lowering.partition)
-    changes = shape.emit is not None and shape.emit.kind != "rstream"
-    return RowSlides(
-        id=lowering.id,
-        query=lowering.name,
-        stream=shape.scan.name,
-        count=shape.window.count,
-        slide=shape.window.slide,
-        partitions=partitions,
-        bounds_prefix=f"{shape.window_alias}.",
-        rows=lowering.layout(kept, tuple(range(partitions)) or None),
-        grouped=grouped,
-        finish=finish,
-        emit_empty=lowering.query.emit_empty,
-        telling=lowering.telling if changes else None,
-        relations=lowering.relations,
-        numbered=shape.window.numbered,
-    )
-
-
-def _tuple_slides(lowering: Lowering) -> Operator:
-    shape, grouped = lowering.shape, lowering.grouped
-    assert isinstance(shape.window, TupleSlide)
-    kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
-    partitions = len(lowering.partition)
-    changes = shape.emit is not None and shape.emit.kind != "rstream"
-    return TupleSlides(
-        id=lowering.id,
-        query=lowering.name,
-        stream=shape.scan.name,
-        range=shape.window.range,
-        every=shape.window.every,
-        numbered=shape.window.numbered,
-        partitions=partitions,
-        bounds_prefix=f"{shape.window_alias}.",
-        rows=lowering.layout(kept, tuple(range(partitions)) or None),
-        grouped=grouped,
-        finish=finish,
-        emit_empty=lowering.query.emit_empty,
-        telling=lowering.telling if changes else None,
-        relations=lowering.relations,
-    )
 
 
 def _validity(lowering: Lowering) -> tuple[Validity, Bounded]:

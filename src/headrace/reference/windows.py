@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 
 from headrace.algebra.query import Query, Windowed, walk
-from headrace.algebra.windows import Landmark, RowsSlide, TimeSlide, TupleSlide, slides
+from headrace.algebra.windows import Delta, Landmark, RowsSlide, TimeSlide, TupleSlide, slides
 from headrace.errors import UnsupportedQuery
 from headrace.reference.relational import Frame, Moment, partitions, position_of, stream_rows, time_of
+from headrace.reference.scalar import evaluate
 from headrace.reference.values import Row
 from headrace.time import FOREVER, Instant
 
@@ -111,17 +113,47 @@ def row_windows(query: Query, moment: Moment, limit: Instant) -> list[tuple[Clos
         raise UnsupportedQuery("a window that slides by rows stands alone in its FROM")
     (node,) = nodes
     window = node.window
-    assert isinstance(window, RowsSlide | TupleSlide)
-    every = partitions(stream_rows(node.source, moment), window.partition, moment.rejects)
+    assert isinstance(window, RowsSlide | TupleSlide | Delta)
+    rows = stream_rows(node.source, moment)
+    if isinstance(window, Delta):
+        on = window.on
+        rows = moment.rejects.survivors(rows, lambda row: row | {"#on": evaluate(on, row)})
+    every = partitions(rows, window.partition, moment.rejects)
     pairs: list[tuple[Closing | None, Closing]] = []
     for series, part in enumerate(every):
-        frames = _rows_frames if isinstance(window, RowsSlide) else _tuple_frames
         before = None
-        for frame in frames(node, part, limit):
-            now = Closing(frame.end, frame.end, {node: frame}, series=series)
+        for emitted, frame in _frames(node, part, limit):
+            now = Closing(emitted, emitted, {node: frame}, series=series)
             pairs.append((before, now))
             before = now
     return pairs
+
+
+def _frames(node: Windowed, part: list[Row], limit: Instant) -> list[tuple[Instant, Frame]]:
+    if isinstance(node.window, Delta):
+        return _delta_frames(node, part, limit)
+    frames = _rows_frames if isinstance(node.window, RowsSlide) else _tuple_frames
+    return [(frame.end, frame) for frame in frames(node, part, limit)]
+
+
+def _delta_frames(node: Windowed, part: list[Row], limit: Instant) -> list[tuple[Instant, Frame]]:
+    """Each window at the row that begins the next one; the last at its own last row, when the stream has ended."""
+    window, found, first = node.window, list[list[Row]](), None
+    assert isinstance(window, Delta)
+    for row in (row for row in part if time_of(row, node) < limit):
+        value = None if row["#on"] is None or isnan(row["#on"]) else row["#on"]
+        if not found or (first is not None and window.leaves(first, value)):
+            found.append([])
+            first = None
+        found[-1].append(row)
+        first = value if first is None else first
+    ends = [time_of(following[0], node) for following in found[1:]]
+    if limit == FOREVER and found:
+        ends.append(time_of(found[-1][-1], node))
+    return [
+        (end, Frame(tuple(held), time_of(held[0], node), time_of(held[-1], node), number))
+        for number, (end, held) in enumerate(zip(ends, found, strict=False), start=1)
+    ]
 
 
 def _rows_frames(node: Windowed, part: list[Row], limit: Instant) -> list[Frame]:
@@ -156,4 +188,4 @@ def _tuple_frames(node: Windowed, part: list[Row], limit: Instant) -> list[Frame
 
 def slides_by_rows(query: Query) -> bool:
     """True when a window of the query slides by rows."""
-    return any(isinstance(node.window, RowsSlide | TupleSlide) for node in sliding_nodes(query))
+    return any(isinstance(node.window, RowsSlide | TupleSlide | Delta) for node in sliding_nodes(query))
