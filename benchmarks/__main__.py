@@ -11,12 +11,14 @@ from benchmarks import data, report
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.memory import memory
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
+from benchmarks.suite.query_index import query_index
 from benchmarks.suite.windows import shared, sliding, tumbling
 
 SUITE = {
     "tumbling": tumbling,
     "sliding": sliding,
     "shared": shared,
+    "query-index": query_index,
     "epoch": epoch,
     "memory": memory,
     "punctuation": punctuation,

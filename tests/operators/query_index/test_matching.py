@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from headrace.algebra.expressions import Column, Expression
 from headrace.operators.query_index import columns as by_column
 from headrace.operators.query_index import normal as normalising
+from headrace.operators.query_index import rows as by_row
 from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.query_index.matching import Kernel, Matches, match
 from headrace.operators.query_index.normal import normal
+from headrace.operators.query_index.routing import route
 from headrace.schema import BOOLEAN
 from tests.operators.query_index.predicates import batches, bound, brute, texts
 
@@ -33,7 +35,7 @@ def same_as_brute(
         assert (() if mine is None else mine.reasons) == failed.reasons
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.lists(texts(), min_size=1, max_size=8), batches(), st.sampled_from(KERNELS))
 def test_a_row_is_wanted_by_a_query_exactly_if_its_predicate_is_true(
     written: list[str], columns: dict[str, pa.Array], kernel: Kernel | None
@@ -41,6 +43,33 @@ def test_a_row_is_wanted_by_a_query_exactly_if_its_predicate_is_true(
     predicates: dict[str, Expression | None] = {f"q{n}": bound(text) for n, text in enumerate(written)}
     index = QueryIndex().changed(predicates)
     same_as_brute(index, predicates, columns, match(index, columns, len(columns["i"]), kernel))
+
+
+@given(st.lists(texts(), min_size=2, max_size=8), batches())
+def test_rows_are_routed_to_the_queries_that_match_them(
+    written: list[str], columns: dict[str, pa.Array]
+) -> None:
+    rows = len(columns["i"])
+    index = QueryIndex().changed({f"q{n}": bound(text) for n, text in enumerate(written)})
+    index = index.changed({"new": bound(written[0])}, ["q1"])
+    found, routed = match(index, columns, rows), route(index, columns, rows)
+    for row in range(rows):
+        wanted = [slot for slot in found.slots.tolist() if found.wanted(slot)[row]]
+        assert routed.of_row(row).tolist() == wanted
+    assert {slot: one.rows.tolist() for slot, one in routed.failed.items()} == {
+        slot: one.rows.tolist() for slot, one in found.failed.items()
+    }
+
+
+def test_parts_without_tables_are_routed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = QueryIndex().changed({f"q{n}": bound(f"i > {n} OR b = {n}") for n in range(70)})
+    columns = whole([1, 5, 69, None, 200])
+    usual = route(index, columns, 5)
+    monkeypatch.setattr(by_row, "LARGEST", 0)
+    turned = route(index, columns, 5)
+    assert len(turned.slots) < len(usual.slots)
+    for row in range(5):
+        assert turned.of_row(row).tolist() == usual.of_row(row).tolist()
 
 
 def whole(values: list[int | None]) -> dict[str, pa.Array]:

@@ -88,7 +88,7 @@ def same(found: QueryCells, expected: dict[tuple[int, int], dict[Fed, Cells]], f
                 assert lowered(fed, cells) == lowered(fed, expected[key][fed]), (key, fed)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(
     st.lists(texts(), min_size=1, max_size=5),
     batches(300),

@@ -73,9 +73,12 @@ def match(
 
 
 def chosen(part: Part, at: list[Ints], rows: int) -> Kernel:
-    """The kernel for a batch: row-major for small ones, pairs where queries are selective, else column-major."""
-    if rows <= FEW_ROWS:
-        return "rows" if by_row.fits(part) else "columns"
+    """The kernel for bitmaps by query: pairs where queries are very selective, else column-major.
+
+    Never row-major, which would have to be turned: who wants it row by row calls `routing.route`.
+    """
+    if rows < FEW_ROWS:
+        return "columns"
     sample = np.linspace(0, rows - 1, FEW_ROWS).astype(np.int64)
     candidates = probe(part, [one[sample] for one in at], FEW_ROWS).candidates
     return "pairs" if candidates < SPARSE * FEW_ROWS * part.queries else "columns"
