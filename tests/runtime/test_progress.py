@@ -267,8 +267,28 @@ def test_a_repeated_row_counts_once_also_after_a_restart_and_keys_are_forgotten(
         assert told(hub) == [(10, "a", 2, 2), (10, None, 1, 1)]
         assert (known(hub)["repeated"], known(hub)["rows"]) == (3, 4)
         assert described(hub)["keys kept"] == "1"
+        assert hub.check().faults == 0
         push(hub, ("a", 1, 5, False))
         assert (known(hub)["repeated"], known(hub)["late"]) == (3, 1), "what is late is late before all else"
+
+
+def test_keys_of_many_epochs_are_kept_in_few_files(tmp_path: Path) -> None:
+    with stream(tmp_path, "SLACK 60 SECONDS DEDUPLICATE BY (k, x)", ()) as hub:
+        for number in range(30):
+            push(hub, ("a", number, number, False), ("a", number // 2, number // 2, False))
+        assert known(hub)["repeated"] == 30
+        assert len(known(hub)["keys"]) <= 9
+        assert hub.check().faults == 0
+
+
+def test_a_stream_that_differs_in_progress_says_in_which_words(tmp_path: Path) -> None:
+    with stream(tmp_path, "PROGRESS PER (k) EXPECT 2 DEDUPLICATE BY (k)", ()) as hub:
+        with pytest.raises(UserError) as raised:
+            hub.execute(
+                "CREATE STREAM s (k STRING, x BIGINT, done BOOLEAN, at TIMESTAMP) USING push TIMESTAMP BY at;"
+            )
+        assert "progress (PROGRESS PER (k) EXPECT 2 there, none here)" in str(raised.value)
+        assert "DEDUPLICATE BY ((k) there, none here)" in str(raised.value)
 
 
 def counted(rows: Sequence[tuple[str, int]], within: int) -> list[bool]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal as Choice
 
 from headrace.schema import Schema, Type
-from headrace.time import DAY, Duration
+from headrace.time import DAY, Duration, render_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,22 @@ class Progressing:
     group_condition: str | None = None
     groups: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        """The clauses, as they are written."""
+        named = ", ".join(self.per) if self.per else None
+        found = [
+            None if self.behind is None else f"SLACK {self.behind} ROWS",
+            "PUNCTUATED EXTERNALLY" if self.external else None,
+            f"PUNCTUATED BY {self.group_condition} FOR ({', '.join(self.groups)})" if self.groups else None,
+            f"PROGRESS PER ({named}) EXPECT {self.expected}" if named else None,
+            f"PROGRESS PER FOLDER EXPECT {self.expected}" if self.folder else None,
+            None if self.step is None else f"PROGRESS STEP {render_duration(self.step)}",
+            None
+            if self.heartbeat is None
+            else "HEARTBEAT EVERY {} DELAY {}".format(*map(render_duration, self.heartbeat)),
+        ]
+        return " ".join(each for each in found if each is not None) or "none"
+
     @property
     def has_sources(self) -> bool:
         """True when the sources' own progress has to be known."""
@@ -42,6 +58,12 @@ class Deduplication:
 
     keys: tuple[str, ...]
     within: Duration = 0
+
+    def __str__(self) -> str:
+        """The clause without its first two words."""
+        return f"({', '.join(self.keys)})" + (
+            f" WITHIN {render_duration(self.within)}" if self.within else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)

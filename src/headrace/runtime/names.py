@@ -16,7 +16,7 @@ def archive_run(stream: str, epoch: int, task: int) -> str:
 
 def repeat_keys(stream: str, epoch: int, task: int) -> str:
     """Keys of a deduplicated stream's rows."""
-    return f"state/keys/{stream}/{_unique(epoch, task)}.arrow"
+    return f"state/keys/{stream}/{_unique(epoch, task)}.run"
 
 
 def stream_rejects(stream: str, epoch: int, task: int) -> str:

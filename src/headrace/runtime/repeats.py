@@ -7,7 +7,7 @@ lies less than WITHIN below the punctuation: the state is bounded by the rows of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,10 +17,13 @@ import pyarrow.compute as pc
 
 from headrace.catalog.definitions import Deduplication, StreamDefinition
 from headrace.operators.grouping import Ints, flat, group
+from headrace.runtime.plans import open_run
+from headrace.store.container import parts
 from headrace.store.filesystem import Store
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 _AT: Final = "__at"
+_SECTION: Final = "keys"
 MOST_FILES: Final = 8
 
 
@@ -105,17 +108,14 @@ def greatest_of(keys: pa.Table) -> int:
     return int(pc.max(keys.column(_AT)).as_py())
 
 
-def encode_keys(keys: pa.Table) -> pa.Buffer:
-    """The bytes of a file of keys."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, keys.schema) as writer:
-        writer.write_table(keys)
-    return sink.getvalue()
+def encode_keys(keys: pa.Table) -> Iterable[Any]:
+    """The parts of a file of keys."""
+    return parts({_SECTION: keys})
 
 
 def open_keys(store: Store, name: str) -> pa.Table:
     """The keys of a file."""
-    return pa.ipc.open_stream(pa.BufferReader(store.map(name))).read_all()
+    return open_run(store, name)[_SECTION]
 
 
 def kept_files(

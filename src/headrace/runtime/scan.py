@@ -254,7 +254,7 @@ class _ScanTask:
             if found_keys is not None:
                 keys, whole = found_keys
                 file = names.repeat_keys(name, self._message.epoch, self._message.task)
-                self._store.write_once(file, [encode_keys(keys)], durable=False)
+                self._store.write_once(file, encode_keys(keys), durable=False)
                 found[name] = {
                     "name": file,
                     "rows": keys.num_rows,
