@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.algebra.query import Revisions, StreamScan
-from headrace.algebra.windows import Landmark, TimeSlide, Unbounded, counts_rows
+from headrace.algebra.windows import Landmark, TimeSlide, Unbounded, counts_rows, slides
 from headrace.errors import UnsupportedQuery
 from headrace.language.ast import Select
 from headrace.language.bind_sources import From
@@ -37,6 +37,8 @@ def _reason(select: Select, sources: From, *, grouped: bool) -> str | None:
         return "for windows of rows: a late row would move every window after it"
     if isinstance(window, TimeSlide | Landmark):
         return "with ISTREAM and DSTREAM of windows" if select.emit in ("istream", "dstream") else None
+    if window is not None and slides(window):
+        return "for windows that depend on their rows: a late row would move others"
     streamed = select.emit == "istream" or (select.emit is None and sources.stream.bare)
     whole = grouped or select.distinct or select.order_by or select.limit_span or select.bounds
     if isinstance(window, Unbounded) and streamed and not whole:

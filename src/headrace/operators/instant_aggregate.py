@@ -250,7 +250,8 @@ def _by_told(
 ) -> tuple[Items, pa.Table]:
     """Segments after what was told last; and what is told last now, of the groups that have an event."""
     columns, failed, number = of_segments(operator.grouped, found, segments)
-    alive = np.ones(segments.count, bool) if operator.whole else number > 0
+    always = operator.whole and operator.telling != "rstream"  # which speaks only where there is a row
+    alive = np.ones(segments.count, bool) if always else number > 0
     shown, stop = _until_event(operator, found.told, segments)
     shown &= flat(told.column(_PRESENT)).to_numpy(zero_copy_only=False)
     before = {name: flat(told.column(name)).filter(pa.array(shown)) for name in columns}

@@ -80,7 +80,7 @@ class RowPipeline:
         """The rows that remain, with the columns that were joined."""
         for place, step in enumerate(self.steps):
             if batch.rows == 0:
-                break
+                return _without_rows(batch, self.steps[place:])
             ready = self.prepared.get(place)
             if isinstance(step, Keep):
                 batch = self._keep(batch, step.predicate)
@@ -157,6 +157,17 @@ def columns_read(steps: Sequence[RowStep]) -> frozenset[str]:
 def relations_of(steps: Sequence[RowStep]) -> tuple[str, ...]:
     """The relations that the steps look into, each once."""
     return tuple(dict.fromkeys(step.relation for step in steps if not isinstance(step, Keep)))
+
+
+def _without_rows(batch: Batch, steps: Sequence[RowStep]) -> Batch:
+    """A batch that is empty already, with the columns that the steps would have added."""
+    added: dict[str, pa.Array] = {}
+    for step in steps:
+        if isinstance(step, Membership):
+            added[step.name] = pa.nulls(0, pa.bool_())
+        elif isinstance(step, LookUp):
+            added |= {f"{step.alias}.{field.name}": pa.nulls(0, field.type) for field in step.schema.arrow()}
+    return Batch({**batch.columns, **added}, batch.at, batch.position)
 
 
 def _prepare(step: LookUp, table: pa.Table) -> Prepared:

@@ -31,6 +31,7 @@ from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.panes import Panes
 from headrace.operators.passing import Passing
 from headrace.operators.row_steps import Keep, LookUp, RowStep, relations_of
+from headrace.planner.every_instant import speaking_always
 from headrace.planner.lower_rows import Lowering, lower_rows, with_changes
 from headrace.planner.shape import Shape, shape_of
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
@@ -41,7 +42,7 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
 
     Raises `UnsupportedQuery` with the reason for what no operator answers yet.
     """
-    shape = shape_of(query)
+    shape = speaking_always(shape_of(query))
     lowering = _lowering(name, query, shape, operator_id)
     if (
         isinstance(shape.scan, StreamScan)

@@ -289,11 +289,6 @@ def _instant_aggregate(lowering: Lowering) -> Operator:
     grouped, partition = lowering.grouped, lowering.partition
     assert grouped is not None
     shape = lowering.shape
-    if lowering.telling == "rstream" and not grouped.keys and (lowering.below or lowering.above):
-        raise UnsupportedQuery(
-            "RSTREAM over [NOW] of an aggregate with WHERE or a join needs GROUP BY",
-            remedy="Add GROUP BY, or put the condition into the aggregate: COUNT(*) FILTER (WHERE ...).",
-        )
     shown = {
         column.expression.name for column in lowering.finish.columns if isinstance(column.expression, Column)
     }
