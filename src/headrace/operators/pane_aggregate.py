@@ -28,7 +28,7 @@ from headrace.operators.pane_store import KEY, Layout, between, block_key, merge
 from headrace.operators.pane_windows import WindowCells, closing, extent, windows
 from headrace.operators.panes import Panes
 from headrace.operators.row_steps import RowPipeline, RowStep, columns_read
-from headrace.time import BEGINNING, Duration
+from headrace.time import BEGINNING, Duration, Instant
 
 _LOWEST: Final = -(1 << 55)
 _HIGHEST: Final = 1 << 55
@@ -122,14 +122,22 @@ class PaneAggregate:
             return _one_past(
                 layout, tables, None if self.revisions is None else self.panes.of_instant(settled)
             )
-        horizon = self.panes.first(self.panes.last_closed(settled) + 1)
-        assert horizon is not None
-        live = [
-            table
-            for level in range(self.top_level + 1)
-            for table in between(tables, block_key(level, horizon >> level), block_key(level, _HIGHEST))
-        ]
-        return merge(layout, live)
+        return merge(layout, _live(self, tables, settled))
+
+
+def _live(operator: PaneAggregate, tables: Sequence[pa.Table], settled: Instant) -> list[pa.Table]:
+    """Closed panes and blocks that a window ending after `settled` may hold, by level."""
+    if settled == BEGINNING:
+        return list(tables)
+    first = operator.panes.first(operator.panes.last_closed(settled) + 1)
+    if first is None:
+        return list(tables)
+    horizon = min(first, _HIGHEST)
+    return [
+        table
+        for level in range(operator.top_level + 1)
+        for table in between(tables, block_key(level, horizon >> level), block_key(level, _HIGHEST))
+    ]
 
 
 def _one_past(layout: Layout, tables: Sequence[pa.Table], edge: int | None) -> pa.Table:
@@ -255,8 +263,10 @@ def close(
     for place, store in enumerate(stores):
         if store.still_open is not None and store.still_open.num_rows:
             state[f"open{place}"] = store.still_open
-        if store.newly_sealed:
-            state[f"sealed{place}"] = pa.concat_tables(store.newly_sealed)
+        # What closed and is in no window to come was needed for the answers of this epoch alone.
+        kept = _live(operator, store.newly_sealed, settled_at(turn.now, operator.revisions))
+        if kept:
+            state[f"sealed{place}"] = pa.concat_tables(kept)
     arrived = [delta[SEEN] for delta in deltas if SEEN in delta]
     if arrived:
         state[SEEN] = _seen(arrived)

@@ -327,7 +327,7 @@ class _StateTask:
         if not self.results:
             return None, {}
         name = names.results_run(self._message.epoch, self._message.task)
-        self._store.write_once(name, parts(self.results), durable=False)
+        self._store.write_once(name, parts(self.results, compressed=True), durable=False)
         return name, {query: _facts(table) for query, table in self.results.items()}
 
 

@@ -29,6 +29,8 @@ _WORD: Final = 8
 _PREAMBLE: Final = MAGIC + VERSION.to_bytes(4, "little") + bytes(_ALIGNMENT - len(MAGIC) - 4)
 _TRAILER: Final = struct.Struct("<QII8s")
 """Length of the index, its CRC-32, version, magic."""
+_COMPRESSED_FROM: Final = 1 << 18
+"""Sections of fewer bytes are not worth a decompression."""
 _MERGED_BELOW: Final = 4 << 20
 """Bytes below which the chunks of a section are made one: opening many small batches costs more than copying them."""
 
@@ -43,13 +45,15 @@ def parts(
     *,
     stats: Mapping[str, Mapping[str, Any]] | None = None,
     checksums: bool = True,
+    compressed: bool = False,
 ) -> list[Any]:
     """The bytes of a container as a list of buffers, ready for a gathering write.
 
     `stats` gives small JSON facts of a section, readable without its rows. Without `checksums` of the sections (for
-    blobs that live for one exchange) only the index is protected.
+    blobs that live for one exchange) only the index is protected. `compressed` is for what is read seldom: large sections
+    are smaller, and no longer views of the file when they are read.
     """
-    writer = _Writer(checksums)
+    writer = _Writer(checksums, compressed)
     for name, table in tables.items():
         writer.add(name, table, (stats or {}).get(name))
     return writer.finish(header or {})
@@ -67,7 +71,8 @@ def pack(
 
 
 class _Writer:
-    def __init__(self, checksums: bool) -> None:
+    def __init__(self, checksums: bool, compressed: bool) -> None:
+        self._compressed = compressed
         self._parts: list[Any] = [_PREAMBLE]
         self._at = len(_PREAMBLE)
         self._checksums = checksums
@@ -78,6 +83,8 @@ class _Writer:
         schema = table.schema.serialize().to_pybytes()
         if _has_dictionary(schema):
             kind, bodies = _STREAM, [_stream(table)]
+        elif self._compressed and table.nbytes >= _COMPRESSED_FROM:
+            kind, bodies = _STREAM, [_stream(table.combine_chunks(), "lz4")]
         else:
             if table.num_columns and table.column(0).num_chunks > 1 and table.nbytes < _MERGED_BELOW:
                 table = table.combine_chunks()
@@ -253,10 +260,9 @@ def _is_dictionary(kind: pa.DataType) -> bool:
     return any(_is_dictionary(kind.field(number).type) for number in range(kind.num_fields))
 
 
-def _stream(table: pa.Table) -> pa.Buffer:
+def _stream(table: pa.Table, compression: str | None = None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(
-        sink, table.schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=True)
-    ) as writer:
+    options = pa.ipc.IpcWriteOptions(unify_dictionaries=True, compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return sink.getvalue()
