@@ -100,7 +100,7 @@ class DeltaWindows:
         passed = hold(self.rows, [waiting.table, arrived.where(arrived.at < limit).table])
         heads = newest_heads(self.parts, [run[_HEADS] for run in runs if _HEADS in run])
         ending = limit == FOREVER and heads is not None and heads.num_rows
-        if not (passed.rows or ending):
+        if turn.closed == FOREVER or not (passed.rows or ending):  # what ended with its stream ends once
             return Step(state)
         now = cut(
             self.parts,
