@@ -76,7 +76,6 @@ def test_many_small_epochs_are_merged_and_answers_stay(tmp_path: Path) -> None:
     with rig.hub(1, FEW) as hub:
         assert_as_the_reference(hub, files)
         runs = hub.home.latest().state
-    assert max(run.level for run in runs) >= 2
     assert len(runs) <= 20
 
 

@@ -24,3 +24,17 @@ def due_for_merge(runs: Sequence[RunRef]) -> tuple[str, ...]:
     if not full:
         return ()
     return tuple(name for level, found in sorted(levels.items()) if level <= max(full) for name in found)
+
+
+def level_after(merged: Sequence[tuple[int, int]], rows: int) -> int:
+    """The level of what runs of (level, rows) were merged into, when it holds `rows`.
+
+    A run rises only if merging made it larger. Where most rows were dead, as with windows that close, it stays on its
+    level: there it is merged again soon, instead of waiting among few large runs for ever longer.
+
+    >>> level_after([(0, 100)] * 6, 600), level_after([(0, 100)] * 6, 120), level_after([(0, 9), (1, 100)], 90)
+    (1, 0, 1)
+    """
+    top = max(level for level, _ in merged)
+    largest = max(found for level, found in merged if level == top)
+    return top + (rows > 2 * largest)

@@ -35,7 +35,7 @@ from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
-from headrace.runtime.compaction import due_for_merge
+from headrace.runtime.compaction import due_for_merge, level_after
 from headrace.runtime.functions import loaded
 from headrace.runtime.messages import RunRef, StateMessage, StateReceipt, StreamProgress
 from headrace.runtime.naming_values import named
@@ -82,6 +82,11 @@ class _Run:
     ref: RunRef
     sections: Mapping[str, pa.Table]
     whole: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of all sections."""
+        return sum(table.num_rows for table in self.sections.values())
 
     def share_of_others(self, alive: Mapping[str, Sequence[Operator]]) -> float:
         """Which part of the rows belongs to operators that are not `alive` (by the name of their state)."""
@@ -255,7 +260,6 @@ class _StateTask:
         if not chosen:
             return
         merging = [run for run in self._runs if run.ref.name in chosen]
-        self._level = 1 + max(run.ref.level for run in merging)
         for name, operators in alive.items():
             if family_of(operators[0]) is None:
                 self._merge(name, merging, [(operators[0], self._after(operators[0]))])
@@ -263,6 +267,10 @@ class _StateTask:
                 self._merge(
                     name, merging, cohorts(operators, {each.id: self._after(each) for each in operators})
                 )
+        self._level = level_after(
+            [(run.ref.level, run.rows) for run in merging],
+            sum(table.num_rows for table in self._state.values()),
+        )
         self._replaced = tuple(run.ref.name for run in merging)
 
     def _merge(
