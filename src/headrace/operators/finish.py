@@ -114,8 +114,11 @@ def _top(table: pa.Table, plan: Finish, order: Sequence[pa.Array]) -> pa.Table:
 
 
 def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
-    """Dense ranks in Spark's order: NaN above every number, NULLs first or last as asked."""
+    """Integers in Spark's order: NaN above every number, NULLs first or last as asked."""
     values = flat(values)
+    if not values.null_count and (pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type)):
+        whole: Ints = values.cast(pa.int64()).to_numpy()
+        return ~whole if descending else whole
     if pa.types.is_null(values.type):
         return np.zeros(len(values), np.int64)
     if pa.types.is_boolean(values.type):
