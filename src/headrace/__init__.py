@@ -7,15 +7,28 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import HeadraceError, UserError
 
 if TYPE_CHECKING:
+    from headrace.runtime.client import Client, connect
     from headrace.runtime.hub import Hub
     from headrace.runtime.opening import open_hub as open  # noqa: A004 - hr.open("home")
     from headrace.runtime.standing_query import StandingQuery
     from headrace.runtime.trial import test
 
 __version__ = "0.1.0"
-__all__ = ["HeadraceError", "Hub", "StandingQuery", "UserError", "__version__", "open", "test"]
+__all__ = [
+    "Client",
+    "HeadraceError",
+    "Hub",
+    "StandingQuery",
+    "UserError",
+    "__version__",
+    "connect",
+    "open",
+    "test",
+]
 
 _PLACES = {
+    "Client": ("headrace.runtime.client", "Client"),
+    "connect": ("headrace.runtime.client", "connect"),
     "Hub": ("headrace.runtime.hub", "Hub"),
     "StandingQuery": ("headrace.runtime.standing_query", "StandingQuery"),
     "open": ("headrace.runtime.opening", "open_hub"),

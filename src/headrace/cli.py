@@ -74,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_run(commands)
     _add_shell(commands)
+    _add_fetch(commands)
     _add_check(commands)
     _add_serve(commands)
     return top
@@ -156,6 +157,28 @@ def _shell(given: argparse.Namespace) -> int:
 
     session = Session(given.home or Path(_HOME), Screen.standard(given.format), given.cores, given.local)
     return run_text(session, "\n".join(given.text)) if given.text else run_prompt(session)
+
+
+def _add_fetch(commands: _Commands) -> None:
+    fetch = _command(commands, "fetch", "show what a query has answered since this client came last", _fetch)
+    fetch.add_argument("query", metavar="QUERY", help="a standing query of the home")
+    fetch.add_argument(
+        "--client", metavar="NAME", default="headrace", help="who is asking (default: headrace)"
+    )
+    fetch.add_argument("--keep", action="store_true", help="show, and be shown the same again next time")
+    _home(fetch, f"the database folder (default: {_HOME})")
+    fetch.add_argument(
+        "--format", choices=_FORMATS[:3], help="of answers (default: table on a terminal, else csv)"
+    )
+
+
+def _fetch(given: argparse.Namespace) -> int:
+    from headrace.runtime.client import connect, fetch_to  # noqa: PLC0415
+    from headrace.runtime.screen import Screen  # noqa: PLC0415
+
+    client = connect(given.home or Path(_HOME), given.query, given.client)
+    fetch_to(Screen.standard(given.format), client, keep=given.keep)
+    return 0
 
 
 def _add_check(commands: _Commands) -> None:

@@ -92,6 +92,8 @@ def test_a_wrong_query_or_format_is_refused_at_once(home, tmp_path) -> None:
 
 def test_the_public_names_are_there_and_no_others() -> None:
     assert set(hr.__all__) == {
+        "Client",
+        "connect",
         "HeadraceError",
         "Hub",
         "StandingQuery",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -25,26 +26,24 @@ from headrace.time import Instant
 
 @dataclass(frozen=True, slots=True)
 class EpochResults:
-    """One epoch's result rows of one query, with their system columns."""
+    """One epoch's result rows of one query, with their system columns.
+
+    `position` is that in the results list after them.
+    """
 
     epoch: int
     table: pa.Table
+    position: int
 
 
 def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
     """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
-    epoch = -1
-    tables: list[pa.Table] = []
-    for _, entry in home.list_of(manifest, "results").iterate(home.store.read, start):
-        if operator not in entry["queries"]:
-            continue
-        if entry["epoch"] != epoch and tables:
-            yield EpochResults(epoch, pa.concat_tables(tables))
-            tables = []
-        epoch = entry["epoch"]
-        tables.append(open_run(home.store, entry["name"])[operator])
-    if tables:
-        yield EpochResults(epoch, pa.concat_tables(tables))
+    entries = home.list_of(manifest, "results").iterate(home.store.read, start)
+    answered = ((place, entry) for place, entry in entries if operator in entry["queries"])
+    for epoch, found in groupby(answered, key=lambda each: each[1]["epoch"]):
+        part = list(found)
+        tables = [open_run(home.store, entry["name"])[operator] for _, entry in part]
+        yield EpochResults(epoch, pa.concat_tables(tables), part[-1][0] + 1)
 
 
 def in_range(

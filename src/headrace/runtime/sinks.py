@@ -23,47 +23,16 @@ from typing import TYPE_CHECKING, TextIO, TypeAlias
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, UserError, did_you_mean
-from headrace.runtime import results
+from headrace.runtime.delivering import Cursor, Due, due
 from headrace.runtime.exporting import file_name
 from headrace.runtime.output import FORMATS, render, to_text
-from headrace.runtime.results import visible
-from headrace.runtime.standing_query import sort_of
-from headrace.store.filesystem import LocalStore, Store
+from headrace.store.filesystem import LocalStore
 
 if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
 
 Receiver: TypeAlias = Callable[[int, pa.Table], object]
 _IDLE_SECONDS = 0.5
-
-
-@dataclass(slots=True)
-class Cursor:
-    """How many entries of the results list a sink has delivered, as the name of a file in the home."""
-
-    store: Store
-    name: str
-
-    def read(self) -> int:
-        """0 for a new sink."""
-        return max(self._positions(), default=0)
-
-    def write(self, delivered: int) -> None:
-        """Remember, durably; the older position goes after the newer one is there."""
-        older = [position for position in self._positions() if position < delivered]
-        self.store.put_if_absent(self._file(delivered), b"")
-        for position in older:
-            self.store.delete(self._file(position))
-
-    def _positions(self) -> list[int]:
-        return [int(file.name.rpartition("/")[2]) for file in self.store.list(f"{self._folder}/")]
-
-    def _file(self, position: int) -> str:
-        return f"{self._folder}/{position:012d}"
-
-    @property
-    def _folder(self) -> str:
-        return f"sinks/{file_name(self.name)}"
 
 
 @dataclass(slots=True)
@@ -83,28 +52,19 @@ class Sink:
         """Hand over every epoch that is committed and was not delivered; how many."""
         count = 0
         with self._lock:
-            for epoch, position, table in self._due():
-                if table is not None:
-                    self.receive(epoch, table)
+            for part in self._due():
+                if part.rows is not None:
+                    self.receive(part.epoch, part.rows)
                     count += 1
-                self.cursor.write(position)
+                self.cursor.write(part.position)
         return count
 
-    def _due(self) -> Iterator[tuple[int, int, pa.Table | None]]:
-        """(epoch, position in the results list after it, rows or None) from the cursor on."""
+    def _due(self) -> Iterator[Due]:
+        """What is committed and was not delivered."""
         home = self.hub.home
-        manifest, start = home.latest(), self.cursor.read()
-        length = home.list_of(manifest, "results").length
-        if start >= length:
-            return
-        operator, query = self.hub.operator_and_query(self.query)
-        places: dict[int, int] = {}
-        for place, entry in home.list_of(manifest, "results").iterate(home.store.read, start):
-            places[entry["epoch"]] = place + 1
-        for part in results.epochs_of(home, manifest, operator.id, start):
-            table = results.ordered(part.table, sort_of(operator), query.schema.names)
-            yield part.epoch, places[part.epoch], visible(table, query, changes=True)
-        yield manifest.epoch, length, None
+        start = self.cursor.read()
+        if start < home.list_of(manifest := home.latest(), "results").length:
+            yield from due(home, manifest, *self.hub.operator_and_query(self.query), start)
 
     def start(self) -> None:
         """Deliver in a thread, as epochs come, until `close`."""

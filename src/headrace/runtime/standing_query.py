@@ -21,6 +21,7 @@ from headrace.time import EPOCH, Instant
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from headrace.runtime.client import Client
     from headrace.runtime.hub import Hub
 
 Since = datetime | Instant | None
@@ -70,6 +71,12 @@ class StandingQuery:
             table = _since(results.ordered(part.table, sort_of(operator), query.schema.names), since)
             if table.num_rows:
                 yield visible(table, query, changes=True)
+
+    def client(self, name: str) -> Client:
+        """A client of that name, which fetches what it has not acknowledged: see `headrace.connect`."""
+        from headrace.runtime.client import connect  # noqa: PLC0415 - it is read by what this file is read by
+
+        return connect(self._hub, self.name, name)
 
     def drop(self) -> None:
         """Remove the query; its state goes with the next epoch."""

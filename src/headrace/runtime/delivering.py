@@ -1,0 +1,67 @@
+"""How far a receiver of results has come, and what is due to it: what sinks and clients have in common.
+
+A position counts entries of the results list, so it means the same in every later manifest; it says nothing of a query's
+text, and survives ALTER. What retention has removed below it was never delivered and is told as missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.algebra.query import Query
+from headrace.operators.operator import Operator
+from headrace.runtime import results
+from headrace.runtime.exporting import file_name
+from headrace.runtime.home import Home
+from headrace.runtime.standing_query import sort_of
+from headrace.store.filesystem import Store
+from headrace.store.manifest import Manifest
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How many entries of the results list were delivered, as the name of a file in the home."""
+
+    store: Store
+    name: str
+
+    def read(self) -> int:
+        """0 for a new receiver."""
+        return max(self._positions(), default=0)
+
+    def write(self, delivered: int) -> None:
+        """Remember, durably; the older position goes after the newer one is there."""
+        older = [position for position in self._positions() if position < delivered]
+        self.store.put_if_absent(self._file(delivered), b"")
+        for position in older:
+            self.store.delete(self._file(position))
+
+    def _positions(self) -> list[int]:
+        return [int(file.name.rpartition("/")[2]) for file in self.store.list(f"{self._folder}/")]
+
+    def _file(self, position: int) -> str:
+        return f"{self._folder}/{position:012d}"
+
+    @property
+    def _folder(self) -> str:
+        return f"sinks/{file_name(self.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One epoch's rows of a query, None at the end of what is committed; `position` is where its receiver then stands."""
+
+    epoch: int
+    position: int
+    rows: pa.Table | None
+
+
+def due(home: Home, manifest: Manifest, operator: Operator, query: Query, start: int) -> Iterator[Due]:
+    """What is committed from position `start` on, epoch by epoch, then the end."""
+    for part in results.epochs_of(home, manifest, operator.id, start):
+        table = results.ordered(part.table, sort_of(operator), query.schema.names)
+        yield Due(part.epoch, part.position, results.visible(table, query, changes=True))
+    yield Due(manifest.epoch, home.list_of(manifest, "results").length, None)
