@@ -113,8 +113,8 @@ def _fill(words: Words, slots: Ints, batch: Prepared, number: int, kernel: Kerne
 
 
 def _patch(words: Words, slots: Ints, batch: Prepared) -> None:
-    for slot, mask in batch.decided.items():
-        words[np.searchsorted(slots, slot)] = words_of(mask)
+    for slot, bitmap in batch.decided.items():
+        words[np.searchsorted(slots, slot)] = bitmap
     for slot, (rows, true) in batch.patches.items():
         place = np.searchsorted(slots, slot)
         mask = truths(words[place], batch.rows)

@@ -36,8 +36,9 @@ class Failed:
 class Prepared:
     """A batch ready to be matched with one version of the index.
 
-    `at[i]` are the places of the attributes of `parts[i]`, which hold the queries that boxes decide. `decided` holds for the slots of queries with a residual which
-    rows they want; `patches` for others the rows on which boxes are not to be believed, and what is true there;
+    `at[i]` are the places of the attributes of `parts[i]`, which hold the queries that boxes decide. `decided` holds for
+    the slots of queries with a residual the bitmap of rows they want; `patches` for others the rows on which boxes are not
+    to be believed, and what is true there;
     `failed` the rows on which a query failed. `dead` slots are matched by nobody.
     """
 
@@ -45,7 +46,7 @@ class Prepared:
     rows: int
     parts: list[Compiled] = field(default_factory=list)
     at: list[list[Ints]] = field(default_factory=list)
-    decided: dict[int, np.ndarray] = field(default_factory=dict)
+    decided: dict[int, Words] = field(default_factory=dict)
     patches: dict[int, tuple[Ints, np.ndarray]] = field(default_factory=dict)
     failed: dict[int, Failed] = field(default_factory=dict)
     dead: frozenset[int] = frozenset()
@@ -155,7 +156,7 @@ def _decide_residuals(found: Prepared, batch: _Batch, side: Side) -> None:
                 found.failed[entry.slot.number] = Failed(rows[local], reasons)
             decided = np.zeros(batch.rows, bool)
             decided[rows] = mine & true if errors is None else mine & true & ~errors.mask
-            found.decided[entry.slot.number] = decided
+            found.decided[entry.slot.number] = words_of(decided)
 
 
 def _passed(part: Part, batch: _Batch) -> dict[int, Words]:
@@ -181,7 +182,9 @@ def _decide_exceptions(found: Prepared, batch: _Batch) -> None:
             if result.errors is not None:
                 true = true & ~result.errors.mask
             if slot in found.decided:
-                found.decided[slot][rows] = true
+                mask = truths(found.decided[slot], batch.rows)
+                mask[rows] = true
+                found.decided[slot] = words_of(mask)
             else:
                 found.patches[slot] = rows, true
             _refail(found, slot, rows, result.errors)

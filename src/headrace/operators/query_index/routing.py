@@ -50,7 +50,7 @@ def route(index: QueryIndex, columns: Mapping[str, pa.Array], rows: int) -> Rout
         slots.append(_padded(owners))
     if batch.decided:
         slots.append(_padded(np.array(list(batch.decided), np.int64)))
-        words.append(_packed(np.array(list(batch.decided.values())).T))
+        words.append(_packed(truths(np.array(list(batch.decided.values())), rows).T))
     routed = Routed(
         np.concatenate([np.empty(0, np.int64), *slots]),
         np.concatenate([np.empty((rows, 0), np.uint64), *words], axis=1),

@@ -14,8 +14,8 @@ import numpy as np
 from headrace.operators.cells import Fed
 from headrace.operators.grouping import Ints, compact
 from headrace.operators.partials import Cells
-from headrace.operators.query_index.columns import tiles_of
-from headrace.operators.query_index.preparing import Prepared, blocks, truths
+from headrace.operators.query_index.columns import Words, tiles_of
+from headrace.operators.query_index.preparing import Prepared, blocks, truths, words_of
 from headrace.operators.query_index.probing import pairs_of, probe
 from headrace.operators.shared_aggregation.cells_of_queries import Asked, gathered, taken
 
@@ -39,13 +39,13 @@ def fold_patched(batch: Prepared, number: int, question: Asked) -> Iterator[Part
     slots = batch.parts[number].part.slots
     patched = [slot for slot in slots.tolist() if slot in batch.patches and slot not in batch.dead]
     if patched:
-        yield from fold_decided({slot: _patched(batch, number, slot) for slot in patched}, question)
+        yield from fold_decided({slot: words_of(_patched(batch, number, slot)) for slot in patched}, question)
 
 
-def fold_decided(decided: Mapping[int, np.ndarray], question: Asked) -> Iterator[Part]:
+def fold_decided(decided: Mapping[int, Words], question: Asked) -> Iterator[Part]:
     """The cells of queries whose rows are known, by slot."""
-    rows = [np.flatnonzero(mask) for mask in decided.values()]
-    pairs = ((mine, np.full(len(mine), slot)) for mine, slot in zip(rows, decided, strict=True))
+    wanted = ((slot, np.flatnonzero(truths(bitmap, question.rows))) for slot, bitmap in decided.items())
+    pairs = ((mine, np.full(len(mine), slot)) for slot, mine in wanted)
     yield from combined(pairs, question)
 
 
