@@ -20,6 +20,7 @@ from headrace.observation import EpochObservation
 from headrace.operators.grouping import SLOTS
 from headrace.runtime import closing, derived, publishing
 from headrace.runtime.admission import Admission, Pending, packed, together
+from headrace.runtime.backfilling import Chunk, Turns, chunk_of, furthest_behind
 from headrace.runtime.clock_progress import clock_floors
 from headrace.runtime.executor import Executor
 from headrace.runtime.home import BORN, Home
@@ -37,7 +38,7 @@ from headrace.runtime.messages import (
 from headrace.runtime.planning import make_plan
 from headrace.runtime.plans import save_plan
 from headrace.runtime.progress import progress_of
-from headrace.runtime.standing import ArchiveEntry, Standing, pieces_of, replay_chunk
+from headrace.runtime.standing import ArchiveEntry, Standing, pieces_of
 from headrace.runtime.state import bounds_of_slots
 from headrace.runtime.work import Work
 from headrace.store.collect import Collected
@@ -45,8 +46,6 @@ from headrace.store.log import QUERY_LOG, RecordLog
 from headrace.store.manifest import Manifest
 from headrace.store.radix_list import ListFiles
 from headrace.time import BEGINNING, FOREVER, Clock, Instant
-
-REPLAY_ROWS = 4_000_000
 
 
 @dataclass(slots=True)
@@ -62,6 +61,7 @@ class Engine:
     plan: EpochPlan = field(init=False)
     intake: Intake = field(init=False)
     housekeeping: Housekeeping = field(init=False)
+    turns: Turns = field(default_factory=Turns)
     _plan_name: str = field(init=False, default="")
     _planned: int = field(init=False, default=-1)
 
@@ -150,11 +150,18 @@ class Engine:
 
     # -- one epoch ---------------------------------------------------------------------------------------------------
 
-    def step(self) -> EpochObservation | None:
-        """Run the next epoch; None when there is nothing to do."""
+    def step(self, *, live_first: bool = False) -> EpochObservation | None:
+        """Run the next epoch; None when there is nothing to do.
+
+        The past is read before what is new, or with `live_first` in what time the live pipeline leaves.
+        """
         self.intake.listen(self.plan.streams.values())
-        work = self._replay() or self._live()
+        work = self._taking_turns() if live_first else self._replay(Chunk()) or self._live()
         return self._run(work) if work is not None else None
+
+    def _taking_turns(self) -> Work | None:
+        live = self._live() if self.turns.live_is_due else None
+        return live or self._replay(self.turns.chunk()) or self._live()
 
     def seal(self) -> EpochObservation:
         """End every stream for good: all windows close, nothing older than FOREVER may come."""
@@ -239,25 +246,32 @@ class Engine:
             return derived.records(self.home, self.manifest, stream, min(ordinals, default=0))
         return self.intake.records(chunk) if stream.archive == "in place" else {}
 
-    def _replay(self) -> Work | None:
-        """A chunk of the archive for the operators of one stream that stand at the same, earliest, entry."""
+    def is_catching_up(self) -> bool:
+        """True while an operator that is not paused has not read all of the past."""
+        return bool(self._late())
+
+    def _late(self) -> dict[str, tuple[str, int]]:
+        """Where operators stand that are behind and not paused: their stream, and their place in its archive."""
         paused = {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
-        late = [
-            name
-            for name in self.plan.operators
-            if derived.owner_of(name) not in paused and self._is_behind(name)
-        ]
+        return {
+            name: (operator.stream, self._standing(name).replayed)
+            for name, operator in self.plan.operators.items()
+            if self._is_behind(name) and derived.owner_of(name) not in paused
+        }
+
+    def _replay(self, size: Chunk) -> Work | None:
+        """A chunk of the archive for the operators that are furthest behind."""
+        late = self._late()
         if not late:
             return None
-        first = min(late, key=lambda name: self._standing(name).replayed)
-        stream, start = self.plan.operators[first].stream, self._standing(first).replayed
-        group = tuple(
-            name
-            for name in late
-            if self.plan.operators[name].stream == stream and self._standing(name).replayed == start
+        behind = furthest_behind(late)
+        stream, start, group = behind.stream, behind.start, behind.operators
+        entries = self.home.list_of(self.manifest, f"archive:{stream}").iterate(self.home.store.read, start)
+        chunk = chunk_of(
+            (ArchiveEntry.from_json(entry) for _, entry in entries),
+            size,
+            None if behind.until is None else behind.until - start,
         )
-        raw = self.home.entries(self.manifest, f"archive:{stream}", start)
-        chunk = replay_chunk([ArchiveEntry.from_json(entry) for entry in raw], REPLAY_ROWS)
         definition = self.plan.streams[stream]
         records = self._records(definition, chunk)
         pieces = [
@@ -300,7 +314,9 @@ class Engine:
         if self.housekeeping.is_due(planned.epoch):
             self.collect()
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
-        return publishing.observe(planned, work, receipts, seconds, self.clock())
+        seen = publishing.observe(planned, work, receipts, seconds, self.clock())
+        self.turns.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
+        return seen
 
     def _execute(self, work: Work) -> list[StateReceipt]:
         owners = tuple(low for low, _ in bounds_of_slots(self.tasks, SLOTS))

@@ -30,10 +30,10 @@ class Loop:
     def __post_init__(self) -> None:
         self.published = threading.Condition()
 
-    def step(self) -> EpochObservation | None:
-        """One epoch, if there is anything to do."""
+    def step(self, *, live_first: bool = False) -> EpochObservation | None:
+        """One epoch, if there is anything to do; see `Engine.step`."""
         with self.lock:
-            seen = self.engine.step()
+            seen = self.engine.step(live_first=live_first)
         if seen is not None:
             self.on_epoch(seen)
             with self.published:
@@ -98,7 +98,7 @@ class Loop:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                if self.step() is None:
+                if self.step(live_first=True) is None:
                     self._stop.wait(_IDLE_SECONDS)
         except BaseException as error:  # noqa: BLE001 - kept for whoever calls stop() or waits
             self.failure = error

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
+import pyarrow as pa
+
 from headrace.errors import UserError
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
@@ -69,6 +71,9 @@ def open_unless_stopped(
     home: Path, stop: Interrupts, *, cores: int | None = None, local: bool = False, brief: bool = False
 ) -> Hub | None:
     """The same for a command that signals may end while Spark starts; then None, and the process should `leave`."""
+    pa.enable_signal_handlers(
+        False
+    )  # what Arrow is reading is part of the epoch under way, and is finished with it
     if local:
         return open_hub(home, local=True)
     return stop.first(lambda: open_hub(home, cores=cores, brief=brief))

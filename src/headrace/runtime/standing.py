@@ -82,18 +82,6 @@ def retained(
     return entries.drop_before(keep)
 
 
-def replay_chunk(entries: Sequence[ArchiveEntry], rows: int) -> list[ArchiveEntry]:
-    """The next entries to fold in one go: at least one, about `rows` rows, all with the same relations."""
-    chunk: list[ArchiveEntry] = []
-    total = 0
-    for entry in entries:
-        if chunk and (total + entry.rows > rows or entry.relations != chunk[0].relations):
-            break
-        chunk.append(entry)
-        total += entry.rows
-    return chunk
-
-
 def pieces_of(
     entry: ArchiveEntry, stream: StreamDefinition, records: Mapping[int, Mapping[str, Any]]
 ) -> tuple[Piece, ...]:

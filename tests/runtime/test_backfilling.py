@@ -1,0 +1,140 @@
+"""New queries read the past while the live pipeline goes on: in turns, without a gap or a row twice."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.runtime.backfilling import Chunk, Turns, chunk_of, furthest_behind
+from headrace.runtime.hub import Hub
+from headrace.runtime.standing import ArchiveEntry
+from headrace.time import SECOND
+from tests.runtime.rig import QUERIES, Rig, answer, answers, cut, expected, made_rows
+
+ONE_FILE = {"maxFilesPerTrigger": "1"}
+SINCE_WHENEVER = [name for name in QUERIES if name != "named"]
+
+
+def entry(rows: int, relation: str = "") -> ArchiveEntry:
+    return ArchiveEntry(0, (), (), (), rows, 0, 0, 0, 0, {"r": relation})
+
+
+@given(
+    entries=st.lists(st.builds(entry, st.integers(0, 50), st.sampled_from("ab")), min_size=1),
+    rows=st.integers(0, 120),
+    least=st.integers(1, 4),
+    until=st.none() | st.integers(1, 8),
+)
+def test_a_chunk_is_a_prefix_no_larger_than_asked(entries, rows, least, until) -> None:
+    chunk = chunk_of(iter(entries), Chunk(rows, least), until)
+    assert chunk == entries[: len(chunk)]
+    assert chunk
+    assert len({each.relations["r"] for each in chunk}) == 1
+    assert until is None or len(chunk) <= until
+    if len(chunk) > least:
+        assert sum(each.rows for each in chunk) <= rows
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1), st.tuples(st.sampled_from("st"), st.integers(0, 5)), min_size=1, max_size=8
+    )
+)
+def test_who_is_furthest_behind_reads_to_where_the_next_one_stands(places) -> None:
+    group = furthest_behind(places)
+    assert group.start == min(start for _, start in places.values())
+    assert {places[name] for name in group.operators} == {(group.stream, group.start)}
+    ahead = [start for stream, start in places.values() if stream == group.stream and start > group.start]
+    assert group.until == (min(ahead) if ahead else None)
+
+
+def test_a_chunk_takes_about_half_of_what_a_live_epoch_takes() -> None:
+    turns = Turns()
+    assert turns.chunk() == Chunk()  # nothing is live
+    for _ in range(50):
+        turns.saw(replay=False, rows=1000, seconds=2.0)
+        turns.saw(replay=True, rows=300_000, seconds=1.0)
+    chunk = turns.chunk()
+    assert chunk.rows == pytest.approx(300_000, rel=0.05)
+    assert chunk.entries == 2
+    turns.saw(replay=False, rows=0, seconds=9.0)  # a tick says nothing of what rows cost
+    assert turns.chunk() == chunk
+
+
+def kinds(hub: Hub, steps: int) -> list[str]:
+    found = []
+    for _ in range(steps):
+        seen = hub.loop.step(live_first=True)
+        found.append("nothing" if seen is None else seen.kind)
+    return found
+
+
+def test_live_input_waits_for_one_chunk_at_most_and_the_past_is_read_all_the_same(tmp_path: Path) -> None:
+    files = cut(made_rows(41, 80), *range(2, 80, 2))
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop(*files[:12])
+    with rig.hub(2, {"first": QUERIES["tumble"]}) as hub:
+        hub.catch_up()
+        hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
+        hub.loop.engine.turns.saw(
+            replay=True, rows=1, seconds=1.0
+        )  # reading the past is slow here: two entries a chunk
+        rig.drop(*files[12:])  # and there is live input at every step
+        found = []
+        while hub.loop.engine.is_catching_up():
+            found += kinds(hub, 1)
+            assert len(found) < 28
+        assert found[0] == "epoch"
+        assert "replay" in found
+        assert not any(pair == ("replay", "replay") for pair in itertools.pairwise(found))
+        closing = hub.run_once()
+        assert answer(hub, "late", closing) == answer(hub, "first", closing)
+
+
+def test_when_nothing_arrives_the_past_is_read_without_waiting(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop(*cut(made_rows(42, 60), *range(3, 60, 3)))
+    with rig.hub(2, {"first": QUERIES["tumble"]}) as hub:
+        hub.catch_up()
+        hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
+        found = kinds(hub, 30)
+        done = found.index("nothing")
+        assert set(found[:done]) == {"replay"}
+        assert not hub.loop.engine.is_catching_up()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
+    seed: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(seed)
+    files = cut(made_rows(50 + seed, 90, disorder=3 * SECOND), *range(6, 90, 6))
+    rig = Rig(tmp_path, ONE_FILE, slack=2 * SECOND)
+    waiting = list(rng.permutation(SINCE_WHENEVER))
+    left = list(files)
+    opened = 0
+    while left or waiting:
+        with rig.hub(1 + opened % 3, None if opened else {}) as hub:
+            opened += 1
+            for _ in range(rng.integers(3, 12)):
+                if left and rng.random() < 0.6:
+                    rig.drop(left.pop(0))
+                if waiting and rng.random() < 0.5:
+                    name = waiting.pop()
+                    hub.execute(f"CREATE QUERY {name} AS {QUERIES[name]}")
+                hub.loop.engine.turns.saw(
+                    replay=bool(rng.integers(2)), rows=int(rng.integers(1, 30)), seconds=1.0
+                )
+                kinds(hub, int(rng.integers(1, 4)))
+    with rig.hub(2) as hub:
+        closing = hub.run_once()
+        found = answers(hub, closing)
+        for name in found:
+            query = hub.operator_and_query(name)[1]
+            assert found[name] == expected(query, files, 2 * SECOND), name
+        assert hub.check().faults == 0
