@@ -15,6 +15,7 @@ from headrace.algebra.windows import (
     Numbering,
     Rows,
     RowsSlide,
+    Session,
     SlidingWindow,
     TimeRange,
     TimeSlide,
@@ -48,6 +49,8 @@ KINDS: dict[str, st.SearchStrategy[SlidingWindow]] = {
     "slide by n on rank": st.builds(TupleSlide, st.integers(1, 12), st.integers(1, 5)),
     "delta": st.builds(Delta, st.sampled_from((0.0, 1.0, 3.0)), st.just(VALUE)),
     "partitioned delta": st.builds(Delta, st.sampled_from((0.0, 2.0)), st.just(VALUE), st.just(PART)),
+    "session": st.builds(Session, st.integers(1, 8)),
+    "partitioned session": st.builds(Session, st.integers(1, 8), st.just(PART)),
     "partitioned slide by n": st.builds(
         TupleSlide, st.integers(1, 12), st.integers(1, 5), st.just(PART), numberings()
     ),
@@ -96,7 +99,7 @@ def test_the_wids_of_a_row_are_windows_that_exist(kind: str, data: st.DataObject
 
 
 @pytest.mark.parametrize(
-    "kind", ["sliding", "landmark", "rows", "slide by tuple", "slide by n on rank", "delta"]
+    "kind", ["sliding", "landmark", "rows", "slide by tuple", "slide by n on rank", "delta", "session"]
 )
 @given(data=st.data())
 def test_windows_are_of_the_set_of_rows_whatever_order_they_are_looked_at(
@@ -137,6 +140,7 @@ def depends_on(window: SlidingWindow, *, before: bool) -> bool:
         (TupleSlide(6, 2, (), "row_num"), Context.FORWARD_AWARE),
         (TupleSlide(6, 2), Context.FORWARD_AWARE),
         (Delta(2.0, VALUE), Context.FORWARD_AWARE),
+        (Session(1), Context.FORWARD_AWARE),
     ],
     ids=repr,
 )

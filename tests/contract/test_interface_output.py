@@ -194,6 +194,7 @@ def test_invoke_gives_the_last_window_of_each_partition_whatever_is_left_of_it(t
         "end": "SELECT window_end, SUM(v) AS t FROM s [RANGE 3 SECONDS SLIDE 2 ROWS]",
         "arrived": "SELECT window_id, SUM(v) AS t FROM s [ROWS 3 SLIDE 2 WATTR row_num]",
         "delta": "SELECT k, SUM(v) AS t FROM s [PARTITION BY k DELTA 2 ON v] GROUP BY k",
+        "session": "SELECT k, SUM(v) AS t FROM s [PARTITION BY k SESSION 1 SECOND] GROUP BY k",
         "none": "SELECT k FROM s [ROWS 90 SLIDE 90]",
     }
     home.put(1, "a,9,@1 a,8,@2 b,5,@3 b,6,@4 ,1,@4")
@@ -209,6 +210,7 @@ def test_invoke_gives_the_last_window_of_each_partition_whatever_is_left_of_it(t
         "end": "window_end,t @7,12",
         "arrived": "window_id,t 5,17",
         "delta": "k,t a,17 b,11 ,1",
+        "session": "k,t a,3 b,9 ,7",
         "none": "k",
     }
     for restarted in (False, True):

@@ -69,6 +69,17 @@ ANSWERS = {
         @0,@5,2,3 @5,@10,3,9 @10,@14,3,15 @14,@18,3,23""",
     f"SELECT {EVERY} FROM s [DELTA 3 ON v]": """window_start,window_end,n,t
         @0,@10,4,10 @14,@14,2,11 @18,@61,3,28""",
+    # sessions: at most a gap apart is together; WHERE of session_window comes first, that of a bracket after
+    f"SELECT {EVERY} FROM s [SESSION 4 SECONDS]": """window_start,window_end,n,t
+        @0,@4,1,1 @5,@9,1,2 @10,@24,6,35 @61,@65,1,11""",
+    f"SELECT {EVERY} FROM s [SESSION 4 SECONDS] WHERE v <> 9": """window_start,window_end,n,t
+        @0,@4,1,1 @5,@9,1,2 @10,@24,5,26 @61,@65,1,11""",
+    "SELECT session_window.start, session_window.end, SUM(v) AS t FROM s WHERE v <> 9 GROUP BY session_window(at, '4 seconds')": """
+        start,end,t @0,@4,1 @5,@9,2 @10,@18,18 @20,@24,8 @61,@65,11""",
+    "SELECT k, window_end, SUM(v) AS t FROM s GROUP BY k, session_window(at, '5 seconds')": """k,window_end,t
+        a,@5,1 b,@10,2 ,@15,4 a,@23,23 b,@25,8 c,@66,11""",
+    "SELECT k, v FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(at), INTERVAL 4 SECONDS) WHERE v > 4": """k,v
+        a,5 a,6 a,9 b,8 c,11""",
     # relations at NOW, which is 61
     "SELECT k, v FROM s [RANGE 41 SECONDS]": "k,v b,8 c,11",
     "SELECT k, v FROM s [RANGE 40 SECONDS]": "k,v c,11",

@@ -1,4 +1,5 @@
-"""Three weeks of flights: windows of rows, partitioned, ending at rows and landmark equal Spark's SQL windows in batch.
+"""Three weeks of flights: windows of rows, partitioned, ending at rows and landmark equal Spark's SQL windows in batch; sessions
+equal its session_window().
 
 Spark sees the rows with the engine's own order as a column: the place of a row in its files, in the order of their names.
 """
@@ -61,6 +62,20 @@ KINDS = {
         f"SELECT window_end AS at, {ANSWERS} FROM departures [RANGE 2 HOURS SLIDE 7 ROWS SATTR rank(departed)]",
         f"SELECT DISTINCT micros, n, far, mean, least, most FROM ({numbered(AFTER, STREAM_ORDER, 7)})",
     ),
+    "sessions": (
+        f"SELECT session_window.end AS at, carrier, {ANSWERS} FROM departures GROUP BY session_window(departed, '20 minutes'), carrier",
+        (
+            f"SELECT unix_micros(session_window.end) AS micros, carrier, {ANSWERS} FROM timed "
+            "GROUP BY carrier, session_window(departed, '20 minutes')"
+        ),
+    ),
+    "sessions_of_the_delayed": (
+        f"SELECT window_end AS at, {ANSWERS} FROM departures WHERE delay > 60 GROUP BY session_window(departed, '11 minutes')",
+        (
+            f"SELECT unix_micros(session_window.end) AS micros, {ANSWERS} FROM timed WHERE delay > 60 "
+            "GROUP BY session_window(departed, '11 minutes')"
+        ),
+    ),
     "landmark": (
         f"SELECT window_end AS at, carrier, {ANSWERS} FROM departures [LANDMARK SLIDE 1 DAY] GROUP BY carrier",
         f"SELECT DISTINCT carrier, day * {24 * HOUR} AS micros, n, far, mean, least, most FROM (SELECT *, "
@@ -109,6 +124,9 @@ def flights(spark: SparkSession, folder: Path) -> None:
     spark.createDataFrame(
         rows.append_column("place", pa.array(range(rows.num_rows)))
     ).createOrReplaceTempView("flights")
+    spark.sql(
+        "CREATE OR REPLACE TEMP VIEW timed AS SELECT *, timestamp_micros(micros) AS departed FROM flights"
+    )
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -37,6 +37,7 @@ from headrace.algebra.windows import (
     Numbering,
     Rows,
     RowsSlide,
+    Session,
     TimeRange,
     TimeSlide,
     TupleSlide,
@@ -166,7 +167,9 @@ def sliding_windows() -> st.SearchStrategy[Window]:
     landmark = st.builds(
         Landmark, st.sampled_from((1, 4, 7)).map(lambda n: n * TICK), st.sampled_from((0, TICK // 2))
     )
-    return st.one_of(time_slides(), time_slides(), landmark, rows_slides(), tuple_slides(), deltas())
+    return st.one_of(
+        time_slides(), time_slides(), landmark, rows_slides(), tuple_slides(), deltas(), sessions()
+    )
 
 
 def partitions() -> st.SearchStrategy[tuple[Expression, ...]]:
@@ -194,6 +197,11 @@ def deltas() -> st.SearchStrategy[Delta]:
     """`[DELTA d ON x]` of an integer and of a double, with NULLs and NaNs."""
     measured = st.sampled_from((Cast(column("x"), DOUBLE), column("y"), Cast(column("g"), DOUBLE)))
     return st.builds(Delta, st.sampled_from((0.0, 1.0, 2.5, 10.0)), measured, partitions())
+
+
+def sessions() -> st.SearchStrategy[Session]:
+    """Gaps below, at and above the distance of rows; rows exactly a gap apart are common."""
+    return st.builds(Session, st.sampled_from((1, TICK, TICK, 2 * TICK, 5 * TICK, 100 * TICK)), partitions())
 
 
 def instant_windows() -> st.SearchStrategy[Window]:

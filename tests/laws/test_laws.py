@@ -151,6 +151,9 @@ KINDS: dict[str, Callable[[], st.SearchStrategy[Query]]] = {
     "delta windows": lambda: some.queries(some.deltas(), some.Shape()).filter(
         lambda q: not (isinstance(q.root, Emit) and rounds(q))
     ),
+    "sessions": lambda: some.queries(some.sessions(), some.Shape()).filter(
+        lambda q: not (isinstance(q.root, Emit) and rounds(q))
+    ),
     "rows at instants": lambda: instant_queries().filter(lambda q: not aggregates(q)),
     "aggregates at instants": lambda: instant_queries().filter(lambda q: aggregates(q) and not rounds(q)),
     "rows that pass": some.bare_streams,

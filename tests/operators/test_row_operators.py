@@ -28,6 +28,7 @@ from headrace.algebra.windows import (
     Delta,
     Rows,
     RowsSlide,
+    Session,
     TimeRange,
     TimeSlide,
     TupleSlide,
@@ -237,6 +238,7 @@ def test_what_no_operator_answers_is_refused_with_the_reason(root: Node, message
 # ------------------------------------------------------------------------------------------------------------- state
 
 NEAR = Delta(2.0, Cast(column("x"), DOUBLE))
+VISIT = Session(2, (column("g"),))
 
 
 @pytest.mark.parametrize(
@@ -258,6 +260,9 @@ NEAR = Delta(2.0, Cast(column("x"), DOUBLE))
         (counted(TupleSlide(20, 1), "k"), TupleSlide(20, 1), 20 + 1 + 1),
         (counted(NEAR, "g"), NEAR, 1 + 1 + 3 + 3),
         (selected(NEAR, "k"), NEAR, 1 + 1 + 3 + 3),
+        (counted(Session(2), "g"), Session(2), 1 + 1 + 7),  # one session without end
+        (counted(VISIT), VISIT, 1 + 3 + 7 + 7),
+        (selected(VISIT, "k"), VISIT, 1 + 3 + 7 + 7),
         (counted(TupleSlide(20, 3), "g"), TupleSlide(20, 3), 20 + 1 + 1 + 7),
         (counted(TupleSlide(20, 3, (column("g"),))), TupleSlide(20, 3, (column("g"),)), 20 + 1 + 7 + 7),
         (selected(TupleSlide(20, 2, (), "row_num"), "k"), TupleSlide(20, 2, (), "row_num"), 20 + 1 + 1 + 20),
@@ -279,7 +284,7 @@ def test_state_stays_within_what_later_answers_need(root: Node, window: Window, 
 
 
 def test_operators_travel_to_tasks() -> None:
-    counting = (RowsSlide(2, 1), TupleSlide(2, 1), NEAR)
+    counting = (RowsSlide(2, 1), TupleSlide(2, 1), NEAR, VISIT)
     for window in (Unbounded(), TimeRange(1), Rows(2), TimeSlide(2, 1), *counting):
         for root in (counted(window, "g"), selected(window, "x")):
             operator = lower("q", query(root, window), "q")

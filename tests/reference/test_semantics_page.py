@@ -16,6 +16,7 @@ from headrace.algebra.windows import (
     Landmark,
     Rows,
     RowsSlide,
+    Session,
     TimeRange,
     TimeSlide,
     TupleSlide,
@@ -70,6 +71,11 @@ def over(window, *names: str):
     return select(windowed(window), *(f"s.{name}" for name in names))
 
 
+def visits(parts):
+    window = windowed(Session(3 * SECOND, parts))
+    return query(select(grouped(window, [], n=agg("count"), total=agg("sum", col("v"))), "n", "total"))
+
+
 QUERIES = {
     "SELECT k FROM s": query(over(Unbounded(), "k"), "stream"),
     "SELECT k FROM s LATE": query(select(LATE, "s.k"), "stream"),
@@ -89,6 +95,8 @@ QUERIES = {
     "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 2 ROWS SATTR row_num]": count_of(
         TupleSlide(10 * SECOND, 2, numbered="row_num")
     ),
+    "SELECT COUNT(*) AS n, SUM(v) AS total FROM s [PARTITION BY k SESSION 3 SECONDS]": visits(PARTS),
+    "SELECT COUNT(*) AS n, SUM(v) AS total FROM s [SESSION 3 SECONDS]": visits(()),
     "SELECT SUM(v) AS total, COUNT(*) AS n FROM s [DELTA 2 ON v]": query(
         select(
             grouped(

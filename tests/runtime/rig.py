@@ -54,6 +54,7 @@ QUERIES = {
     "arrived": "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [ROWS 4 SLIDE 2 WATTR row_num PA k] GROUP BY k",
     "ends": "SELECT g, COUNT(*) AS n, MIN(y) AS low FROM s [RANGE 10 SECONDS SLIDE 2 ROWS PA k] GROUP BY g",
     "frames": "SELECT COUNT(*) AS n, SUM(y) AS total FROM s [PARTITION BY g DELTA 4 ON y]",
+    "visits": "SELECT g, COUNT(*) AS n, SUM(y) AS total FROM s GROUP BY session_window(at, '2 seconds'), g",
     "parts": "SELECT k, MAX(y) AS top FROM s [PARTITION BY k ROWS 3] GROUP BY k",
     "now": "SELECT k, COUNT(*) AS n FROM s [RANGE 10 SECONDS] GROUP BY k",
     "ever": "SELECT COUNT(*) AS n, SUM(x) AS total FROM s",

@@ -95,7 +95,7 @@ def test_a_restart_with_another_number_of_tasks_at_every_epoch_changes_nothing(t
 @pytest.mark.parametrize("archive", ["copy", "in place"])
 def test_a_query_that_comes_late_answers_as_if_it_had_been_first(archive: str, tmp_path: Path) -> None:
     rig = Rig(tmp_path, {**ONE_FILE, "archive": archive}, 2 * SECOND)
-    files = cut(made_rows(5, 80, disorder=6 * SECOND), *range(5, 80, 5))
+    files = cut(made_rows(5, 95, disorder=6 * SECOND), *range(5, 95, 5))
     with rig.hub(2, {}) as hub:
         for number, name in enumerate(QUERIES):
             rig.drop(files[number])

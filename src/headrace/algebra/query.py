@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Call, Expression, Named
-from headrace.algebra.windows import Delta, RowsSlide, TupleSlide, Window, slides
+from headrace.algebra.windows import Delta, RowsSlide, Session, TupleSlide, Window, slides
 from headrace.errors import UserError
 from headrace.schema import BIGINT, BOOLEAN, TIMESTAMP, Field, Schema
 from headrace.time import Duration, Instant
@@ -341,8 +341,8 @@ def streams_of(query: Query) -> tuple[str, ...]:
 
 
 def per_row_window(window: Window) -> bool:
-    """True for windows whose bounds are counted in rows."""
-    return isinstance(window, RowsSlide | TupleSlide | Delta)
+    """True for windows of which each partition has its own."""
+    return isinstance(window, RowsSlide | TupleSlide | Delta | Session)
 
 
 def _qualified(table: Schema, alias: str) -> Schema:

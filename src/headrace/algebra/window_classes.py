@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from headrace.algebra.windows import Delta, Rows, RowsSlide, TupleSlide, Window
+from headrace.algebra.windows import Delta, Rows, RowsSlide, Session, TupleSlide, Window
 
 
 class Context(Enum):
@@ -27,7 +27,7 @@ def context_of(window: Window) -> Context:
     Rows counted in stream order are forward-context aware: one that comes later with an earlier time moves the number.
     """
     match window:
-        case TupleSlide() | Delta():
+        case TupleSlide() | Delta() | Session():
             return Context.FORWARD_AWARE
         case RowsSlide(numbered="row_num"):
             return Context.FORWARD_FREE

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headrace.algebra.windows import Delta, Landmark, RowsSlide, SlidingWindow, TimeSlide, TupleSlide
+from headrace.algebra.windows import Delta, Landmark, RowsSlide, Session, SlidingWindow, TimeSlide, TupleSlide
 from headrace.time import Instant
 
 
@@ -74,6 +74,12 @@ def windows(window: SlidingWindow, rows: Sequence[Arrival]) -> list[WindowId]:
         case Delta():
             parts = (part for part, _ in _sizes(rows))
             return [WindowId(n, part) for part in parts for n, _ in enumerate(_deltas(window, rows, part), 1)]
+        case Session():
+            return [
+                WindowId(start, part)
+                for part, _ in _sizes(rows)
+                for start in sorted({_start(window, rows, row) for row in rows if row.part == part})
+            ]
 
 
 def extent(window: SlidingWindow, rows: Sequence[Arrival], wanted: WindowId) -> list[Arrival]:
@@ -85,6 +91,9 @@ def extent(window: SlidingWindow, rows: Sequence[Arrival], wanted: WindowId) -> 
     if isinstance(window, Delta):
         found = _deltas(window, rows, wanted.part)
         return found[wanted.number - 1] if 1 <= wanted.number <= len(found) else []
+    if isinstance(window, Session):
+        own = (row for row in rows if row.part == wanted.part)
+        return [row for row in own if _start(window, rows, row) == wanted.number]
     last = wanted.number * window.slide
     return [
         row
@@ -111,6 +120,9 @@ def wids(window: SlidingWindow, rows: Sequence[Arrival], row: Arrival) -> Window
         case Delta():
             number = next(n for n, held in enumerate(_deltas(window, rows, row.part), 1) if row in held)
             return WindowIds(number, number + 1, row.part)
+        case Session():
+            start = _start(window, rows, row)
+            return WindowIds(start, start + 1, row.part)
 
 
 def _run(ids: WindowIds) -> range:
@@ -151,6 +163,18 @@ def _deltas(window: Delta, rows: Sequence[Arrival], part: Hashable) -> list[list
         found[-1].append(row)
         first = row.value if first is None else first
     return found
+
+
+def _start(window: Session, rows: Sequence[Arrival], row: Arrival) -> Instant:
+    """The first time of the row's session."""
+    start = row.at
+    for at in sorted(
+        (other.at for other in rows if other.part == row.part and other.at < row.at), reverse=True
+    ):
+        if not window.joins(at, start):
+            break
+        start = at
+    return start
 
 
 __all__ = ["Arrival", "WindowId", "WindowIds", "extent", "wids", "windows"]

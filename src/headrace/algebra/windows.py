@@ -157,16 +157,36 @@ class Delta:
         return value is not None and (value > first + self.threshold or value < first - self.threshold)
 
 
-SlidingWindow: TypeAlias = TimeSlide | Landmark | RowsSlide | TupleSlide | Delta
+@dataclass(frozen=True, slots=True)
+class Session:
+    """`session_window(t, gap)`, `SESSION(TABLE s PARTITION BY k, DESCRIPTOR(t), gap)`: rows that follow each other closely.
+
+    Rows of a partition whose times are at most `gap` apart are together; a session starts at its first row and ends at its
+    last + gap, which a row may still have, as in Spark.
+    """
+
+    gap: Duration
+    partition: tuple[Expression, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.gap <= 0:
+            raise UserError("the gap of a session must be positive")
+
+    def joins(self, earlier: Instant, later: Instant) -> bool:
+        """True when rows of one partition at these times, with none between, are of one session."""
+        return later - earlier <= self.gap
+
+
+SlidingWindow: TypeAlias = TimeSlide | Landmark | RowsSlide | TupleSlide | Delta | Session
 InstantWindow: TypeAlias = TimeRange | Unbounded | Rows
 Window: TypeAlias = SlidingWindow | InstantWindow
 
 
 def slides(window: Window) -> bool:
     """True when the window gives a sequence of relations rather than one at every instant."""
-    return isinstance(window, TimeSlide | Landmark | RowsSlide | TupleSlide | Delta)
+    return isinstance(window, TimeSlide | Landmark | RowsSlide | TupleSlide | Delta | Session)
 
 
 def counts_rows(window: Window) -> bool:
-    """True when rows are counted, also those that WHERE drops: the window stands before it."""
-    return isinstance(window, Rows | RowsSlide | TupleSlide | Delta)
+    """True when rows matter by being there, also those that WHERE drops: the window stands before it."""
+    return isinstance(window, Rows | RowsSlide | TupleSlide | Delta | Session)

@@ -301,8 +301,18 @@ class StartingWindow:
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """`session_window(t, gap)` in GROUP BY; `[PARTITION BY p SESSION gap]`, `SESSION(TABLE s PARTITION BY p, DESCRIPTOR(t), gap)`."""
+
+    attribute: Name | None
+    gap: Duration
+    partition: tuple[Expr, ...]
+    span: Span
+
+
 WindowClause: TypeAlias = (
-    RangeWindow | RowsWindow | TupleWindow | DeltaWindow | LandmarkWindow | StartingWindow
+    RangeWindow | RowsWindow | TupleWindow | DeltaWindow | LandmarkWindow | StartingWindow | SessionWindow
 )
 Measure: TypeAlias = Name | RowNumber
 
@@ -379,7 +389,7 @@ class Select:
     where: Expr | None = None
     bounds: tuple[Instant | Ago, Instant | Ago] | None = None
     group_by: tuple[Expr, ...] = ()
-    window: StartingWindow | None = None
+    window: StartingWindow | SessionWindow | None = None
     having: Expr | None = None
     order_by: tuple[OrderItem, ...] = ()
     limit: int | None = None

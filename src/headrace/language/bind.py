@@ -27,11 +27,12 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows import TimeRange
 from headrace.errors import Span, UserError
-from headrace.language.ast import AllColumns, Constant, Expr, FunctionCall, Item, Name, Select
+from headrace.language.ast import AllColumns, Constant, Expr, FunctionCall, Item, Name, Select, SessionWindow
 from headrace.language.bind_aggregates import Grouping
 from headrace.language.bind_expressions import ExpressionBinder, located
 from headrace.language.bind_memberships import Memberships
 from headrace.language.bind_revisions import revisions
+from headrace.language.bind_sessions import per_group
 from headrace.language.bind_sources import From, bind_from
 from headrace.language.bind_tree import tree
 from headrace.language.naming import output_name
@@ -96,9 +97,13 @@ class _SelectBinder:
     def query(self) -> Query:
         """Bind clause by clause, inside out."""
         select = self.select
-        node = self._filtered()
-        for item in select.group_by:
-            self._add_key(item)
+        if isinstance(select.window, SessionWindow):
+            self._add_keys()
+            self.sources = per_group(self.sources, self.grouping.keys, select.window.span, self.text)
+            node = self._filtered()
+        else:
+            node = self._filtered()
+            self._add_keys()
         bound = self._select_list()
         having = None
         if select.having is not None:
@@ -157,6 +162,10 @@ class _SelectBinder:
             call.span,
             "Aggregates cannot be nested or grouped by.",
         )
+
+    def _add_keys(self) -> None:
+        for item in self.select.group_by:
+            self._add_key(item)
 
     def _add_key(self, item: Expr) -> None:
         expression = self._key(item)

@@ -11,14 +11,17 @@ from headrace.algebra.expressions import Expression, conjuncts
 from headrace.algebra.functions import UserFunction
 from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan
 from headrace.algebra.windows import (
+    Session,
     TimeSlide,
     Unbounded,
+    Window,
 )
 from headrace.errors import UnsupportedQuery, UserError, did_you_mean
 from headrace.language.ast import (
     FunctionCall,
     JoinClause,
     Select,
+    SessionWindow,
     Source,
     StartingWindow,
 )
@@ -207,7 +210,7 @@ def _check_stream(query: Query, what: str) -> None:
         )
 
 
-def _with_group_window(source: BoundSource, clause: StartingWindow, text: str) -> BoundSource:
+def _with_group_window(source: BoundSource, clause: StartingWindow | SessionWindow, text: str) -> BoundSource:
     """The stream under the window of GROUP BY window(…)."""
     if source.window is None:
         return source
@@ -220,7 +223,11 @@ def _with_group_window(source: BoundSource, clause: StartingWindow, text: str) -
         )
     assert not isinstance(source.scan, RelationScan)
     check_attribute(clause.attribute, source.scan, text)
-    window = TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
+    window: Window
+    if isinstance(clause, SessionWindow):
+        window = Session(clause.gap)
+    else:
+        window = TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
     return _without_clash(replace(source, window=window, bare=False), text)
 
 

@@ -13,6 +13,7 @@ from headrace.algebra.windows import (
     Numbering,
     Rows,
     RowsSlide,
+    Session,
     TimeRange,
     TimeSlide,
     TupleSlide,
@@ -28,6 +29,7 @@ from headrace.language.ast import (
     RangeWindow,
     RowNumber,
     RowsWindow,
+    SessionWindow,
     StartingWindow,
     TupleWindow,
     WindowClause,
@@ -69,6 +71,10 @@ def bind_window(
         case StartingWindow():
             check_attribute(clause.attribute, scan, text)
             return TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
+        case SessionWindow():
+            check_attribute(clause.attribute, scan, text)
+            partition = tuple(_partition(scan, text, functions).bind(item) for item in clause.partition)
+            return Session(clause.gap, partition)
         case LandmarkWindow():
             check_attribute(clause.attribute, scan, text)
             return Landmark(clause.slide, clause.origin)

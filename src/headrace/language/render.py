@@ -32,6 +32,7 @@ from headrace.algebra.windows import (
     Landmark,
     Rows,
     RowsSlide,
+    Session,
     TimeRange,
     TimeSlide,
     TupleSlide,
@@ -204,6 +205,9 @@ class _Text:
     def _window_call(self) -> str:
         scan, windowed = self.parts.scan, self.parts.windowed
         assert windowed is not None
+        if isinstance(windowed.window, Session) and isinstance(scan, StreamScan) and scan.time:
+            at = self.rows[f"{scan.alias}.{scan.time}"]
+            return f"session_window({at}, INTERVAL {windowed.window.gap} MICROSECONDS)"
         if not (isinstance(windowed.window, TimeSlide) and isinstance(scan, StreamScan) and scan.time):
             raise UnsupportedQuery("conditions below a window that is not taken over event time have no text")
         window = windowed.window
@@ -223,6 +227,10 @@ class _Text:
         if isinstance(scan, QueryScan) and scan.query is not None:
             name = f"({render(scan.query)})"
         text = f"{name}{channel} AS {identifier(scan.alias)}{bracket}"
+        return text + self._joins()
+
+    def _joins(self) -> str:
+        text = ""
         for join in self.parts.joins:
             assert isinstance(join.right, RelationScan)
             right = f"{identifier(join.right.name)} AS {identifier(join.right.alias)}"
@@ -290,6 +298,9 @@ def _bracket(window: Window, columns: Mapping[str, str]) -> str:
             keys = ", ".join(render_expression(key, columns) for key in window.partition)
             on = render_expression(window.on, columns)
             return f"[{f'PARTITION BY {keys} ' if keys else ''}DELTA {window.threshold!r} ON {on}]"
+        case Session():
+            keys = ", ".join(render_expression(key, columns) for key in window.partition)
+            return f"[{f'PARTITION BY {keys} ' if keys else ''}SESSION {render_duration(window.gap)}]"
         case TupleSlide():
             keys = ", ".join(render_expression(key, columns) for key in window.partition)
             by = " SATTR row_num" if window.numbered == "row_num" else ""

@@ -103,7 +103,7 @@ class Scope:
 
     def _qualified(self, name: Name, qualifier: str, plain: str) -> Column:
         source = self.source(qualifier)
-        if source is None and qualifier.lower() == "window":
+        if source is None and qualifier.lower() in ("window", "session_window"):
             return self._bound_of_window(name, plain)
         if source is None:
             remedy = did_you_mean(qualifier, (source.alias for source in self.sources))

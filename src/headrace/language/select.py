@@ -11,12 +11,12 @@ from headrace.errors import Span
 from headrace.language.ast import (
     AllColumns,
     Expr,
-    FunctionCall,
     Item,
     JoinClause,
     OrderItem,
     RevisionsClause,
     Select,
+    SessionWindow,
     Source,
     StartingWindow,
 )
@@ -283,10 +283,10 @@ def _bounds(cursor: Cursor) -> tuple[Instant | Ago, Instant | Ago]:
     return begin, end
 
 
-def _group_by(cursor: Cursor) -> tuple[tuple[Expr, ...], StartingWindow | None]:
+def _group_by(cursor: Cursor) -> tuple[tuple[Expr, ...], StartingWindow | SessionWindow | None]:
     cursor.expect("BY", purpose=" after GROUP")
     groups: list[Expr] = []
-    window: StartingWindow | None = None
+    window: StartingWindow | SessionWindow | None = None
     while True:
         if cursor.at_any("ROLLUP", "CUBE", "GROUPING") and (
             cursor.ahead().text == "(" or cursor.ahead().upper == "SETS"
@@ -297,12 +297,6 @@ def _group_by(cursor: Cursor) -> tuple[tuple[Expr, ...], StartingWindow | None]:
                 "Register a query for each grouping.",
             )
         item = expression(cursor)
-        if isinstance(item, FunctionCall) and item.name.lower() == "session_window":
-            raise cursor.unsupported(
-                "session windows are not available yet",
-                item.span,
-                "Available is window(t, size, slide, start).",
-            )
         if not is_window_call(item):
             groups.append(item)
         elif window is None:

@@ -1,4 +1,4 @@
-"""How are windows read: brackets after a stream's name, TUMBLE and HOP in FROM, `window(…)` in GROUP BY?"""
+"""How are windows read: brackets after a stream's name, TUMBLE, HOP and SESSION in FROM, `window(…)` in GROUP BY?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from headrace.language.ast import (
     LandmarkWindow,
     Name,
     RangeWindow,
+    RowNumber,
     RowsWindow,
+    SessionWindow,
     StartingWindow,
     TupleWindow,
     WindowClause,
@@ -36,7 +38,7 @@ from headrace.language.window_options import (
 from headrace.schema import INTERVAL, STRING
 from headrace.time import Duration
 
-AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE d SLIDE n ROWS], [RANGE TUMBLING d], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [DELTA d ON x], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
+AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE d SLIDE n ROWS], [RANGE TUMBLING d], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [SESSION gap], [DELTA d ON x], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
 
 
 def bracket(cursor: Cursor) -> WindowClause:
@@ -56,13 +58,15 @@ def bracket(cursor: Cursor) -> WindowClause:
         window = _partitioned(cursor, start)
     elif cursor.accept("DELTA"):
         window = _delta(cursor, start, ())
+    elif cursor.accept("SESSION"):
+        window = _session(cursor, start, ())
     elif cursor.accept("LANDMARK"):
         window = _landmark(cursor, start)
-    elif cursor.at_any("WINDOW", "SESSION", "CUMULATE"):
+    elif cursor.at_any("WINDOW", "CUMULATE"):
         user = cursor.at_any("WINDOW")
         _not_yet(cursor, "user-defined windows" if user else f"{cursor.token.upper} windows")
     else:
-        raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK, DELTA or NOW", AVAILABLE)
+        raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK, SESSION, DELTA or NOW", AVAILABLE)
     cursor.expect_sign("]", " or SLIDE, ORIGIN, WATTR, RATTR, SATTR, PA")
     return window
 
@@ -178,8 +182,26 @@ def _partitioned(cursor: Cursor, start: Span) -> WindowClause:
     partition = expressions(cursor)
     if cursor.accept("DELTA"):
         return _delta(cursor, start, partition)
-    cursor.expect("ROWS", purpose=" and their number, or DELTA, after PARTITION BY")
+    if cursor.accept("SESSION"):
+        return _session(cursor, start, partition)
+    cursor.expect("ROWS", purpose=" and their number, SESSION or DELTA after PARTITION BY")
     return _rows(cursor, start, _row_count(cursor), partition)
+
+
+def _session(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> SessionWindow:
+    gap = positive_duration(cursor, "the gap of the session")
+    found = options(cursor)
+    if found != Options(partition=found.partition, attribute=found.attribute):
+        raise cursor.error(
+            "a SESSION window takes PA and WATTR only: it ends where rows stay away", cursor.since(start)
+        )
+    if partition and found.partition:
+        raise cursor.error("PARTITION BY and PA say the same twice", cursor.since(start))
+    if isinstance(found.attribute, RowNumber):
+        raise cursor.error(
+            "the gap of a session is a length of time", found.attribute.span, "Leave WATTR out."
+        )
+    return SessionWindow(found.attribute, gap, partition or found.partition, cursor.since(start))
 
 
 def _landmark(cursor: Cursor, start: Span) -> LandmarkWindow:
@@ -200,19 +222,25 @@ def _landmark(cursor: Cursor, start: Span) -> LandmarkWindow:
 # -------------------------------------------------------------------------------------- windows that start at multiples
 
 
-def table_function(cursor: Cursor) -> tuple[str, StartingWindow]:
-    """Pass `TUMBLE(TABLE s, DESCRIPTOR(t), size[, offset])` or `HOP(TABLE s, DESCRIPTOR(t), slide, size[, offset])`.
+def table_function(cursor: Cursor) -> tuple[str, StartingWindow | SessionWindow]:
+    """Pass `TUMBLE(TABLE s, DESCRIPTOR(t), size[, offset])`, `HOP(TABLE s, DESCRIPTOR(t), slide, size[, offset])` or
+    `SESSION(TABLE s [PARTITION BY k], DESCRIPTOR(t), gap)`.
 
     Returns the stream's name and the window.
     """
     function = cursor.advance()
-    if function.upper in ("CUMULATE", "SESSION"):
+    if function.upper == "CUMULATE":
         raise cursor.unsupported(
-            f"{function.upper} windows are not available yet", function.span, "Available are TUMBLE and HOP."
+            "CUMULATE windows are not available yet",
+            function.span,
+            "Available are TUMBLE, HOP and SESSION.",
         )
     cursor.expect_sign("(")
     cursor.expect("TABLE", purpose=f" and a stream's name in {function.upper}")
     name = cursor.name("a stream's name")
+    partition: tuple[Expr, ...] = ()
+    if function.upper == "SESSION" and cursor.accept("PARTITION", "BY"):
+        partition = _before_descriptor(cursor)
     cursor.expect_sign(",")
     cursor.expect("DESCRIPTOR", purpose=" and the column of event times")
     cursor.expect_sign("(")
@@ -223,31 +251,60 @@ def table_function(cursor: Cursor) -> tuple[str, StartingWindow]:
         lengths.append(duration(cursor, "a length of time"))
     cursor.expect_sign(")", " or ','")
     span = cursor.since(function.span)
-    if function.upper == "TUMBLE":
+    if function.upper == "SESSION":
+        if len(lengths) != 1:
+            raise cursor.error("SESSION takes a stream, its event time and a gap", span)
+        return name, _with_gap(cursor, SessionWindow(attribute, lengths[0], partition, span))
+    return name, _starting(cursor, function.upper, _lattice(cursor, function.upper, attribute, lengths, span))
+
+
+def _before_descriptor(cursor: Cursor) -> tuple[Expr, ...]:
+    found = [expression(cursor)]
+    while cursor.at_sign(",") and cursor.ahead().upper != "DESCRIPTOR":
+        cursor.advance()
+        found.append(expression(cursor))
+    return tuple(found)
+
+
+def _lattice(
+    cursor: Cursor, function: str, attribute: Name, lengths: list[Duration], span: Span
+) -> StartingWindow:
+    if function == "TUMBLE":
         if len(lengths) not in (1, 2):
             raise cursor.error("TUMBLE takes a stream, its event time, a size and perhaps an offset", span)
-        size, slide, origin = lengths[0], lengths[0], (*lengths, 0)[1]
-    else:
-        if len(lengths) not in (2, 3):
-            raise cursor.error(
-                "HOP takes a stream, its event time, a slide, a size and perhaps an offset", span
-            )
-        slide, size, origin = (*lengths, 0)[:3]
-    return name, _starting(cursor, function.upper, StartingWindow(attribute, size, slide, origin, span))
+        return StartingWindow(attribute, lengths[0], lengths[0], (*lengths, 0)[1], span)
+    if len(lengths) not in (2, 3):
+        raise cursor.error("HOP takes a stream, its event time, a slide, a size and perhaps an offset", span)
+    slide, size, origin = (*lengths, 0)[:3]
+    return StartingWindow(attribute, size, slide, origin, span)
+
+
+def _with_gap(cursor: Cursor, window: SessionWindow) -> SessionWindow:
+    if window.gap <= 0:
+        raise cursor.error("the gap of a session must be longer than nothing", window.span)
+    return window
 
 
 def is_window_call(item: Expr) -> bool:
-    """True for `window(…)` as an item of GROUP BY."""
-    return isinstance(item, FunctionCall) and item.name.lower() == "window"
+    """True for `window(…)` or `session_window(…)` as an item of GROUP BY."""
+    return isinstance(item, FunctionCall) and item.name.lower() in ("window", "session_window")
 
 
-def grouped_window(cursor: Cursor, call: Expr) -> StartingWindow:
-    """The window of `GROUP BY window(t, size[, slide[, start]])`.
+def grouped_window(cursor: Cursor, call: Expr) -> StartingWindow | SessionWindow:
+    """The window of `GROUP BY window(t, size[, slide[, start]])` or `GROUP BY session_window(t, gap)`.
 
     Raises `UserError` for other arguments.
     """
     assert isinstance(call, FunctionCall)
     attribute, *lengths = call.arguments or (None,)
+    if call.name.lower() == "session_window":
+        if not isinstance(attribute, Name) or len(lengths) != 1:
+            raise cursor.error(
+                "session_window takes a column and a gap",
+                call.span,
+                "Write for example session_window(at, '5 minutes').",
+            )
+        return _with_gap(cursor, SessionWindow(attribute, _length(cursor, lengths[0]), (), call.span))
     if not isinstance(attribute, Name) or not 1 <= len(lengths) <= 3:
         raise cursor.error(
             "window takes a column, a size and perhaps a slide and a start",

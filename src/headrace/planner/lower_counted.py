@@ -1,11 +1,12 @@
-"""From a bound query to the operators of windows that count rows: each ends at a row."""
+"""From a bound query to the operators of windows that count rows: each ends at a row; and of frames."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.algebra.windows import Delta, RowsSlide, TupleSlide
-from headrace.operators.delta_windows import DeltaWindows
+from headrace.algebra.windows import Delta, RowsSlide, Session, TupleSlide
+from headrace.operators.frame_cuts import ByDelta, ByGap
+from headrace.operators.frame_windows import FrameWindows
 from headrace.operators.row_slides import RowSlides
 from headrace.operators.tuple_slides import TupleSlides
 
@@ -63,21 +64,24 @@ def tuple_slides(lowering: Lowering) -> TupleSlides:
     )
 
 
-def delta_windows(lowering: Lowering) -> DeltaWindows:
-    """`[DELTA d ON x]`."""
-    shape, grouped = lowering.shape, lowering.grouped
-    assert isinstance(shape.window, Delta)
+def frame_windows(lowering: Lowering) -> FrameWindows:
+    """`[DELTA d ON x]`, `session_window(t, gap)` and `[SESSION gap]`."""
+    shape, grouped, window = lowering.shape, lowering.grouped, lowering.shape.window
+    assert isinstance(window, Delta | Session)
     kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
-    partitions = len(shape.window.partition)
+    partitions = len(window.partition)
     changes = shape.emit is not None and shape.emit.kind != "rstream"
-    return DeltaWindows(
+    rows = lowering.layout(kept, tuple(range(partitions)) or None)
+    return FrameWindows(
         id=lowering.id,
         query=lowering.name,
         stream=shape.scan.name,
-        threshold=shape.window.threshold,
+        cutter=ByGap(window.gap)
+        if isinstance(window, Session)
+        else ByDelta(window.threshold, rows.names[partitions]),
         partitions=partitions,
         bounds_prefix=f"{shape.window_alias}.",
-        rows=lowering.layout(kept, tuple(range(partitions)) or None),
+        rows=rows,
         grouped=grouped,
         finish=finish,
         emit_empty=lowering.query.emit_empty,

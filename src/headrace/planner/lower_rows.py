@@ -13,6 +13,7 @@ from headrace.algebra.windows import (
     Landmark,
     Rows,
     RowsSlide,
+    Session,
     TimeRange,
     TimeSlide,
     TupleSlide,
@@ -36,7 +37,7 @@ from headrace.operators.row_steps import RowStep, relations_of
 from headrace.operators.row_store import Bounded, RowLayout
 from headrace.operators.window_changes import WindowChanges
 from headrace.operators.window_rows import WindowRows
-from headrace.planner.lower_counted import delta_windows, row_slides, tuple_slides
+from headrace.planner.lower_counted import frame_windows, row_slides, tuple_slides
 from headrace.planner.shape import Shape
 
 
@@ -77,7 +78,7 @@ class Lowering:
         window = self.shape.window
         if isinstance(window, Delta):
             return (*map(self.rename, window.partition), self.rename(window.on))
-        if not isinstance(window, Rows | RowsSlide | TupleSlide):
+        if not isinstance(window, Rows | RowsSlide | TupleSlide | Session):
             return ()
         return tuple(map(self.rename, window.partition))
 
@@ -175,9 +176,9 @@ def lower_rows(lowering: Lowering) -> Operator:
         case TupleSlide():
             _refuse_revisions(lowering)
             return tuple_slides(lowering)
-        case Delta():
+        case Delta() | Session():
             _refuse_revisions(lowering)
-            return delta_windows(lowering)
+            return frame_windows(lowering)
     if _passes(lowering):
         kept, finish = lowering.stored()
         return Passing(

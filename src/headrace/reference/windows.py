@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isnan
 
 from headrace.algebra.query import Query, Windowed, walk
-from headrace.algebra.windows import Delta, Landmark, RowsSlide, TimeSlide, TupleSlide, slides
+from headrace.algebra.windows import Delta, Landmark, RowsSlide, Session, TimeSlide, TupleSlide, slides
 from headrace.errors import UnsupportedQuery
 from headrace.reference.relational import Frame, Moment, partitions, position_of, stream_rows, time_of
 from headrace.reference.scalar import evaluate
@@ -113,7 +113,7 @@ def row_windows(query: Query, moment: Moment, limit: Instant) -> list[tuple[Clos
         raise UnsupportedQuery("a window that slides by rows stands alone in its FROM")
     (node,) = nodes
     window = node.window
-    assert isinstance(window, RowsSlide | TupleSlide | Delta)
+    assert isinstance(window, RowsSlide | TupleSlide | Delta | Session)
     rows = stream_rows(node.source, moment)
     if isinstance(window, Delta):
         on = window.on
@@ -132,7 +132,10 @@ def row_windows(query: Query, moment: Moment, limit: Instant) -> list[tuple[Clos
 def _frames(node: Windowed, part: list[Row], limit: Instant) -> list[tuple[Instant, Frame]]:
     if isinstance(node.window, Delta):
         return _delta_frames(node, part, limit)
-    frames = _rows_frames if isinstance(node.window, RowsSlide) else _tuple_frames
+    if isinstance(node.window, Session):
+        frames = _session_frames
+    else:
+        frames = _rows_frames if isinstance(node.window, RowsSlide) else _tuple_frames
     return [(frame.end, frame) for frame in frames(node, part, limit)]
 
 
@@ -186,6 +189,26 @@ def _tuple_frames(node: Windowed, part: list[Row], limit: Instant) -> list[Frame
     ]
 
 
+def _session_frames(node: Windowed, part: list[Row], limit: Instant) -> list[Frame]:
+    """The sessions that no row to come, at `limit` or later, can join."""
+    window = node.window
+    assert isinstance(window, Session)
+    sessions: list[list[Row]] = []
+    for row in part:
+        if sessions and time_of(row, node) - time_of(sessions[-1][-1], node) <= window.gap:
+            sessions[-1].append(row)
+        else:
+            sessions.append([row])
+    frames = []
+    for rows in sessions:
+        start, end = time_of(rows[0], node), time_of(rows[-1], node) + window.gap
+        if end < limit:
+            frames.append(Frame(tuple(rows), start, end, start))
+    return frames
+
+
 def slides_by_rows(query: Query) -> bool:
-    """True when a window of the query slides by rows."""
-    return any(isinstance(node.window, RowsSlide | TupleSlide | Delta) for node in sliding_nodes(query))
+    """True when which windows there are depends on the rows."""
+    return any(
+        isinstance(node.window, RowsSlide | TupleSlide | Delta | Session) for node in sliding_nodes(query)
+    )

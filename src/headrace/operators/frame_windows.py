@@ -1,4 +1,4 @@
-"""`[DELTA d ON x]`: windows that go on while a value stays near their first one, with and without aggregates.
+"""Sessions and `[DELTA d ON x]`: windows that go on until a row begins the next one, with and without aggregates.
 
 Rows wait until punctuation has passed them; they are then cut into windows and folded, so that a window in progress is one
 cell a group (without aggregates its rows are kept). State: rows that wait, one head and the open window of each
@@ -16,8 +16,8 @@ import pyarrow as pa
 from headrace.algebra.expressions import Named
 from headrace.algebra.window_classes import Context
 from headrace.operators.changes import Telling
-from headrace.operators.delta_cuts import NUMBER, Cut, cut, greatest, newest_heads
 from headrace.operators.finish import Finish
+from headrace.operators.frame_cuts import NUMBER, Cut, Cutter, cut, greatest, newest_heads
 from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
 from headrace.operators.grouping import Ints, compact, flat, group, slots_of
 from headrace.operators.last_windows import (
@@ -40,17 +40,17 @@ _HEADS, _OPEN = "heads", "open"
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaWindows:
-    """`Finish(Aggregate?(Windowed(Delta)))`; with `telling`, each window against the one before of its partition.
+class FrameWindows:
+    """`Finish(Aggregate?(Windowed(Delta | Session)))`; with `telling`, each window against the one before of its partition.
 
-    The first `partitions` stored values are the partition, the next one is what the delta is measured on. `grouped` reads
-    the stored values that follow, in its order of inputs; None without aggregates.
+    The first `partitions` stored values are the partition, the next one is what a delta is measured on, if it is one.
+    `grouped` reads the stored values that follow, in its order of inputs; None without aggregates.
     """
 
     id: str
     query: str
     stream: str
-    threshold: float
+    cutter: Cutter
     partitions: int
     bounds_prefix: str
     rows: RowLayout
@@ -99,20 +99,14 @@ class DeltaWindows:
             state[ROWS] = later.table
         passed = hold(self.rows, [waiting.table, arrived.where(arrived.at < limit).table])
         heads = newest_heads(self.parts, [run[_HEADS] for run in runs if _HEADS in run])
-        ending = limit == FOREVER and heads is not None and heads.num_rows
-        if turn.closed == FOREVER or not (passed.rows or ending):  # what ended with its stream ends once
-            return Step(state)
-        now = cut(
-            self.parts,
-            self.rows.names[self.partitions],
-            self.threshold,
-            passed,
-            heads,
-            final=limit == FOREVER,
-        )
+        if heads is not None:
+            heads = self.cutter.open_heads(heads, turn.closed)  # what ended, also with its stream, ends once
+        if not (passed.rows or (heads is not None and self.cutter.time_ends(heads, limit))):
+            return Step(state, open_windows=0 if heads is None else heads.num_rows)
+        now = cut(self.parts, self.cutter, passed, heads, limit)
         state |= {_HEADS: now.heads} | self._kept(passed, now.number)
         if not now.ends.count:
-            return Step(state)
+            return Step(state, open_windows=now.open)
         chunks = self._rows(now, runs, state) if self.grouped is None else self._groups(now, runs, state)
         shown = Shown(now.first, now.last, now.ids)
         results, rejected = finished(self.finish, self.bounds_prefix, now.ends, shown, chunks)
@@ -120,7 +114,7 @@ class DeltaWindows:
         if self.telling is not None:
             kept = [run[LAST] for run in runs if LAST in run]
             results = told_apart(now.ends, results, kept, self.telling)
-        return Step(state, results, rejected)
+        return Step(state, results, rejected, now.open)
 
     def _slots(self, keys: Sequence[pa.Array], rows: int) -> np.ndarray:
         """Where a partition lives: as `RowLayout` routes its rows."""
@@ -134,7 +128,7 @@ class DeltaWindows:
         table, number = passed.table.take(pa.array(live)), number[live]
         if self.grouped is None:
             return {_OPEN: table.append_column(NUMBER, pa.array(number))}
-        names = [name for place, name in enumerate(self.rows.names) if place != self.partitions]
+        names = [name for name in self.rows.names if name != self.cutter.on]
         kept = {}
         values = [flat(table.column(name)) for name in names]
         for place, cells in enumerate(fold(self.by_part, number, values, self.rows.slot)):
@@ -185,7 +179,7 @@ class DeltaWindows:
         if section == _HEADS:
             heads = newest_heads(self.parts, tables)
             assert heads is not None
-            return heads
+            return self.cutter.open_heads(heads, turn.closed)
         if section == LAST:
             return newest(whole, self.partitions)
         if section == _OPEN:
