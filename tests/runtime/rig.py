@@ -165,10 +165,17 @@ def script(source: Path, queries: Mapping[str, str], options: Mapping[str, str],
 
 
 def answer(hub: Hub, name: str, closing: Mapping[str, pa.Table] | None = None) -> list[Any]:
-    """All a query has answered (what stands of it, with revisions), in a canonical order; with `closing` as if the streams ended here."""
+    """All a query has answered (what stands of it, with revisions), in a canonical order; with `closing` as if the streams ended here.
+
+    What `run_once` has given as `closing` shows what users see; instants are compared too, so it is asked for once more.
+    """
+    return _answer(hub, name, {} if closing is None else hub.finish())
+
+
+def _answer(hub: Hub, name: str, closing: Mapping[str, pa.Table]) -> list[Any]:
     operator, query = hub.operator_and_query(name)
     tables = [part.table for part in results.epochs_of(hub.home, hub.home.latest(), operator.id)]
-    if closing is not None and name in closing:
+    if name in closing:
         tables.append(closing[name])
     if query.revisions is not None and tables:
         tables = [results.standing(pa.concat_tables(tables))]
@@ -178,7 +185,8 @@ def answer(hub: Hub, name: str, closing: Mapping[str, pa.Table] | None = None) -
 
 def answers(hub: Hub, closing: Mapping[str, pa.Table] | None = None) -> dict[str, list[Any]]:
     """The same for every query there is."""
-    return {q.definition.name: answer(hub, q.definition.name, closing) for q in hub.catalog.queries.values()}
+    ending = {} if closing is None else hub.finish()
+    return {q.definition.name: _answer(hub, q.definition.name, ending) for q in hub.catalog.queries.values()}
 
 
 def canonical(found: Sequence[Any]) -> list[Any]:

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.runtime.hub import Hub
 from headrace.runtime.opening import open_hub
+from tests.runtime.rig import QUERIES, Rig, made_rows
 
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 MINUTES = 12
@@ -81,7 +82,7 @@ def test_a_failure_of_the_loop_reaches_followers_and_whoever_stops_it(
     def fail() -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(type(hub.loop.engine), "step", lambda _: fail())
+    monkeypatch.setattr(type(hub.loop.engine), "step", lambda _, **__: fail())
     hub.start()
     with pytest.raises(Exception, match="the disk is gone"):
         list(hub.query("q").follow())
@@ -102,3 +103,16 @@ def test_in_a_relations_changes_what_goes_stands_before_what_comes(hub: Hub) -> 
         (3, 1),
     ]
     assert hub.query("r").invoke().to_pylist() == [{"least": 3}]
+
+
+def test_what_run_once_gives_is_what_history_would_show(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.drop(made_rows(9, 30))
+    with rig.hub(2, {"tumble": QUERIES["best"], "now": QUERIES["now"], "some": QUERIES["some"]}) as hub:
+        told = hub.run_once()
+        assert set(told) == {"tumble", "now"}  # a stream has told everything
+        assert told["tumble"].schema.names == hub.query("tumble").history().schema.names
+        assert told["now"].schema.names == hub.query("now").history().schema.names
+        hub.run_once(seal=True)
+        for name, rows in told.items():
+            assert hub.query(name).history().to_pylist()[-rows.num_rows :] == rows.to_pylist()

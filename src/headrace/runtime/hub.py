@@ -31,7 +31,8 @@ from headrace.runtime.home import Home
 from headrace.runtime.loop import Loop
 from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import bound
-from headrace.runtime.standing_query import StandingQuery
+from headrace.runtime.results import visible
+from headrace.runtime.standing_query import StandingQuery, sort_of
 from headrace.runtime.statements import Statements
 from headrace.store.lock import HomeLock
 from headrace.time import Clock, Instant, now
@@ -141,10 +142,16 @@ class Hub:
     def run_once(self, *, seal: bool = False) -> dict[str, pa.Table]:
         """Consume all input there is, then answer as if the streams ended: provisional rows by query name.
 
-        With `seal` the end is final: the closing rows are committed, and none are returned.
+        With `seal` the end is final: the closing rows are committed, and none are returned. A relation's rows are its
+        changes, with `__change` and `__at`.
         """
         self.catch_up()
-        return self.finish(seal=seal)
+        told = {}
+        for name, table in self.finish(seal=seal).items():
+            operator, query = self.operator_and_query(name)
+            rows = results.ordered(table, sort_of(operator), query.schema.names)
+            told[name] = visible(rows, query, changes=True)
+        return told
 
     def catch_up(self, proceed: Callable[[], bool] = lambda: True) -> bool:
         """Consume all input that is there now; False when `proceed` said to stop before that.
@@ -155,7 +162,7 @@ class Hub:
         return self.loop.catch_up(proceed)
 
     def finish(self, *, seal: bool = False) -> dict[str, pa.Table]:
-        """Answer as if the streams ended here, without reading on; see `run_once`."""
+        """Answer as if the streams ended here, without reading on: rows with their system columns; see `run_once`."""
         with self.loop.lock:
             if seal:
                 self.loop.on_epoch(self.loop.engine.seal())

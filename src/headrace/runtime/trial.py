@@ -41,7 +41,8 @@ def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
         for name, table in streams.items():
             if table.num_rows:
                 hub.push(name, table)
-        closing = hub.run_once()
+        hub.catch_up()
+        closing = hub.finish()
         operator, meaning = hub.operator_and_query(_QUERY)
         rows = told_rows(hub.home, hub.home.latest(), operator, meaning, closing.get(_QUERY))
         return list(rows.to_pylist())
