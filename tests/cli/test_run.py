@@ -54,6 +54,16 @@ def test_several_answers_on_one_screen_are_told_apart(tmp_path) -> None:
     assert done.stdout.endswith("# dear\nn,auction,top\n1,2,150.0\n")
 
 
+def test_several_answers_in_json_are_json_to_the_last_line(tmp_path) -> None:
+    put(tmp_path / "bids", "1.csv", bid(1, 2, 150))
+    path = script(tmp_path, "SHOW QUERIES;", "EXPLAIN QUERY dear;")
+    done = headrace("run", path, "--once", "--format", "json")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["answer"] for each in found if "answer" in each] == ["SHOW QUERIES", "dear"]
+    assert any("pane" in each.get("text", "") for each in found)
+    assert found[-1] == {"n": 1, "auction": 2, "top": 150.0}
+
+
 def test_an_invoke_waits_until_all_input_present_is_committed(tmp_path) -> None:
     for name in "1234":
         put(tmp_path / "bids", f"{name}.csv", bid(60 * int(name), 1, 100 + int(name)))

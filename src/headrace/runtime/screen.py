@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from typing import TextIO
@@ -43,7 +44,7 @@ class Screen:
 
     def text(self, text: str) -> None:
         """Show text that is the answer, such as a plan."""
-        self._write(text + "\n")
+        self._write((json.dumps({"text": text}, ensure_ascii=False) if self.text_style == "json" else text) + "\n")
 
     @property
     def text_style(self) -> str:
@@ -53,6 +54,8 @@ class Screen:
     def _heading(self, name: str) -> str:
         if self.text_style == "table":
             return f"{self._gap()}{name}\n"
+        if self.text_style == "json":  # every line of several answers is JSON
+            return json.dumps({"answer": name}, ensure_ascii=False) + "\n" if self.several else ""
         return f"{self._gap()}# {name}\n" if self.several else ""
 
     def _gap(self) -> str:
