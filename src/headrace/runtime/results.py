@@ -63,9 +63,19 @@ def in_range(
 
 
 def ordered(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> pa.Table:
-    """Rows by emission instant, what goes before what comes, the query's own order, then columns left to right."""
+    """Rows by emission instant, what goes before what comes, the query's own order, then columns left to right.
+
+    System columns that only served to order them are gone.
+    """
+    order = _order(table, sort, outputs)
+    kept = table.select([*outputs, *(name for name in (CHANGE, AT) if name in table.column_names)])
+    return kept if order is None else kept.take(pa.array(order))
+
+
+def _order(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> np.ndarray | None:
+    """The rows' places in that order; None when they stand in it already."""
     if table.num_rows < 2:
-        return table
+        return None
     keys = [flat(table.column(AT)).to_numpy()]
     if CHANGE in table.column_names:
         keys.append(flat(table.column(CHANGE)).to_numpy())
@@ -77,7 +87,7 @@ def ordered(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) ->
     if _has_ties(keys, order):  # ranking every column is dear, and windows of groups hardly ever need it
         keys += [sort_rank(table.column(name), False, True) for name in outputs]
         order = np.lexsort(keys[::-1])
-    return table.take(pa.array(order))
+    return order
 
 
 def _has_ties(keys: Sequence[np.ndarray], order: np.ndarray) -> bool:

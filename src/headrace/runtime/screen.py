@@ -44,7 +44,9 @@ class Screen:
 
     def text(self, text: str) -> None:
         """Show text that is the answer, such as a plan."""
-        self._write((json.dumps({"text": text}, ensure_ascii=False) if self.text_style == "json" else text) + "\n")
+        self._write(
+            (json.dumps({"text": text}, ensure_ascii=False) if self.text_style == "json" else text) + "\n"
+        )
 
     @property
     def text_style(self) -> str:
