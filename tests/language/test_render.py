@@ -47,6 +47,8 @@ def test_every_query_survives_being_rendered(text: str) -> None:
         "SELECT COUNT(*) FROM bids [RANGE TUMBLING 1 HOUR] EMIT EMPTY WITH REVISIONS FOR INTERVAL 90 MINUTES",
         "SELECT window.start FROM bids GROUP BY window(at, '1 minute')",
         "SELECT count(*) FROM bids WHERE price > 1 GROUP BY window(at, '1 minute'), 'x', 5 + 0",
+        "SELECT APPROX_COUNT(*) WITHIN 0.125 PERCENT AS n, ERROR_BOUND(n) + 1 AS b FROM bids [RANGE TUMBLING 1 HOUR]",
+        "SELECT APPROX_SUM(n) FILTER (WHERE ok) AS s, ERROR_BOUND(APPROX_COUNT(k)) AS b FROM events [ROWS 5]",
         "SELECT count(DISTINCT 1), count(NULL) FROM bids",
         "SELECT `select`.`from` FROM s `select` [PARTITION BY `from` ROWS 2]",
     ],

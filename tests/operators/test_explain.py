@@ -20,6 +20,24 @@ def test_revisions_say_how_late_a_row_may_be() -> None:
     assert told(f"{HOURLY} WITH REVISIONS")[-2] == "  group by auction (routed to one slot)"
 
 
+def test_approximate_aggregates_say_what_they_take_and_what_exact_ones_would() -> None:
+    counted = (
+        "SELECT auction, APPROX_COUNT(*) {} AS n FROM bids [RANGE 1 HOUR SLIDE 1 SECOND] GROUP BY auction"
+    )
+    lines = told(counted.format("WITHIN 10 PERCENT"))
+    assert lines[1:3] == [
+        "  window every 1 SECOND of 3600 panes (context free)",
+        (
+            "  count(*) in an exponential histogram, k = 10: for 1,000,000 at most 107 buckets, "
+            "about 214 bytes a group (every pane: 28,800)"
+        ),
+    ]
+    assert (
+        told(counted.format("WITHIN 0.01 PERCENT"))[1:]
+        == told(counted.format("").replace("APPROX_COUNT(*)", "COUNT(*)"))[1:]
+    )
+
+
 def test_changes_of_windows_say_so_and_what_they_are_changes_of() -> None:
     lines = told(f"ISTREAM({HOURLY})")
     assert lines[1] == "  istream: what differs from each window to the next"

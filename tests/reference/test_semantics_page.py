@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,27 @@ def visits(parts):
     return query(select(grouped(window, [], n=agg("count"), total=agg("sum", col("v"))), "n", "total"))
 
 
+def approximate(function, argument=None, part="value"):
+    return replace(agg(function, argument), within=Fraction(1, 100), part=part)
+
+
 QUERIES = {
+    "SELECT k, APPROX_COUNT(*) WITHIN 1 PERCENT AS n, APPROX_SUM(v) AS total, ERROR_BOUND(total) AS bound "
+    "FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY k": query(
+        select(
+            grouped(
+                windowed(TEN),
+                ["k"],
+                n=approximate("approx_count"),
+                total=approximate("approx_sum", col("v")),
+                bound=approximate("approx_sum", col("v"), "bound"),
+            ),
+            "k",
+            "n",
+            "total",
+            "bound",
+        )
+    ),
     "SELECT k FROM s": query(over(Unbounded(), "k"), "stream"),
     "SELECT k FROM s LATE": query(select(LATE, "s.k"), "stream"),
     "SELECT k FROM s WHERE 6 / v = 3": query(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
+from typing import Literal as Choice
 
 from headrace.algebra.expressions import Expression
 from headrace.errors import UserError, did_you_mean
@@ -22,6 +24,10 @@ class AggregateCall:
     type: Type
     distinct: bool = False
     condition: Expression | None = None
+    within: Fraction | None = None
+    """How wrong an approximate aggregate may be, as a part of the exact one; None for exact aggregates."""
+    part: Choice["value", "bound"] = "value"
+    """`bound`: how far the approximate value may be from the exact one, up or down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +46,20 @@ ALIASES: Final = {
 }
 """Spark's other names for the same function."""
 
+APPROXIMATE: Final = ("approx_count", "approx_sum")
+"""Aggregates that may be wrong within a bound, and take little memory for it."""
+
 AGGREGATES: Final = ("count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop")
+"""Exact aggregates."""
+
+DEFAULT_WITHIN: Final = Fraction(1, 100)
+"""What is meant where WITHIN is left out."""
 
 
 def canonical(name: str) -> str | None:
     """The canonical name of an aggregate function, or None when `name` is not one."""
     folded = ALIASES.get(name.lower(), name.lower())
-    return folded if folded in AGGREGATES else None
+    return folded if folded in (*AGGREGATES, *APPROXIMATE) else None
 
 
 def result_type(function: str, argument: Type | None) -> Type:
@@ -54,7 +67,7 @@ def result_type(function: str, argument: Type | None) -> Type:
 
     Raises `UserError` when the function does not accept that type.
     """
-    if function == "count":
+    if function in ("count", "approx_count"):
         return BIGINT
     if argument is None:
         raise UserError(f"{function.upper()} needs an argument", remedy="Only COUNT takes *.")
@@ -67,6 +80,13 @@ def result_type(function: str, argument: Type | None) -> Type:
             f"{function.upper()} needs a number, not {argument}",
             remedy="CAST the argument to a numeric type first.",
         )
+    if function == "approx_sum":
+        if not argument.is_integer:
+            raise UserError(
+                f"APPROX_SUM adds whole numbers from 0 on, not {argument}",
+                remedy="CAST the argument to BIGINT, in a unit in which it is whole, or use SUM.",
+            )
+        return BIGINT
     if function == "sum":
         return _sum_type(argument)
     if function == "avg" and argument.name == "DECIMAL":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Literal as Choice
 from typing import TypeAlias
 
@@ -135,7 +136,7 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """`f(a, b)`, `COUNT(*)` (`star`), `COUNT(DISTINCT x) FILTER (WHERE c)`."""
+    """`f(a, b)`, `COUNT(*)` (`star`), `COUNT(DISTINCT x) FILTER (WHERE c)`, `APPROX_COUNT(*) WITHIN 1 PERCENT`."""
 
     name: str
     arguments: tuple[Expr, ...]
@@ -143,6 +144,7 @@ class FunctionCall:
     distinct: bool = False
     star: bool = False
     condition: Expr | None = None
+    within: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)

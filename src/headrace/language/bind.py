@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from headrace.algebra.aggregates import APPROXIMATE
 from headrace.algebra.expressions import Column, Expression, Named, columns_of, transform
 from headrace.algebra.functions import UserFunction
 from headrace.algebra.query import (
@@ -244,10 +245,22 @@ class _SelectBinder:
     def _bind(self, node: Expr, clause: str, *, condition: bool = False) -> Expression:
         """An expression above grouping: aggregates are columns in it, and HAVING may read the select list's aliases."""
         column = self._output_or_column if clause in ("HAVING", "ORDER BY") else self.sources.scope.column
-        binder = ExpressionBinder(
-            self.text, column, self.grouping.aggregate, self.functions, seen=self.rows.seen
-        )
+        binder = ExpressionBinder(self.text, column, self._aggregate, self.functions, seen=self.rows.seen)
         return binder.condition(node, clause) if condition else binder.bind(node)
+
+    def _aggregate(self, call: FunctionCall) -> Expression:
+        if call.name.lower() != "error_bound":
+            return self.grouping.aggregate(call)
+        asked = call.arguments[0] if len(call.arguments) == 1 and call.condition is None else None
+        if isinstance(asked, Name) and len(asked.parts) == 1:
+            asked = self._aliased(asked.parts[0])
+        if not isinstance(asked, FunctionCall) or asked.name.lower() not in APPROXIMATE:
+            self._fail(
+                "ERROR_BOUND is of an approximate aggregate of the select list",
+                call.span,
+                "Write for example APPROX_COUNT(*) WITHIN 1 PERCENT AS n, ERROR_BOUND(n).",
+            )
+        return self.grouping.bound(asked)
 
     def _output_or_column(self, name: Name) -> Expression:
         aliased = self._aliased(name.parts[0]) if len(name.parts) == 1 else None

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate, canonical, result_type
+from headrace.algebra.aggregates import (
+    APPROXIMATE,
+    DEFAULT_WITHIN,
+    AggregateCall,
+    NamedAggregate,
+    canonical,
+    result_type,
+)
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, Named, children
 from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.ast import FunctionCall
-from headrace.language.bind_expressions import ExpressionBinder, joined, located
-from headrace.schema import BOOLEAN
+from headrace.language.bind_expressions import ExpressionBinder, cast, joined, located
+from headrace.schema import BIGINT, BOOLEAN
 
 
 @dataclass(slots=True)
@@ -33,7 +40,9 @@ class Grouping:
     def aggregate(self, node: FunctionCall) -> Expression:
         """The column that holds an aggregate."""
         with located(node.span, self.inner.text):
-            call = self._call(node)
+            return self._column(self._call(node))
+
+    def _column(self, call: AggregateCall) -> Expression:
         for known in self.aggregates:
             if known.call == call:
                 return Column(known.name, call.type)
@@ -48,6 +57,8 @@ class Grouping:
         if node.name.lower() == "count_if":
             return self._count_if(node, condition)
         function = canonical(node.name)
+        if function in APPROXIMATE:
+            return self._approximate(function, node, condition)
         assert function is not None
         if node.star:
             if function != "count":
@@ -64,6 +75,28 @@ class Grouping:
         return AggregateCall(
             function, argument, result_type(function, argument.type), node.distinct, condition
         )
+
+    def bound(self, node: FunctionCall) -> Expression:
+        """The column that holds the error bound of an approximate aggregate."""
+        value = self.aggregate(node)
+        known = next(item.call for item in self.aggregates if Column(item.name, item.call.type) == value)
+        return self._column(replace(known, part="bound"))
+
+    def _approximate(self, function: str, node: FunctionCall, condition: Expression | None) -> AggregateCall:
+        within, what = node.within or DEFAULT_WITHIN, function.upper()
+        if node.distinct:
+            raise UserError(f"{what} does not take DISTINCT")
+        if node.star and function != "approx_count":
+            raise UserError(f"{what} does not take *", remedy="Only counts take *.")
+        if node.star:
+            return AggregateCall(function, None, BIGINT, condition=condition, within=within)
+        if len(node.arguments) != 1:
+            raise UserError(f"{what} takes one argument, not {len(node.arguments)}")
+        argument = self.inner.bind(node.arguments[0])
+        kind = result_type(function, argument.type)
+        if function == "approx_sum":
+            argument = cast(argument, BIGINT)
+        return AggregateCall(function, argument, kind, condition=condition, within=within)
 
     def _count(self, arguments: list[Expression], condition: Expression | None) -> AggregateCall:
         """COUNT(a, b) counts the rows in which no argument is NULL; a constant never is."""

@@ -236,7 +236,7 @@ class ExpressionBinder:
     def _function(self, node: FunctionCall) -> Expression:
         with located(node.span, self.text):
             refusal(node.name)
-        if canonical(node.name) is not None or node.name.lower() == "count_if":
+        if canonical(node.name) is not None or node.name.lower() in ("count_if", "error_bound"):
             return self.aggregate(node)
         name = node.name.upper()
         for present, what in (

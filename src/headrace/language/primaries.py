@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Final, NoReturn
 
+from headrace.algebra.aggregates import APPROXIMATE
 from headrace.errors import Span, UserError
 from headrace.language.ast import CaseWhen, CastTo, Constant, Exists, Expr, Extract, FunctionCall, Name
 from headrace.language.cursor import Cursor
@@ -222,6 +224,13 @@ def _with_condition(cursor: Cursor, whole: Whole, call: FunctionCall) -> Functio
         cursor.expect("WHERE", purpose=" in FILTER (WHERE …)")
         condition = whole(cursor)
         cursor.expect_sign(")")
+    within = _within(cursor) if cursor.at_word("WITHIN") and cursor.ahead().kind == "number" else None
+    if within is not None and call.name.lower() not in APPROXIMATE:
+        raise cursor.error(
+            f"{call.name.upper()} is exact: WITHIN belongs to {' and '.join(map(str.upper, APPROXIMATE))}",
+            cursor.since(call.span),
+            "Leave WITHIN out.",
+        )
     if cursor.at_word("OVER"):
         raise cursor.unsupported(
             "functions OVER a window are not available",
@@ -229,7 +238,25 @@ def _with_condition(cursor: Cursor, whole: Whole, call: FunctionCall) -> Functio
             "Put a window after the stream's name: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE].",
         )
     span = cursor.since(call.span)
-    return FunctionCall(call.name, call.arguments, span, call.distinct, call.star, condition)
+    return FunctionCall(call.name, call.arguments, span, call.distinct, call.star, condition, within)
+
+
+def _within(cursor: Cursor) -> Fraction:
+    """`WITHIN p PERCENT`, as a part of one."""
+    start = cursor.advance().span
+    written = cursor.advance().text
+    cursor.expect("PERCENT", purpose=" after WITHIN and a number")
+    try:
+        part = Fraction(written) / 100
+    except ValueError:
+        raise cursor.error(f"'{written}' is not a number of percent", cursor.since(start)) from None
+    if not 0 < part <= 1:
+        raise cursor.error(
+            "an error is above 0 and at most 100 percent",
+            cursor.since(start),
+            "Write for example WITHIN 1 PERCENT.",
+        )
+    return part
 
 
 def _cast(cursor: Cursor, whole: Whole) -> CastTo:

@@ -77,11 +77,12 @@ def render_aggregate(call: AggregateCall, columns: Mapping[str, str]) -> str:
     """An aggregate as text."""
     argument = "*" if call.argument is None else render_expression(call.argument, columns)
     text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{argument})"
-    return (
-        text
-        if call.condition is None
-        else f"{text} FILTER (WHERE {render_expression(call.condition, columns)})"
-    )
+    if call.condition is not None:
+        text += f" FILTER (WHERE {render_expression(call.condition, columns)})"
+    if call.within is not None:
+        percent = 100 * call.within
+        text += f" WITHIN {Decimal(percent.numerator) / Decimal(percent.denominator):f} PERCENT"
+    return text if call.part == "value" else f"error_bound({text})"
 
 
 def _case(case: Case, columns: Mapping[str, str]) -> str:

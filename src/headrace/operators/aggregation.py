@@ -67,6 +67,11 @@ def _feds(call: AggregateCall) -> tuple[Fed, ...]:
             return (at_rest.moments_fed(argument),)
 
 
+def measure_of(call: AggregateCall) -> Fed:
+    """The partial that holds the number itself of a COUNT or SUM."""
+    return _feds(call)[-1]
+
+
 def lower(call: AggregateCall, answer: Answer) -> Lowered:
     """The aggregate's values, one per group."""
     feds = _feds(call)

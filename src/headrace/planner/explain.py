@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
+from headrace.operators.approximate_windows import ApproximateWindows
 from headrace.operators.membership import Membership
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
@@ -12,6 +13,9 @@ from headrace.operators.revising import Revising
 from headrace.operators.row_steps import Keep, RowStep
 from headrace.operators.window_changes import WindowChanges
 from headrace.time import render_duration
+
+_EXAMPLE = 1_000_000
+"""For how many rows in a window the size of a synopsis is told."""
 
 
 def explain(operator: Operator) -> str:
@@ -31,6 +35,8 @@ def _lines(operator: Operator) -> Iterator[str]:
         operator = operator.inner
     if isinstance(operator, PaneAggregate):
         yield from _pane_aggregate(operator)
+    elif isinstance(operator, ApproximateWindows):
+        yield from _approximate(operator)
     else:
         context = getattr(operator, "context", None)
         yield f"  {type(operator).__name__}{f', windows {context.value}' if context is not None else ''}"
@@ -77,6 +83,20 @@ def _pane_aggregate(operator: PaneAggregate) -> Iterator[str]:
     yield f"  pane partials: {panes.per_slide} a slide{cut}; {_partials(operator)}"
     where = "one slot" if operator.single_slot is not None else "by group"
     yield f"  group by {', '.join(show(key.expression) for key in operator.keys) or 'nothing'} (routed to {where})"
+
+
+def _approximate(operator: ApproximateWindows) -> Iterator[str]:
+    whole = operator.exactly
+    yield f"  window every {render_duration(whole.panes.slide)} of {whole.panes.per_window} panes (context free)"
+    for fed, form in zip(operator.layout.feds, operator.forms, strict=True):
+        argument = show(fed.expression) if fed.expression is not None else "*"
+        buckets = form.most_buckets(_EXAMPLE)
+        yield (
+            f"  {type(fed.partial).__name__.lower()}({argument}) in an exponential histogram, k = {form.first}: for {_EXAMPLE:,} "
+            f"at most {buckets} buckets, about {2 * buckets:,} bytes a group (every pane: {8 * (whole.panes.per_window or 0):,})"
+        )
+    where = "one slot" if whole.single_slot is not None else "by group"
+    yield f"  group by {', '.join(show(key.expression) for key in whole.keys) or 'nothing'} (routed to {where})"
 
 
 def _partials(operator: PaneAggregate) -> str:

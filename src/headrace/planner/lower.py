@@ -6,6 +6,8 @@ equal values; columns of joined relations keep `alias.column`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import (
     Call,
@@ -32,6 +34,13 @@ from headrace.operators.panes import Panes
 from headrace.operators.passing import Passing
 from headrace.operators.row_steps import Keep, LookUp, RowStep, relations_of
 from headrace.planner.every_instant import speaking_always
+from headrace.planner.lower_approximate import (
+    approximate_windows,
+    counting_exactly,
+    exactly,
+    from_synopses,
+    has_approximate,
+)
 from headrace.planner.lower_rows import Lowering, lower_rows, with_changes
 from headrace.planner.shape import Shape, shape_of
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
@@ -43,6 +52,11 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
     Raises `UnsupportedQuery` with the reason for what no operator answers yet.
     """
     shape = speaking_always(shape_of(query))
+    if has_approximate(shape):
+        if from_synopses(query, shape):
+            counting = _pane_aggregate(name, query, counting_exactly(shape), operator_id)
+            return approximate_windows(counting, _grouped(shape, _Rename(shape)).aggregates)
+        shape = exactly(shape)
     lowering = _lowering(name, query, shape, operator_id)
     if (
         isinstance(shape.scan, StreamScan)
@@ -170,7 +184,7 @@ class _Rename:
     def call(self, call: AggregateCall) -> AggregateCall:
         argument = self(call.argument) if call.argument is not None else None
         condition = self(call.condition) if call.condition is not None else None
-        return AggregateCall(call.function, argument, call.type, call.distinct, condition)
+        return replace(call, argument=argument, condition=condition)
 
 
 def _look_up(join: Join, rename: _Rename) -> LookUp:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.algebra.approximation import counted
 from headrace.algebra.expressions import Expression
 from headrace.algebra.query import (
     Aggregate,
@@ -256,7 +257,7 @@ def _aggregate(node: Aggregate, moment: Moment) -> list[Row]:
     def contribute(row: Row) -> None:
         keys = [evaluate(key.expression, row) for key in node.keys]
         arguments = [
-            (call.argument is None or evaluate(call.argument, row),)
+            ((wanted := counted(call)) is None or evaluate(wanted, row),)
             if call.condition is None or holds(call.condition, row)
             else ()
             for call in calls

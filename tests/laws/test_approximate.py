@@ -1,0 +1,159 @@
+"""Laws 1-4 with "within the bound" for "equal": approximate aggregates over generated histories, for any cut, order, tasks and
+compaction, against the reference's exact answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+from headrace.algebra.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions import Column, Expression, Named
+from headrace.algebra.query import Aggregate, Filter, Node, Project, Query, Windowed
+from headrace.algebra.windows import TimeSlide, Window
+from headrace.operators import thinned_store
+from headrace.operators.approximate_windows import ApproximateWindows
+from headrace.planner.lower import lower
+from headrace.reference.evaluate import windows_answer
+from headrace.reference.history import record
+from headrace.schema import BIGINT
+from tests.laws import strategies as some
+from tests.laws.driving import described, epochs, plain, run
+
+SCHEMAS = {"s": some.SCHEMA, "names": some.NAMES}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _thin_at_once() -> Iterator[None]:
+    """Generated histories are short: a histogram is made from the first cells on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thinned_store, "_FEWEST", 0)
+        yield
+
+
+def windows() -> st.SearchStrategy[Window]:
+    """Windows of many panes, where synopses are used."""
+    return st.builds(
+        TimeSlide,
+        st.sampled_from((8, 9, 20, 33)).map(lambda n: n * some.TICK),
+        st.sampled_from((1, 2, 4)).map(lambda n: n * some.TICK // 2),
+        st.sampled_from((0, some.TICK // 3)),
+    )
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> AggregateCall:
+    within = draw(st.sampled_from((Fraction(1), Fraction(1, 2), Fraction(1, 4))))
+    condition = draw(st.sampled_from((None, some.call(">", some.column("x"), some.literal(3, BIGINT)))))
+    function, argument = draw(
+        st.sampled_from((("approx_count", None), ("approx_count", "k"), ("approx_sum", "x")))
+    )
+    column = None if argument is None else some.column(argument)
+    return AggregateCall(function, column, BIGINT, condition=condition, within=within)
+
+
+@st.composite
+def queries(draw: st.DrawFn, over: st.SearchStrategy[Window]) -> Query:
+    """Some approximate aggregates with their bounds, by no, one or two keys."""
+    node: Node = Windowed(some.SCAN, "s", draw(over))
+    if draw(st.booleans()):
+        node = Filter(node, some.call(">", some.column("x"), some.literal(-5, BIGINT)))
+    chosen = draw(st.lists(calls(), min_size=1, max_size=3))
+    parts = [part for call in chosen for part in (call, bound_of(call))]
+    named = tuple(NamedAggregate(f"a{place}", part) for place, part in enumerate(parts))
+    keys = tuple(
+        Named(f"key{name}", some.column(name)) for name in draw(st.sampled_from(((), ("k",), ("k", "g"))))
+    )
+    shown: list[Expression] = [Column(key.name, key.expression.type) for key in keys]
+    shown += [Column(item.name, item.call.type) for item in named]
+    columns = tuple(Named(column.name, column) for column in shown if isinstance(column, Column))
+    return Query(Project(Aggregate(node, keys, named), columns), "windows")
+
+
+def bound_of(call: AggregateCall) -> AggregateCall:
+    return AggregateCall(
+        call.function, call.argument, BIGINT, condition=call.condition, within=call.within, part="bound"
+    )
+
+
+def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
+    assert isinstance(query.root, Project)
+    assert isinstance(query.root.source, Aggregate)
+    aggregate = query.root.source
+    keys = [key.name for key in aggregate.keys]
+
+    def by_group(rows: list[Any]) -> dict[str, Any]:
+        placed = {repr((at, some.canonical([(0, {key: row[key] for key in keys})]))): row for at, row in rows}
+        assert len(placed) == len(rows)
+        return placed
+
+    answers, truths = by_group(found), by_group(expected)
+    assert answers.keys() == truths.keys()
+    pairs = zip(aggregate.aggregates[::2], aggregate.aggregates[1::2], strict=True)
+    for value, bound in pairs:
+        for place, row in answers.items():
+            true, answered, slack = truths[place][value.name], row[value.name], row[bound.name]
+            if true is None:
+                assert answered is None
+                continue
+            assert value.call.within is not None
+            assert abs(answered - true) <= slack <= value.call.within * true
+
+
+@given(data=st.data())
+def test_answers_are_within_their_bounds_for_any_cut_order_tasks_and_compaction(data: st.DataObject) -> None:
+    query = data.draw(queries(windows()), "query")
+    history = data.draw(some.histories(), "history")
+    note(described(query))
+    final = data.draw(st.booleans(), "final")
+    cut = [
+        data.draw(some.splits(data.draw(st.permutations(e), "order")), "splits")
+        for e in epochs(history.streams["s"])
+    ]
+    tasks = data.draw(st.lists(st.integers(1, 4), min_size=len(cut), max_size=len(cut)), "tasks")
+    merges = st.dictionaries(st.integers(0, max(len(cut) - 1, 0)), st.integers(1, 4), max_size=3)
+    results = run(
+        query,
+        history,
+        SCHEMAS,
+        splits=cut,
+        tasks=tasks,
+        final=final,
+        compact_after=data.draw(merges, "compactions"),
+    )
+    expected = windows_answer(query, history, history.punctuation(query), final=final)
+    within_bounds(query, plain(results, query), expected)
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=60, max_size=300), st.integers(1, 3), st.integers(1, 25), st.data()
+)
+def test_long_streams_are_thinned_over_many_epochs_and_stay_within_their_bounds(
+    steps: list[int], k: int, size: int, data: st.DataObject
+) -> None:
+    """Every instant: a window ends at each tick, and an epoch is `size` rows."""
+    within = Fraction(1, k)
+    calls = [AggregateCall("approx_count", None, BIGINT, within=within)]
+    calls.append(AggregateCall("approx_sum", some.column("x"), BIGINT, within=within))
+    parts = [part for call in calls for part in (call, bound_of(call))]
+    named = tuple(NamedAggregate(f"a{place}", part) for place, part in enumerate(parts))
+    columns = tuple(Named(item.name, Column(item.name, BIGINT)) for item in named)
+    window = TimeSlide(data.draw(st.sampled_from((10, 50))) * some.TICK, some.TICK, 0)
+    query = Query(Project(Aggregate(Windowed(some.SCAN, "s", window), (), named), columns), "windows")
+    at, rows = 0, []
+    for step in steps:
+        at += step * some.TICK // 2
+        rows.append({"k": "a", "g": 0, "x": step**9 % 1000, "y": None, "at": at})
+    history = some.History(
+        {"s": record([rows[low : low + size] for low in range(0, len(rows), size)], "at", 0)}, {"names": ()}
+    )
+    operator = lower("q", query, "q")
+    assert isinstance(operator, ApproximateWindows)
+    compactions = dict.fromkeys(range(2, len(rows) // size, 3), 3)
+    results = run(query, history, SCHEMAS, final=False, compact_after=compactions, operator=operator)
+    expected = windows_answer(query, history, history.punctuation(query), final=False)
+    within_bounds(query, plain(results, query), expected)
