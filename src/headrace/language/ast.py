@@ -318,8 +318,6 @@ WindowClause: TypeAlias = (
 )
 Measure: TypeAlias = Name | RowNumber
 
-# ------------------------------------------------------------------------------------------------------------- selects
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
