@@ -254,7 +254,9 @@ def measures(function: str) -> st.SearchStrategy[Expression | None]:
     )
     if function == "count":
         return st.sampled_from((None, column("k"), column("y"), column("x")))
-    return st.sampled_from((*numbers, column("k"), column("at")) if function in ("min", "max") else numbers)
+    return st.sampled_from(
+        (*numbers, column("k"), column("at")) if function in ("min", "max", "mode") else numbers
+    )
 
 
 @st.composite
@@ -262,14 +264,18 @@ def aggregate_calls(draw: st.DrawFn) -> AggregateCall:
     """An aggregate of an argument, sometimes DISTINCT, sometimes with FILTER (WHERE ...)."""
     function = draw(
         st.sampled_from(
-            ("count", "count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop")
+            (
+                *("count", "count", "sum", "avg", "min", "max", "var_samp", "var_pop"),
+                *("stddev_samp", "stddev_pop", "percentile", "mode"),
+            )
         )
     )
     argument = draw(measures(function))
-    distinct = function in ("count", "sum") and argument is not None and draw(st.booleans())
+    distinct = function in ("count", "sum", "percentile") and argument is not None and draw(st.booleans())
     condition = draw(st.one_of(st.none(), st.none(), predicates()))
     kind = result_type(function, None if argument is None else argument.type)
-    return AggregateCall(function, argument, kind, distinct, condition)
+    share = draw(st.sampled_from((0.0, 0.25, 0.5, 0.9, 1.0))) if function == "percentile" else None
+    return AggregateCall(function, argument, kind, distinct, condition, share=share)
 
 
 @dataclass(frozen=True, slots=True)

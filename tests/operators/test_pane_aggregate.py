@@ -69,8 +69,9 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "small": (-(2**15), 2**15 - 1, 0, None),
     "big": (2**63 - 1, -(2**63), 5, None),
 }
-FUNCTIONS = dict.fromkeys(VALUES, ("count", "min", "max")) | dict.fromkeys(
-    ("price", "y", "small", "big"), ("sum", "avg", "min", "max", "var_samp", "stddev_pop")
+FUNCTIONS = dict.fromkeys(VALUES, ("count", "min", "max", "mode")) | dict.fromkeys(
+    ("price", "y", "small", "big"),
+    ("sum", "avg", "min", "max", "var_samp", "stddev_pop", "percentile", "mode"),
 )
 FUNCTIONS["huge"] = ("sum", "min", "max", "count")
 
@@ -90,7 +91,9 @@ def query(
     for place, (function, name, distinct) in enumerate(calls):
         argument = column(name) if name is not None else None
         kind = result_type(function, argument.type if argument else None)
-        aggregates.append(NamedAggregate(f"a{place}", AggregateCall(function, argument, kind, distinct)))
+        share = 0.3 if function == "percentile" else None
+        call = AggregateCall(function, argument, kind, distinct and function != "mode", share=share)
+        aggregates.append(NamedAggregate(f"a{place}", call))
     source = Windowed(StreamScan("s", "s", WIDE, "at"), "s", window)
     node = Aggregate(source, tuple(Named(key, column(key)) for key in keys), tuple(aggregates))
     wanted = [*keys, *(item.name for item in aggregates), *(["s.window_end"] if bounds else [])]

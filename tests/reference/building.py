@@ -23,7 +23,7 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows import Window, slides
 from headrace.reference.history import History, record
-from headrace.schema import BIGINT, BOOLEAN, STRING, TIMESTAMP, Field, Schema, Type
+from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, Field, Schema, Type
 
 SECOND = 1_000_000
 TABLE = Schema((Field("k", STRING), Field("v", BIGINT), Field("at", TIMESTAMP)))
@@ -76,6 +76,10 @@ def agg(
 ):
     kind = result_type(function, None if argument is None else argument.type)
     return AggregateCall(function, argument, kind, distinct, where)
+
+
+def percentile(name: str, share: float, *, distinct: bool = False) -> AggregateCall:
+    return AggregateCall("percentile", col(name), DOUBLE, distinct, share=share)
 
 
 def grouped(source: Node, keys: list[str], **aggregates: AggregateCall) -> Aggregate:

@@ -19,7 +19,8 @@ NAN, INF = float("nan"), math.inf
 
 
 def result(function, values, kind=DOUBLE, *, distinct=False):
-    call = AggregateCall(function, Column("v", kind), result_type(function, kind), distinct)
+    share = 0.3 if function == "percentile" else None
+    call = AggregateCall(function, Column("v", kind), result_type(function, kind), distinct, None, share)
     return aggregate(call, values)
 
 

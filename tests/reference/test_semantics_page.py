@@ -35,6 +35,7 @@ from tests.reference.building import (
     count_of,
     grouped,
     number,
+    percentile,
     query,
     row,
     select,
@@ -143,6 +144,23 @@ QUERIES = {
         select(BIG, "n", "top"), emit_empty=True
     ),
     "SELECT COUNT(*) AS n FROM s [RANGE 2 SECONDS]": count_of(TimeRange(2 * SECOND)),
+    "SELECT MEDIAN(v) AS m, PERCENTILE(v, 0.9) AS p, PERCENTILE(DISTINCT v, 0.25) AS d, MODE(v) AS o "
+    "FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]": query(
+        select(
+            grouped(
+                windowed(TEN),
+                [],
+                m=percentile("v", 0.5),
+                p=percentile("v", 0.9),
+                d=percentile("v", 0.25, distinct=True),
+                o=agg("mode", col("v")),
+            ),
+            *"mpdo",
+        )
+    ),
+    "SELECT k, MEDIAN(v) AS m, MODE(k) AS o FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY k": query(
+        select(grouped(windowed(TEN), ["k"], m=percentile("v", 0.5), o=agg("mode", col("k"))), "k", "m", "o")
+    ),
     "SELECT DISTINCT v, k FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] ORDER BY v DESC LIMIT 3": query(
         Top(DISTINCT, (SortKey(Column("v", BIGINT), descending=True, nulls_first=False),), 3)
     ),

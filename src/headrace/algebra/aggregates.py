@@ -17,6 +17,7 @@ class AggregateCall:
     """`function(argument)` over the rows of a group for which `condition` is true.
 
     `argument` is None for COUNT(*). NULL arguments do not count. `distinct` keeps one row per distinct argument.
+    `share` (0 to 1) says which percentile.
     """
 
     function: str
@@ -28,6 +29,13 @@ class AggregateCall:
     """How wrong an approximate aggregate may be, as a part of the exact one; None for exact aggregates."""
     part: Choice["value", "bound"] = "value"
     """`bound`: how far the approximate value may be from the exact one, up or down."""
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.share is not None) != (self.function == "percentile"):
+            raise ValueError(f"{self.function} with share {self.share}")
+        if self.share is not None and not 0 <= self.share <= 1:
+            raise UserError(f"a percentile is between 0 and 1, not {self.share}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +51,36 @@ ALIASES: Final = {
     "variance": "var_samp",
     "stddev": "stddev_samp",
     "std": "stddev_samp",
+    "median": "percentile",
+    "bool_and": "min",
+    "every": "min",
+    "bool_or": "max",
+    "some": "max",
+    "any": "max",
 }
-"""Spark's other names for the same function."""
+"""Other names for the same function, as in Spark; MEDIAN is the percentile 0.5."""
 
 APPROXIMATE: Final = ("approx_count", "approx_sum")
 """Aggregates that may be wrong within a bound, and take little memory for it."""
 
-AGGREGATES: Final = ("count", "sum", "avg", "min", "max", "var_samp", "var_pop", "stddev_samp", "stddev_pop")
+OF_CONDITIONS: Final = ("bool_and", "every", "bool_or", "some", "any")
+"""Names whose argument is a condition: false is less than true."""
+
+BY_VALUE: Final = ("percentile", "mode")
+"""Holistic: computed from the distinct values with how often each occurs."""
+
+AGGREGATES: Final = (
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "var_samp",
+    "var_pop",
+    "stddev_samp",
+    "stddev_pop",
+    *BY_VALUE,
+)
 """Exact aggregates."""
 
 DEFAULT_WITHIN: Final = Fraction(1, 100)
@@ -71,7 +102,7 @@ def result_type(function: str, argument: Type | None) -> Type:
         return BIGINT
     if argument is None:
         raise UserError(f"{function.upper()} needs an argument", remedy="Only COUNT takes *.")
-    if function in ("min", "max"):
+    if function in ("min", "max", "mode"):
         if not argument.is_orderable:
             raise UserError(f"{function.upper()} cannot compare values of type {argument}")
         return argument

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from headrace.algebra.aggregates import (
     APPROXIMATE,
     DEFAULT_WITHIN,
+    OF_CONDITIONS,
     AggregateCall,
     NamedAggregate,
     canonical,
@@ -65,6 +66,7 @@ class Grouping:
                 raise UserError(f"{node.name.upper()} does not take *", remedy="Only COUNT takes *.")
             return AggregateCall("count", None, result_type("count", None), condition=condition)
         arguments = [self.inner.bind(argument) for argument in node.arguments]
+        share, arguments = _share(node, function, arguments)
         if function == "count" and arguments and not node.distinct:
             return self._count(arguments, condition)
         if len(arguments) != 1:
@@ -72,8 +74,14 @@ class Grouping:
                 raise UnsupportedQuery("COUNT(DISTINCT …) of several columns is not available yet")
             raise UserError(f"{node.name.upper()} takes one argument, not {len(arguments)}")
         argument = arguments[0]
+        if node.name.lower() in OF_CONDITIONS and argument.type.name not in ("BOOLEAN", "VOID"):
+            raise UserError(f"{node.name.upper()} needs a condition, not {argument.type}")
+        if function == "mode" and node.distinct:
+            raise UserError(
+                "MODE does not take DISTINCT", remedy="Every distinct value occurs once; MIN is the least."
+            )
         return AggregateCall(
-            function, argument, result_type(function, argument.type), node.distinct, condition
+            function, argument, result_type(function, argument.type), node.distinct, condition, share=share
         )
 
     def bound(self, node: FunctionCall) -> Expression:
@@ -137,6 +145,27 @@ class Grouping:
             return None
 
         return rewritten(expression, change)
+
+
+def _share(
+    node: FunctionCall, function: str, arguments: list[Expression]
+) -> tuple[float | None, list[Expression]]:
+    """Which percentile is asked, and the arguments without it; MEDIAN is the half."""
+    if function != "percentile" or not arguments:
+        return None, arguments
+    if node.name.lower() == "median":
+        return 0.5, arguments
+    if len(arguments) != 2:
+        raise UserError(
+            f"PERCENTILE takes a number and which percentile, not {len(arguments)} arguments",
+            remedy="For example PERCENTILE(x, 0.9).",
+        )
+    asked = arguments[1]
+    if not (isinstance(asked, Literal) and asked.type.is_numeric and asked.value is not None):
+        raise UserError(
+            "which percentile must be a constant between 0 and 1", remedy="Write for example 0.9."
+        )
+    return float(str(asked.value)), arguments[:1]
 
 
 def rewritten(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:

@@ -7,8 +7,8 @@ from typing import Final
 from headrace.errors import UnsupportedQuery
 
 _AGGREGATE_LIST: Final = """
-first last first_value last_value any_value median percentile percentile_approx approx_percentile
-mode collect_list collect_set array_agg approx_count_distinct bool_and bool_or every some any max_by
+first last first_value last_value any_value percentile_approx approx_percentile
+collect_list collect_set array_agg approx_count_distinct max_by
 min_by corr covar_pop covar_samp skewness kurtosis sum_distinct bit_and bit_or bit_xor grouping
 string_agg listagg histogram_numeric regr_slope try_sum try_avg
 """
@@ -22,7 +22,8 @@ _RANKS: Final = frozenset(
     ["row_number", "rank", "dense_rank", "percent_rank", "ntile", "lag", "lead", "cume_dist", "nth_value"]
 )
 _AVAILABLE: Final = (
-    "Available are COUNT, COUNT_IF, SUM, AVG, MIN, MAX, VARIANCE, VAR_POP, STDDEV and STDDEV_POP."
+    "Available are COUNT, COUNT_IF, SUM, AVG, MIN, MAX, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, "
+    "MEDIAN, PERCENTILE, MODE, BOOL_AND and BOOL_OR."
 )
 
 

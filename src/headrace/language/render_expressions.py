@@ -76,7 +76,8 @@ def render_expression(expression: Expression, columns: Mapping[str, str]) -> str
 def render_aggregate(call: AggregateCall, columns: Mapping[str, str]) -> str:
     """An aggregate as text."""
     argument = "*" if call.argument is None else render_expression(call.argument, columns)
-    text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{argument})"
+    share = "" if call.share is None else f", {call.share!r}D"
+    text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{argument}{share})"
     if call.condition is not None:
         text += f" FILTER (WHERE {render_expression(call.condition, columns)})"
     if call.within is not None:

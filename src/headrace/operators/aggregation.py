@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.algebra.aggregates import AggregateCall
+from headrace.algebra.aggregates import BY_VALUE, AggregateCall
 from headrace.algebra.expressions import Case, Expression, Literal
 from headrace.operators import cells as at_rest
 from headrace.operators.cells import Fed
@@ -39,6 +39,11 @@ def effective_argument(call: AggregateCall) -> Expression | None:
         return call.argument
     value = call.argument or Literal(True, BOOLEAN)
     return Case(((call.condition, value),), Literal(None, value.type), value.type)
+
+
+def needs_values(call: AggregateCall) -> bool:
+    """True when it is computed from the distinct values, not from partials of a group."""
+    return call.distinct or call.function in BY_VALUE
 
 
 def partials_of(calls: Sequence[AggregateCall]) -> tuple[Fed, ...]:

@@ -1,7 +1,7 @@
 """GROUP BY with its aggregates: what is folded from rows, and how folded cells become columns again.
 
-Plain aggregates share one store of partials by group; every DISTINCT argument has a store beside it, whose groups are
-also the distinct values.
+Plain aggregates share one store of partials by group; every argument of DISTINCT, of a percentile or of MODE has a store
+beside it, whose groups are also the distinct values: the histogram of the argument.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.aggregates import BY_VALUE, AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Column, Expression, Named, columns_of
 from headrace.operators import aggregation
 from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer
+from headrace.operators.by_value import Histogram, lower_by_value
 from headrace.operators.cells import Fed
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.pane_store import Layout, by_block_and_group, fresh_slots
@@ -34,15 +35,15 @@ class Grouped:
     @property
     def layouts(self) -> tuple[Layout, ...]:
         """The stores: the plain one, then one for each distinct argument."""
-        plain = [item.call for item in self.aggregates if not item.call.distinct]
+        plain = [item.call for item in self.aggregates if not aggregation.needs_values(item.call)]
         stores = [Layout(self.keys, aggregation.partials_of(plain))]
         beside = (Named("__value", argument) for argument in self.distinct_arguments)
         return (*stores, *(Layout((*self.keys, value), (at_rest.rows_fed(),)) for value in beside))
 
     @property
     def distinct_arguments(self) -> tuple[Expression, ...]:
-        """Arguments of DISTINCT aggregates, each once."""
-        calls = [item.call for item in self.aggregates if item.call.distinct]
+        """Arguments of aggregates that need the distinct values, each once."""
+        calls = [item.call for item in self.aggregates if aggregation.needs_values(item.call)]
         return tuple(
             dict.fromkeys(argument for call in calls if (argument := aggregation.effective_argument(call)))
         )
@@ -106,10 +107,10 @@ def columns_of_cells(
         for argument, store in zip(grouped.distinct_arguments, others, strict=True)
     }
     for item in grouped.aggregates:
-        if item.call.distinct:
+        if aggregation.needs_values(item.call):
             argument = aggregation.effective_argument(item.call)
             assert argument is not None
-            lowered = lower_distinct(item.call, argument, *distinct[argument], chunk.rows)
+            lowered = lower_distinct(item.call, argument, distinct[argument], chunk.rows)
         else:
             lowered = aggregation.lower(item.call, chunk.answer)
         columns[item.name] = lowered.values
@@ -118,11 +119,11 @@ def columns_of_cells(
     return columns, failed
 
 
-def _distinct_values(chunk: WindowCells, store: Sequence[WindowCells]) -> tuple[Ints, pa.Array]:
-    """Each distinct value of a window and group: the place of its (window, group) in `chunk`, and the value."""
+def _distinct_values(chunk: WindowCells, store: Sequence[WindowCells]) -> Histogram:
+    """Each distinct value of a window and group, owned by the place of its (window, group) in `chunk`."""
     parts = [part for part in store if part.rows]
     if not parts:
-        return np.empty(0, np.int64), pa.nulls(0)
+        return Histogram(np.empty(0, np.int64), pa.nulls(0), np.empty(0, np.int64))
     stacked_windows = np.concatenate([chunk.windows, *(part.windows for part in parts)])
     keys = [
         pa.concat_arrays([flat(own), *(flat(part.keys[place]) for part in parts)])
@@ -134,18 +135,21 @@ def _distinct_values(chunk: WindowCells, store: Sequence[WindowCells]) -> tuple[
     place[groups.codes[: chunk.rows]] = np.arange(chunk.rows)
     owner = place[groups.codes[chunk.rows :]]
     known = owner >= 0
-    return owner[known], values.filter(pa.array(known))
+    counts = np.concatenate([part.answer.cells[at_rest.rows_fed()][0] for part in parts])
+    return Histogram(owner, values, counts).take(np.flatnonzero(known))
 
 
 def lower_distinct(
-    call: AggregateCall, argument: Expression, owner: Ints, values: pa.Array, rows: int
+    call: AggregateCall, argument: Expression, found: Histogram, rows: int
 ) -> aggregation.Lowered:
-    """The aggregate over distinct values, by the same partials as over rows."""
+    """The aggregate over distinct values: of their histogram, or by the same partials as over rows."""
+    if call.function in BY_VALUE:
+        return lower_by_value(call, found, rows)
     value = Column("__value", argument.type)
     plain = AggregateCall(call.function, value, call.type)
     feds = aggregation.partials_of([plain])
-    if len(owner):
-        return aggregation.lower(plain, lift(feds, {value: values}, owner, rows))
+    if len(found.owner):
+        return aggregation.lower(plain, lift(feds, {value: found.values}, found.owner, rows))
     return aggregation.lower(plain, nothing(feds, rows))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.batch import Batch
+from headrace.operators.cells import rows_fed
 from headrace.operators.changes import Items, Span, Telling, tell
 from headrace.operators.finish import Finish
 from headrace.operators.grouped import Grouped, fold, lift
@@ -219,7 +220,13 @@ def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span
     ends = [rows.blocks + length if length is not None else np.full(rows.rows, FOREVER) for rows in gathered]
     each = [tuple(key.take(pa.array(rows.groups.codes)) for key in rows.groups.keys) for rows in gathered]
     distinct = {
-        argument: Valued(each[place][:-1], each[place][-1], gathered[place].blocks, ends[place])
+        argument: Valued(
+            each[place][:-1],
+            each[place][-1],
+            gathered[place].blocks,
+            ends[place],
+            gathered[place].answer.cells[rows_fed()][0],
+        )
         for place, argument in enumerate(operator.grouped.distinct_arguments, start=1)
     }
     return Timed(each[0], gathered[0].blocks, ends[0], gathered[0].answer, distinct)
@@ -239,7 +246,7 @@ def _kept(operator: InstantAggregate, sections: Sequence[Sections], span: Span) 
     arguments = dict(zip(operator.grouped.arguments, values[len(keys) :], strict=True))
     answer = lift(operator.grouped.layouts[0].feds, arguments, np.arange(held.rows), held.rows)
     distinct = {
-        argument: Valued(keys, arguments[argument], held.at, ends)
+        argument: Valued(keys, arguments[argument], held.at, ends, np.ones(held.rows, np.int64))
         for argument in operator.grouped.distinct_arguments
     }
     return Timed(keys, held.at, ends, answer, distinct)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.aggregates import AggregateCall
+from headrace.algebra.aggregates import BY_VALUE, AggregateCall
 from headrace.algebra.expressions import Column, Expression
 from headrace.operators import aggregation
 from headrace.operators.aggregation import Answer, Lowered
+from headrace.operators.by_value import Histogram, lower_by_value
 from headrace.operators.changes import unite
 from headrace.operators.grouped import Grouped, lift, lower_distinct
 from headrace.operators.grouping import Groups, Ints, flat, group
@@ -23,12 +24,13 @@ Columns = dict[str, pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class Valued:
-    """Values of a DISTINCT argument: the group, value and interval of each."""
+    """Values of an argument: the group, value and interval of each, and how many rows have it."""
 
     keys: tuple[pa.Array, ...]
     values: pa.Array
     begin: Ints
     end: Ints
+    counts: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ def of_segments(grouped: Grouped, found: Coded, segments: Segments) -> tuple[Col
 
     def over_distinct(call: AggregateCall, argument: Expression) -> Lowered:
         valued, codes = timed.distinct[argument], found.distinct[argument]
+        if call.function in BY_VALUE:
+            return lower_by_value(call, _in_segments(valued, codes, segments), segments.count)
         same = group([pa.array(codes), valued.values], len(codes)).codes
         first, begin, end = unite(same, valued.begin, valued.end)
         value = Column("__value", argument.type)
@@ -93,6 +97,15 @@ def of_segments(grouped: Grouped, found: Coded, segments: Segments) -> tuple[Col
     keys = [key.take(pa.array(segments.group)) for key in found.groups.keys]
     columns, failed = _lowered(grouped, keys, answer, over_distinct, segments.count)
     return columns, failed, answer.cells[grouped.layouts[0].feds[0]][0]
+
+
+def _in_segments(valued: Valued, codes: Ints, segments: Segments) -> Histogram:
+    """The values of every segment: one entry for each segment a value's interval covers."""
+    low, high = segments.cover(codes, valued.begin, valued.end)
+    times = np.maximum(high - low, 0)
+    source = np.repeat(np.arange(len(codes)), times)
+    step = np.arange(len(source)) - np.repeat(np.cumsum(times) - times, times)
+    return Histogram(low[source] + step, valued.values.take(pa.array(source)), valued.counts[source])
 
 
 def of_moment(
@@ -112,10 +125,13 @@ def of_moment(
         valued, owner = timed.distinct[argument], found.distinct[argument]
         kept = np.flatnonzero(alive(valued.begin, valued.end))
         values = valued.values.take(pa.array(kept))
+        if call.function in BY_VALUE:
+            return lower_by_value(call, Histogram(owner[kept], values, valued.counts[kept]), count)
         same = group([pa.array(owner[kept]), values], len(kept))
         first = np.full(same.count, len(kept), np.int64)
         np.minimum.at(first, same.codes, np.arange(len(kept)))
-        return lower_distinct(call, argument, owner[kept][first], values.take(pa.array(first)), count)
+        found_once = Histogram(owner[kept], values, valued.counts[kept]).take(first)
+        return lower_distinct(call, argument, found_once, count)
 
     keys = list(found.groups.keys)
     columns, failed = _lowered(grouped, keys, answer, over_distinct, count)
@@ -133,7 +149,7 @@ def _lowered(
     columns = {key.name: values for key, values in zip(grouped.keys, keys, strict=True)}
     failed = np.zeros(rows, bool)
     for item in grouped.aggregates:
-        argument = aggregation.effective_argument(item.call) if item.call.distinct else None
+        argument = aggregation.effective_argument(item.call) if aggregation.needs_values(item.call) else None
         lowered = (
             aggregation.lower(item.call, answer) if argument is None else over_distinct(item.call, argument)
         )

@@ -6,6 +6,7 @@ Integers and decimals are computed exactly, doubles are rounded once, at the end
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
@@ -39,6 +40,11 @@ def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
             return _average(call, present) if present else None
         case "var_samp" | "var_pop" | "stddev_samp" | "stddev_pop":
             return _spread(call.function, present)
+        case "percentile":
+            assert call.share is not None
+            return _percentile(sorted(present, key=sort_key), call.share) if present else None
+        case "mode":
+            return _mode(present) if present else None
         case other:
             raise NotImplementedError(f"the reference has no aggregate '{other}'")
 
@@ -82,6 +88,21 @@ def _spread(function: str, values: Sequence[Any]) -> float | None:
     mean = sum(exact, Fraction(0)) / len(exact)
     variance = sum(((value - mean) ** 2 for value in exact), Fraction(0)) / divisor
     return math.sqrt(_nearest(variance)) if function.startswith("stddev") else _nearest(variance)
+
+
+def _percentile(ascending: Sequence[Any], share: float) -> float:
+    """The value at place (n - 1) * share, counted from 0; between two places, between their values in proportion."""
+    position = (len(ascending) - 1) * share
+    low, high = math.floor(position), math.ceil(position)
+    lower, upper = float(ascending[low]) + 0.0, float(ascending[high]) + 0.0
+    return lower if lower == upper or low == high else lower + (position - low) * (upper - lower)
+
+
+def _mode(values: Sequence[Any]) -> Any:
+    """The most frequent value; of several the least."""
+    times = Counter(identity(value) for value in values)
+    best = min(values, key=lambda value: (-times[identity(value)], sort_key(value)))
+    return best + 0.0 if isinstance(best, float) else best
 
 
 def _nearest(exact: Fraction) -> float:

@@ -1,0 +1,100 @@
+"""What is a percentile, or the mode, of values that are kept once each with how often they occur?
+
+Holistic aggregates (Li 2008, section 6.3) have no partial of constant size. Their state is a histogram: a pane keeps every
+distinct value of a group once, with its count; histograms combine by adding counts, so windows are made of panes and
+blocks as for any other aggregate, and repeated values cost nothing. Everything is computed for all groups at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.algebra.aggregates import AggregateCall
+from headrace.operators.aggregation import Lowered
+from headrace.operators.finish import sort_rank
+from headrace.operators.grouping import Ints
+from headrace.schema import to_arrow
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Values with their counts: entry i says that group `owner[i]` has `values[i]` `counts[i]` times.
+
+    A value may have several entries; NULL does not count.
+    """
+
+    owner: Ints
+    values: pa.Array
+    counts: Ints
+
+    def take(self, rows: Ints) -> Histogram:
+        """Some of the entries, by place."""
+        return Histogram(self.owner[rows], self.values.take(pa.array(rows)), self.counts[rows])
+
+
+def lower_by_value(call: AggregateCall, found: Histogram, rows: int) -> Lowered:
+    """The aggregate of each of `rows` groups; NULL where a group has no value."""
+    if pa.types.is_null(found.values.type):
+        return Lowered(pa.nulls(rows, to_arrow(call.type)))
+    ordered = _ordered(found)
+    if call.function == "mode":
+        return Lowered(_mode(ordered, rows).cast(to_arrow(call.type)))
+    if call.distinct:
+        ordered = Histogram(ordered.owner, ordered.values, np.ones_like(ordered.counts))
+    assert call.share is not None
+    return Lowered(_percentile(ordered, rows, call.share))
+
+
+def _ordered(found: Histogram) -> Histogram:
+    """One entry for each value of a group, by group and then ascending (NaN last), without NULLs."""
+    found = found.take(np.flatnonzero(found.values.is_valid().to_numpy(zero_copy_only=False)))
+    if pa.types.is_floating(found.values.type):
+        zero = pa.scalar(0.0, found.values.type)
+        found = Histogram(found.owner, pc.add(found.values, zero), found.counts)  # -0.0 is 0.0
+    rank = sort_rank(found.values, False, True)
+    order = np.lexsort((rank, found.owner))
+    if not len(order):
+        return found
+    owner, rank = found.owner[order], rank[order]
+    first = np.flatnonzero(np.r_[True, (owner[1:] != owner[:-1]) | (rank[1:] != rank[:-1])])
+    counts = np.add.reduceat(found.counts[order], first)
+    return Histogram(owner[first], found.values.take(pa.array(order[first])), counts)
+
+
+def _percentile(found: Histogram, rows: int, share: float) -> pa.Array:
+    """Spark's exact percentile: the value at (n - 1) * share, interpolated between its two neighbours."""
+    number = np.zeros(rows, np.int64)
+    np.add.at(number, found.owner, found.counts)
+    some = np.flatnonzero(number)
+    before = (np.cumsum(number) - number)[some]
+    upto = np.cumsum(found.counts)
+    position = (number[some] - 1) * share
+    low, high = np.floor(position), np.ceil(position)
+    places = [np.searchsorted(upto, before + part.astype(np.int64), side="right") for part in (low, high)]
+    lower, upper = (_doubles(found.values.take(pa.array(place))) for place in places)
+    with np.errstate(all="ignore"):
+        between = lower + (position - low) * (upper - lower)
+    values = np.zeros(rows)
+    values[some] = np.where((low == high) | (lower == upper), lower, between)
+    return pa.array(values, mask=number == 0)
+
+
+def _doubles(values: pa.Array) -> np.ndarray:
+    if pa.types.is_decimal(values.type):
+        return np.array([float(value) for value in values.to_pylist()], np.float64)
+    doubles: np.ndarray = values.cast(pa.float64(), safe=False).to_numpy()
+    return doubles
+
+
+def _mode(found: Histogram, rows: int) -> pa.Array:
+    """The most frequent value of each group; of several the least."""
+    order = np.lexsort((np.arange(len(found.owner)), -found.counts, found.owner))
+    owner = found.owner[order]
+    first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]]) if len(owner) else order
+    place = np.full(rows, -1, np.int64)
+    place[owner[first]] = order[first]
+    return found.values.take(pa.array(place, mask=place < 0))
