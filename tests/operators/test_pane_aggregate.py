@@ -210,8 +210,8 @@ def test_dense_and_sparse_tables_answer_alike(way: str, data: st.DataObject) -> 
     assert found == right
 
 
-def _as_sparse(layout: Any, panes: Any, rows: Any, part: Any, due: range, *_: Any) -> Any:
-    return pane_windows._sparse(layout, panes, rows, part == pane_windows._MIDDLE, due)
+def _as_sparse(layout: Any, panes: Any, rows: Any, parts: Any, due: range, *_: Any) -> Any:
+    return pane_windows._sparse(layout, panes, rows, parts[1], due)
 
 
 def operator_over(window: Window) -> PaneAggregate:

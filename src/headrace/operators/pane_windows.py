@@ -8,6 +8,7 @@ repeated per window and reduced.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -37,7 +38,6 @@ _DENSE_CELLS: Final = 2_000_000
 _LONGEST_CHUNK: Final = 512
 _SHORTEST_CHUNK: Final = 64
 _FEW_PANES: Final = 12
-_LEFT, _MIDDLE, _RIGHT = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,24 +130,25 @@ def _chunk(
         return None
     sizes = [sum(table.num_rows for table in part) for part in (left, middle, right)]
     rows = gather(layout, [*left, *middle, *right])
-    part = np.repeat([_LEFT, _MIDDLE, _RIGHT], sizes)
+    ends = np.cumsum([0, *sizes]).tolist()
+    parts = [slice(low, high) for low, high in itertools.pairwise(ends)]
     disjoint = first is not None and right_range == (0, 0)
     cells = (right_range[1] - right_range[0] + left_range[1] - left_range[0] + len(due)) * rows.groups.count
     if disjoint or cells > max(8 * rows.rows, _DENSE_CELLS):
-        return _sparse(layout, panes, rows, part == _MIDDLE, due)
-    return _dense(layout, panes, rows, part, due, left_range, right_range)
+        return _sparse(layout, panes, rows, parts[1], due)
+    return _dense(layout, panes, rows, parts, due, left_range, right_range)
 
 
 def _dense(
     layout: Layout,
     panes: Panes,
     rows: Gathered,
-    part: np.ndarray,
+    parts: Sequence[slice],
     due: range,
     left_range: tuple[int, int],
     right_range: tuple[int, int],
 ) -> WindowCells:
-    count, wanted = rows.groups.count, np.arange(due.start, due.stop)
+    (left, middle, right), count = parts, rows.groups.count
     pane = rows.blocks - block_key(0, 0)
     firsts = (
         np.array([panes.first(window) or 0 for window in due])
@@ -159,18 +160,16 @@ def _dense(
     with np.errstate(all="ignore"):
         for fed in layout.feds:
             grid = _Grid(fed, rows, count)
-            backward = grid.table(part == _LEFT, left_range[1] - 1 - pane, left_range[1] - left_range[0])
-            forward = grid.table(part == _RIGHT, pane - right_range[0], right_range[1] - right_range[0])
-            centre = grid.table(part == _MIDDLE, np.zeros(rows.rows, np.int64), 0)
-            parts = fed.partial.combine(
-                _at(backward, left_range[1] - firsts), _at(centre, np.zeros(len(due), int))
-            )
-            parts = fed.partial.combine(parts, _at(forward, stops - right_range[0]))
-            cells[fed] = tuple(part.reshape(-1) for part in parts)
+            backward = grid.table(left, left_range[1] - 1 - pane[left], left_range[1] - left_range[0])
+            forward = grid.table(right, pane[right] - right_range[0], right_range[1] - right_range[0])
+            centre = grid.table(middle, np.zeros(middle.stop - middle.start, np.int64), 0)
+            whole = fed.partial.combine(_at(backward, left_range[1] - firsts), centre)
+            whole = fed.partial.combine(whole, _at(forward, stops - right_range[0]))
+            cells[fed] = tuple(part.reshape(-1) for part in whole)
     alive = np.flatnonzero(cells[layout.feds[0]][0] > 0)
     window, member = np.divmod(alive, count)
     keys = tuple(key.take(pa.array(member)) for key in rows.groups.keys)
-    return WindowCells(wanted[window], keys, select(Answer(cells, rows.answer.dictionaries), alive))
+    return WindowCells(window + due.start, keys, select(Answer(cells, rows.answer.dictionaries), alive))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +180,11 @@ class _Grid:
     rows: Gathered
     groups: int
 
-    def table(self, chosen: np.ndarray, step: Ints, steps: int) -> Cells:
-        """Row s holds everything at steps below s (row 0 the identity). With no steps: row 0 holds all chosen rows."""
+    def table(self, chosen: slice, step: Ints, steps: int) -> Cells:
+        """The chosen rows, whose steps are given: row s holds everything at steps below s (row 0 the identity). With no steps: row 0 holds all chosen rows."""
         offset = 0 if steps == 0 else 1
         height = steps + 1
-        codes = (step[chosen] + offset) * self.groups + self.rows.groups.codes[chosen]
+        codes = (step + offset) * self.groups + self.rows.groups.codes[chosen]
         chosen_cells = tuple(part[chosen] for part in self.rows.answer.cells[self.fed])
         flat_cells = self.fed.partial.reduce(chosen_cells, codes, height * self.groups)
         grid = tuple(part.reshape(height, self.groups) for part in flat_cells)
@@ -196,7 +195,7 @@ def _at(cells: Cells, places: Ints) -> Cells:
     return tuple(part[places] for part in cells)
 
 
-def _sparse(layout: Layout, panes: Panes, rows: Gathered, in_middle: np.ndarray, due: range) -> WindowCells:
+def _sparse(layout: Layout, panes: Panes, rows: Gathered, middle: slice, due: range) -> WindowCells:
     """Repeat each pane row for every due window that holds it, then reduce."""
     pane = rows.blocks - block_key(0, 0)
     low = np.maximum(pane // panes.per_slide + 1, due.start)
@@ -204,7 +203,7 @@ def _sparse(layout: Layout, panes: Panes, rows: Gathered, in_middle: np.ndarray,
         high = np.full(len(pane), due.stop, np.int64)
     else:
         high = np.minimum((pane - (1 if panes.cut else 0)) // panes.per_slide + panes.back + 1, due.stop)
-    low[in_middle], high[in_middle] = due.start, due.stop
+    low[middle], high[middle] = due.start, due.stop
     copies = np.maximum(high - low, 0)
     source = np.repeat(np.arange(rows.rows), copies)
     window = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
