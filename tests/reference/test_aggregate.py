@@ -20,7 +20,7 @@ NAN, INF = float("nan"), math.inf
 
 def result(function, values, kind=DOUBLE, *, distinct=False):
     share = 0.3 if function == "percentile" else None
-    call = AggregateCall(function, Column("v", kind), result_type(function, kind), distinct, None, share)
+    call = AggregateCall(function, Column("v", kind), result_type(function, kind), distinct, share=share)
     return aggregate(call, values)
 
 
