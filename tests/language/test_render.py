@@ -49,6 +49,8 @@ def test_every_query_survives_being_rendered(text: str) -> None:
         "SELECT count(*) FROM bids WHERE price > 1 GROUP BY window(at, '1 minute'), 'x', 5 + 0",
         "SELECT APPROX_COUNT(*) WITHIN 0.125 PERCENT AS n, ERROR_BOUND(n) + 1 AS b FROM bids [RANGE TUMBLING 1 HOUR]",
         "SELECT APPROX_SUM(n) FILTER (WHERE ok) AS s, ERROR_BOUND(APPROX_COUNT(k)) AS b FROM events [ROWS 5]",
+        "SELECT auction, COUNT(*) FILTER (WHERE price > AVG(price)) AS n FROM bids [ROWS 5 SLIDE 5] GROUP BY auction",
+        "SELECT COUNT_IF(n > 2 * MIN(n) FILTER (WHERE n > AVG(n))), MIN(n) FROM events [RANGE TUMBLING 1 HOUR]",
         "SELECT count(DISTINCT 1), count(NULL) FROM bids",
         "SELECT `select`.`from` FROM s `select` [PARTITION BY `from` ROWS 2]",
     ],

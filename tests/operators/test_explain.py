@@ -38,6 +38,11 @@ def test_approximate_aggregates_say_what_they_take_and_what_exact_ones_would() -
     )
 
 
+def test_aggregates_that_depend_on_others_are_told_with_their_levels() -> None:
+    lines = told("SELECT COUNT_IF(price > AVG(price)) AS n FROM bids [RANGE TUMBLING 1 HOUR]")
+    assert any("level by level: avg (level 0), count (level 1)" in line for line in lines)
+
+
 def test_changes_of_windows_say_so_and_what_they_are_changes_of() -> None:
     lines = told(f"ISTREAM({HOURLY})")
     assert lines[1] == "  istream: what differs from each window to the next"

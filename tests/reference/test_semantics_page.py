@@ -82,7 +82,17 @@ def approximate(function, argument=None, part="value"):
     return replace(agg(function, argument), within=Fraction(1, 100), part=part)
 
 
+MEAN = Column("mean", DOUBLE)
+ABOVE = compare(">=", Cast(col("v"), DOUBLE), MEAN)
+
 QUERIES = {
+    "SELECT k, COUNT(*) FILTER (WHERE v >= AVG(v)) AS above FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY k": query(
+        select(
+            grouped(windowed(TEN), ["k"], mean=agg("avg", col("v")), above=agg("count", where=ABOVE)),
+            "k",
+            "above",
+        )
+    ),
     "SELECT k, APPROX_COUNT(*) WITHIN 1 PERCENT AS n, APPROX_SUM(v) AS total, ERROR_BOUND(total) AS bound "
     "FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY k": query(
         select(

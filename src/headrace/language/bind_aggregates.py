@@ -51,10 +51,15 @@ class Grouping:
         self.aggregates.append(added)
         return Column(added.name, call.type)
 
+    @property
+    def _over_group(self) -> ExpressionBinder:
+        """Binds conditions that may compare a row with aggregates of its group: correlated aggregates."""
+        return replace(self.inner, aggregate=self.aggregate)
+
     def _call(self, node: FunctionCall) -> AggregateCall:
         condition = None
         if node.condition is not None:
-            condition = self.inner.condition(node.condition, "the condition of FILTER")
+            condition = self._over_group.condition(node.condition, "the condition of FILTER")
         if node.name.lower() == "count_if":
             return self._count_if(node, condition)
         function = canonical(node.name)
@@ -119,7 +124,7 @@ class Grouping:
     def _count_if(self, node: FunctionCall, condition: Expression | None) -> AggregateCall:
         if len(node.arguments) != 1 or node.star or node.distinct:
             raise UserError("COUNT_IF takes one condition")
-        counted = self.inner.condition(node.arguments[0], "the argument of COUNT_IF")
+        counted = self._over_group.condition(node.arguments[0], "the argument of COUNT_IF")
         factors = (counted,) if condition is None else (condition, counted)
         return AggregateCall("count", None, result_type("count", None), condition=joined("and", factors))
 

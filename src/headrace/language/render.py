@@ -187,7 +187,7 @@ class _Text:
             for key in self.parts.aggregate.keys:
                 found[key.name] = render_expression(key.expression, self.rows)
             for item in self.parts.aggregate.aggregates:
-                found[item.name] = render_aggregate(item.call, self.rows)
+                found[item.name] = render_aggregate(item.call, {**self.rows, **found})
         return found
 
     def _groups(self) -> list[str]:

@@ -61,7 +61,7 @@ def tell(plan: Finish, items: Items, span: Span, telling: Telling) -> Told:
     """What HAVING, select list, DISTINCT and LIMIT make of the items, as changes or as a stream."""
     if not items.rows:
         return None, ()
-    if plan.limit is not None:
+    if not plan.is_row_by_row:
         return _tell_limited(plan, items, span, telling)
     numbers = np.arange(items.rows)
     rows, rejected = finish(replace(plan, distinct=False), items.columns, numbers, items.begin, items.failed)

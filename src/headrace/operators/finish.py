@@ -18,6 +18,7 @@ from headrace.algebra.query import SortKey
 from headrace.operators.batch import Rejected
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.operator import AT, WINDOW
+from headrace.operators.regrouping import Regroup
 from headrace.operators.scalar import Evaluation
 
 HIDDEN: Final = "__sort"
@@ -29,6 +30,7 @@ class Finish:
     """The steps after aggregation, in order: having, order and limit, projection, distinct.
 
     `sort` are the expressions by which the output stands (ORDER BY, then group keys); they travel as hidden columns.
+    `regroup`, where there is one, makes groups of the rows first: they are aggregated when the window is known.
     """
 
     columns: tuple[Named, ...]
@@ -37,11 +39,17 @@ class Finish:
     limit: int | None = None
     distinct: bool = False
     sort: tuple[SortKey, ...] = ()
+    regroup: Regroup | None = None
 
     @property
     def needs_whole_window(self) -> bool:
         """True when rows of one window must meet in one place."""
-        return self.limit is not None or self.distinct
+        return self.limit is not None or self.distinct or self.regroup is not None
+
+    @property
+    def is_row_by_row(self) -> bool:
+        """True when a row's part in the answer does not depend on which others are there."""
+        return self.limit is None and self.regroup is None
 
     def reads(self) -> frozenset[str]:
         """The columns its expressions read."""
@@ -58,6 +66,9 @@ def finish(
     `failed` marks rows whose aggregate overflowed. Rejected rows carry their emission instant.
     """
     rejected: list[Rejected] = []
+    if plan.regroup is not None:
+        groups = plan.regroup.apply(columns, windows, at)
+        columns, windows, at, failed = groups.columns, groups.windows, groups.at, groups.failed
     if failed is not None and failed.any():
         rejected.append(_rejected(at, failed, "an aggregate does not fit its type"))
         columns, windows, at = _filter(columns, windows, at, ~failed)

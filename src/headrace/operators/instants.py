@@ -108,7 +108,7 @@ class InstantRows:
         waiting: np.ndarray = held.at >= turn.closed
         settled = np.flatnonzero(~waiting)
         alive = self.validity.ends(held.where(~waiting), self.rows) >= turn.closed
-        if self.validity.length is None and self.validity.count is None and self.finish.limit is None:
+        if self.validity.length is None and self.validity.count is None and self.finish.is_row_by_row:
             alive &= False
             if self.finish.distinct:
                 alive |= self._first_of_each(held.where(~waiting))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.algebra.correlated import levels
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from headrace.operators.approximate_windows import ApproximateWindows
+from headrace.operators.finish import Finish
 from headrace.operators.membership import Membership
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
@@ -41,6 +43,7 @@ def _lines(operator: Operator) -> Iterator[str]:
         context = getattr(operator, "context", None)
         yield f"  {type(operator).__name__}{f', windows {context.value}' if context is not None else ''}"
         yield from (f"    {name}: {value}" for name, value in _settings(operator))
+        yield from _regrouping(getattr(operator, "finish", None))
     steps: tuple[RowStep, ...] = getattr(operator, "steps", ())
     for step in reversed(steps):
         if isinstance(step, Keep):
@@ -53,6 +56,16 @@ def _lines(operator: Operator) -> Iterator[str]:
             on = " and ".join(f"{show(left)} = {step.alias}.{show(right)}" for left, right in pairs)
             yield f"  {how} relation {step.relation} on {on or 'every row'}"
     yield f"  read stream {operator.stream}: {', '.join(sorted(operator.columns)) or 'no columns'}"
+
+
+def _regrouping(finish: Finish | None) -> Iterator[str]:
+    """Aggregates that take the rows of a window when it is known."""
+    if finish is not None and finish.regroup is not None:
+        level = levels(finish.regroup.aggregates)
+        told = ", ".join(
+            f"{item.call.function} (level {level[item.name]})" for item in finish.regroup.aggregates
+        )
+        yield f"    rows of a window are grouped when it closes, level by level: {told}"
 
 
 def _membership(step: Membership) -> str:

@@ -41,6 +41,7 @@ from headrace.planner.lower_approximate import (
     from_synopses,
     has_approximate,
 )
+from headrace.planner.lower_correlated import check, has_correlated, regrouping
 from headrace.planner.lower_rows import Lowering, lower_rows, with_changes
 from headrace.planner.shape import Shape, shape_of
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
@@ -58,6 +59,11 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
             return approximate_windows(counting, _grouped(shape, _Rename(shape)).aggregates)
         shape = exactly(shape)
     lowering = _lowering(name, query, shape, operator_id)
+    if lowering.grouped is not None and has_correlated(shape):
+        check(query, shape)
+        finish = regrouping(lowering.finish, lowering.grouped, shape.window_alias)
+        alone = replace(lowering, finish=finish, grouped=None, shape=replace(shape, aggregate=None))
+        return lower_rows(alone)
     if (
         isinstance(shape.scan, StreamScan)
         and shape.scan.channel != "rows"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from headrace.algebra.aggregates import NamedAggregate
+from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Column, Expression, Named, columns_of, transform
 from headrace.algebra.query import Ago, Bounds, Query, SortKey
 from headrace.algebra.windows import (
@@ -32,6 +32,7 @@ from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.panes import Panes
 from headrace.operators.passing import Passing
+from headrace.operators.regrouping import Regroup
 from headrace.operators.revising import Revising
 from headrace.operators.row_steps import RowStep, relations_of
 from headrace.operators.row_store import Bounded, RowLayout
@@ -98,6 +99,8 @@ class Lowering:
     def stored(self) -> tuple[tuple[Expression, ...], Finish]:
         """What is kept of each row, and what is left to do over it: expressions of the row alone are values by then."""
         plan = self.finish
+        if plan.regroup is not None:
+            return self._regrouped(plan, plan.regroup)
         keys = [key.expression for key in (*plan.order, *plan.sort)]
         wanted = [self.rename(expression) for expression in (*(c.expression for c in plan.columns), *keys)]
         kept: dict[Expression, None] = {}
@@ -127,6 +130,36 @@ class Lowering:
             sort=tuple(map(key, plan.sort)),
         )
         return tuple(kept), finish
+
+    def _regrouped(self, plan: Finish, regroup: Regroup) -> tuple[tuple[Expression, ...], Finish]:
+        """Keys, arguments and what conditions read are kept; above the groups columns have their own names."""
+        kept: dict[Expression, None] = dict.fromkeys(self.rename(key.expression) for key in regroup.keys)
+        for item in regroup.aggregates:
+            read = [] if item.call.condition is None else self._plain_columns(item.call.condition)
+            wanted = [*read, *([] if item.call.argument is None else [item.call.argument])]
+            own = {other.name for other in regroup.aggregates}
+            kept |= dict.fromkeys(
+                self.rename(each) for each in wanted if not (isinstance(each, Column) and each.name in own)
+            )
+        offset = len(self.partition)
+        places = {expression: f"c{place}" for place, expression in enumerate(kept, start=offset)}
+
+        def over_stored(expression: Expression) -> Expression:
+            renamed = self.rename(expression)
+            if renamed in places:
+                return Column(places[renamed], renamed.type)
+            return transform(
+                renamed, lambda node: Column(places[node], node.type) if node in places else None
+            )
+
+        def over(call: AggregateCall) -> AggregateCall:
+            argument = None if call.argument is None else over_stored(call.argument)
+            condition = None if call.condition is None else over_stored(call.condition)
+            return replace(call, argument=argument, condition=condition)
+
+        keys = tuple(Named(key.name, over_stored(key.expression)) for key in regroup.keys)
+        calls = tuple(NamedAggregate(item.name, over(item.call)) for item in regroup.aggregates)
+        return tuple(kept), replace(plan, regroup=Regroup(keys, calls, regroup.bounds))
 
     def _plain_columns(self, expression: Expression) -> list[Expression]:
         found: list[Expression] = []
@@ -214,6 +247,10 @@ def _window_rows(lowering: Lowering) -> Operator:
     kept, finish = lowering.stored()
     changes = shape.emit is not None and shape.emit.kind != "rstream"
     meets = finish.needs_whole_window or changes or lowering.query.revisions is not None
+    apart: tuple[int, ...] | None = None if meets else ()
+    if meets and not changes and lowering.query.revisions is None and finish.regroup is not None:
+        alone = bool(finish.regroup.keys) and finish.limit is None and not finish.distinct
+        apart = tuple(range(len(finish.regroup.keys))) if alone else None
     rows = WindowRows(
         id=lowering.id,
         query=lowering.name,
@@ -221,7 +258,7 @@ def _window_rows(lowering: Lowering) -> Operator:
         panes=Panes.of(shape.window),
         range=shape.window.range if isinstance(shape.window, TimeSlide) else None,
         bounds_prefix=f"{shape.window_alias}.",
-        rows=lowering.layout(kept, None if meets else ()),
+        rows=lowering.layout(kept, apart),
         finish=finish,
         relations=lowering.relations,
         revisions=lowering.query.revisions,
@@ -269,9 +306,9 @@ def _instant_rows(lowering: Lowering) -> Operator:
     kept, finish = lowering.stored()
     outputs, partition = lowering.outputs(), lowering.partition
     routing: tuple[int, ...] | None = None
-    if finish.limit is None and isinstance(lowering.shape.window, Rows):
+    if finish.is_row_by_row and isinstance(lowering.shape.window, Rows):
         routing = tuple(range(len(partition))) if partition and set(partition) <= set(outputs) else None
-    elif finish.limit is None and _hashable(outputs):
+    elif finish.is_row_by_row and _hashable(outputs):
         routing = tuple(kept.index(output) for output in dict.fromkeys(outputs))
     validity, bounded = _validity(lowering)
     return InstantRows(

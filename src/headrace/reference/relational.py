@@ -10,7 +10,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.algebra.aggregates import AggregateCall
 from headrace.algebra.approximation import counted
+from headrace.algebra.correlated import depends_on
 from headrace.algebra.expressions import Expression
 from headrace.algebra.query import (
     Aggregate,
@@ -253,14 +255,17 @@ def _is_member(node: Mark, left: Row, rights: list[Row]) -> bool | None:
 def _aggregate(node: Aggregate, moment: Moment) -> list[Row]:
     groups: dict[Hashable, tuple[list[Any], list[list[Any]]]] = {}
     calls = [named.call for named in node.aggregates]
+    later = [bool(depends_on(call, node.aggregates)) for call in calls]
 
     def contribute(row: Row) -> None:
         keys = [evaluate(key.expression, row) for key in node.keys]
         arguments = [
-            ((wanted := counted(call)) is None or evaluate(wanted, row),)
+            ((row, _argument(call, row)),)
+            if waits
+            else (_argument(call, row),)
             if call.condition is None or holds(call.condition, row)
             else ()
-            for call in calls
+            for call, waits in zip(calls, later, strict=True)
         ]
         _, columns = groups.setdefault(tuple(map(identity, keys)), (keys, [[] for _ in calls]))
         for column, argument in zip(columns, arguments, strict=True):
@@ -274,8 +279,14 @@ def _aggregate(node: Aggregate, moment: Moment) -> list[Row]:
 
     def finish(group: Row) -> Row:
         keys, columns = groups[group[ORDER]]
-        values = (aggregate(call, column) for call, column in zip(calls, columns, strict=True))
-        results = {item.name: value for item, value in zip(node.aggregates, values, strict=True)}
+        results: Row = {}
+        for item, column, waits in zip(node.aggregates, columns, later, strict=True):
+            condition = item.call.condition
+            if waits and condition is not None:
+                passing = [argument for row, argument in column if holds(condition, row | results)]
+                results[item.name] = aggregate(item.call, passing)
+            else:
+                results[item.name] = aggregate(item.call, column)
         return group | results | {ORDER: tuple(map(sort_key, keys))}
 
     named = [
@@ -285,6 +296,12 @@ def _aggregate(node: Aggregate, moment: Moment) -> list[Row]:
         for group, (keys, _) in groups.items()
     ]
     return moment.rejects.survivors(named, finish)
+
+
+def _argument(call: AggregateCall, row: Row) -> Any:
+    """What a row adds to an aggregate; True where only rows count."""
+    wanted = counted(call)
+    return True if wanted is None else evaluate(wanted, row)
 
 
 def _unsigned(value: Any) -> Any:
