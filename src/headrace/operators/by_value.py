@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from headrace.algebra.aggregates import AggregateCall
 from headrace.operators.aggregation import Lowered
-from headrace.operators.finish import sort_rank
 from headrace.operators.grouping import Ints
+from headrace.operators.sort_ranks import sort_rank
 from headrace.schema import to_arrow
 
 

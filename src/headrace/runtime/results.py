@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Query, SortKey
-from headrace.operators.finish import HIDDEN, sort_rank
+from headrace.operators.finish import HIDDEN
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, CHANGE
 from headrace.operators.revising import net
+from headrace.operators.sort_ranks import sort_rank
 from headrace.runtime.home import Home
 from headrace.runtime.plans import open_run
 from headrace.store.manifest import Manifest
