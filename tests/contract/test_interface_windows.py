@@ -110,6 +110,10 @@ ANSWERS = {
     f"SELECT k, v FROM s {FROM_TO}": "k,v ,4 a,3 a,5 a,6 b,2",
     f"SELECT k, SUM(v) AS t FROM s WHERE v <> 5 {FROM_TO} GROUP BY k": "k,t ,4 a,9 b,2",
     f"SELECT k, v FROM s [RANGE 47 SECONDS] {FROM_TO}": "k,v a,5 a,6",
+    f"SELECT window_end, k, SUM(v) AS t FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS] {FROM_TO} GROUP BY k": """window_end,k,t
+        @10,b,2 @15,,4 @15,a,14 @15,b,2 @20,,4 @20,a,14""",
+    f"SELECT {EVERY} FROM s [ROWS 3 SLIDE 2] {FROM_TO}": """window_start,window_end,n,t
+        @0,@5,1,2 @5,@10,3,9 @10,@14,3,15 @14,@20,1,6""",
     "SELECT k, v FROM s BEGIN NOW - INTERVAL 41 SECONDS END NOW - INTERVAL 41 SECONDS": "k,v b,8",
     f"SELECT k, v FROM s {FROM_TO} ORDER BY v DESC LIMIT 3": "k,v a,6 a,5 ,4",
     # the order of rows: emission instant, ORDER BY, GROUP BY keys with nulls first, columns
@@ -181,6 +185,7 @@ REFUSED = {
     "SELECT RSTREAM(k) FROM s [RANGE 10 SECONDS]": "RSTREAM needs a window with SLIDE, or [NOW]",
     "SELECT k, v AS K FROM s": "two columns of the select list are called 'K'",
     "SELECT COUNT(*) FROM s WITH REVISIONS": "WITH REVISIONS is not available for a relation",
+    "SELECT COUNT(*) AS n FROM s [RANGE 9 SECONDS SLIDE 3 SECONDS] BEGIN NOW - INTERVAL 1 HOUR END NOW": "NOW moves on",
     "SELECT k FROM s BEGIN TIMESTAMP '2020-01-02' END TIMESTAMP '2020-01-01'": "ends before it begins",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from headrace.algebra.aggregates import APPROXIMATE
-from headrace.algebra.expressions import Column, Expression, Named, columns_of, transform
+from headrace.algebra.expressions import Call, Column, Expression, Named, columns_of, transform
 from headrace.algebra.functions import UserFunction
 from headrace.algebra.query import (
     Aggregate,
@@ -30,6 +30,7 @@ from headrace.algebra.windows import TimeRange
 from headrace.errors import Span, UserError
 from headrace.language.ast import AllColumns, Constant, Expr, FunctionCall, Item, Name, Select, SessionWindow
 from headrace.language.bind_aggregates import Grouping
+from headrace.language.bind_bounds import condition
 from headrace.language.bind_expressions import ExpressionBinder, located
 from headrace.language.bind_memberships import Memberships
 from headrace.language.bind_revisions import revisions
@@ -39,7 +40,7 @@ from headrace.language.bind_tree import tree
 from headrace.language.naming import output_name
 from headrace.language.scope import WINDOW_COLUMNS, Names
 from headrace.language.statements import parse_select
-from headrace.schema import INT
+from headrace.schema import BOOLEAN, INT
 
 
 def bind_query(
@@ -135,10 +136,12 @@ class _SelectBinder:
                 self.text, self._where_column, self._in_where, self.functions, self.members.bind
             )
             where = binder.condition(self.select.where, "WHERE")
-        node = tree(self.sources, where, self.members, grouped_window=self.select.window is not None)
-        if self.select.bounds is not None:
-            node = Bounds(node, *self.select.bounds)
-        return node
+        select = self.select
+        inside = None if select.bounds is None else condition(select.bounds, self.sources.stream)
+        if inside is not None:
+            where = inside if where is None else Call("and", (where, inside), BOOLEAN)
+        node = tree(self.sources, where, self.members, grouped_window=select.window is not None)
+        return node if select.bounds is None or inside is not None else Bounds(node, *select.bounds)
 
     def _where_column(self, name: Name) -> Expression:
         column = self.sources.scope.column(name)
