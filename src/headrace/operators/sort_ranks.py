@@ -1,0 +1,34 @@
+"""Where does a value stand in ORDER BY? As dense ranks, in Spark's order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.operators.grouping import Ints, flat
+
+
+def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
+    """Integers in Spark's order: NaN above every number, NULLs first or last as asked."""
+    values = flat(values)
+    if not values.null_count and (pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type)):
+        whole: Ints = values.cast(pa.int64()).to_numpy()
+        return ~whole if descending else whole
+    if pa.types.is_null(values.type):
+        return np.zeros(len(values), np.int64)
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    nulls = values.is_null().to_numpy(zero_copy_only=False)
+    encoded = values.dictionary_encode()
+    words = encoded.dictionary
+    place = np.empty(len(words), np.int64)
+    place[pc.sort_indices(words).to_numpy()] = np.arange(len(words))
+    ranks = (
+        place[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
+        if len(words)
+        else np.zeros(len(values), int)
+    )
+    ranks = -ranks if descending else ranks
+    ranks[nulls] = -(len(words) + 1) if nulls_first else len(words) + 1
+    return ranks
