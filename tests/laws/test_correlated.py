@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,11 +43,11 @@ def aggregates(draw: st.DrawFn) -> tuple[NamedAggregate, ...]:
                     AggregateCall("sum", x, BIGINT),
                     AggregateCall("count", some.column("k"), BIGINT, distinct=True),
                     AggregateCall("max", some.column("y"), DOUBLE),
+                    AggregateCall("percentile", x, DOUBLE, share=0.5),
                 )
             )
         )
-        dependent = AggregateCall(call.function, call.argument, call.type, call.distinct, condition)
-        named.append(NamedAggregate(f"agg{place}", dependent))
+        named.append(NamedAggregate(f"agg{place}", replace(call, condition=condition)))
     return tuple(named)
 
 

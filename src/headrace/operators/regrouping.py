@@ -16,7 +16,8 @@ import pyarrow as pa
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Column, Named
 from headrace.operators import aggregation
-from headrace.operators.grouped import lift
+from headrace.operators.by_value import Histogram
+from headrace.operators.grouped import lift, lower_distinct
 from headrace.operators.grouping import Groups, Ints, flat, group
 from headrace.operators.scalar import Evaluation
 from headrace.schema import BOOLEAN
@@ -81,14 +82,17 @@ def _aggregated(
     if call.argument is not None:
         values = flat(Evaluation(columns, rows).values(call.argument)).take(pa.array(picked))
     owner = codes[picked]
-    if call.distinct:
+    kind = BOOLEAN if call.argument is None else call.argument.type
+    plain = replace(call, argument=Column(_ARGUMENT, kind), condition=None)
+    if aggregation.needs_values(plain):
         same = group([pa.array(owner), values], len(owner))
         once = np.zeros(same.count, np.int64)
         once[same.codes[::-1]] = np.arange(len(owner))[::-1]
-        owner, values = owner[once], values.take(pa.array(once))
-    kind = BOOLEAN if call.argument is None else call.argument.type
-    plain = replace(call, argument=Column(_ARGUMENT, kind), condition=None, distinct=False)
-    feds = aggregation.partials_of([plain])
-    answer = lift(feds, {Column(_ARGUMENT, kind): values}, owner, groups.count)
-    lowered = aggregation.lower(plain, answer)
+        counts = np.bincount(same.codes, minlength=same.count)
+        found = Histogram(owner[once], values.take(pa.array(once)), counts)
+        lowered = lower_distinct(plain, Column(_ARGUMENT, kind), found, groups.count)
+    else:
+        feds = aggregation.partials_of([plain])
+        answer = lift(feds, {Column(_ARGUMENT, kind): values}, owner, groups.count)
+        lowered = aggregation.lower(plain, answer)
     return lowered.values, failed if lowered.errors is None else failed | lowered.errors

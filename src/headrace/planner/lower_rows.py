@@ -228,6 +228,7 @@ def _passes(lowering: Lowering) -> bool:
     """A select over a bare stream: it only ever adds rows, whatever their order."""
     shape = lowering.shape
     plain = shape.bounds is None and shape.aggregate is None and shape.top is None and not shape.distinct
+    plain = plain and lowering.finish.regroup is None
     return plain and isinstance(shape.window, Unbounded) and lowering.telling == "istream"
 
 
