@@ -2,8 +2,8 @@
 
 Windows that close together overlap. What is common to all of them is combined once from dyadic blocks; what only the
 earlier ones hold is accumulated backwards, what only the later ones hold forwards; each window is then three cells a
-group, whatever range/slide is. Where groups come and go so that a dense table would be mostly empty, rows are instead
-repeated per window and reduced.
+group, whatever range/slide is. Many more windows than one holds panes are rolled over (`rolling_panes`). Where groups come
+and go so that a dense table would be mostly empty, rows are instead repeated per window and reduced.
 """
 
 from __future__ import annotations
@@ -33,11 +33,14 @@ from headrace.operators.pane_store import (
 )
 from headrace.operators.panes import Panes
 from headrace.operators.partials import Cells
+from headrace.operators.rolling_panes import rolling
 
 _DENSE_CELLS: Final = 2_000_000
 _LONGEST_CHUNK: Final = 512
 _SHORTEST_CHUNK: Final = 64
 _FEW_PANES: Final = 12
+_ROLLED_ROWS: Final = 250_000
+_ROLLED_WINDOWS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +82,55 @@ def windows(
 ) -> Iterator[WindowCells]:
     """The cells of all windows in `due`, a chunk at a time; `sealed` holds every closed pane and its blocks."""
     start = due.start
+    many = _rolled_length(panes, sealed, due)
     while start < due.stop:
-        chunk = range(start, min(due.stop, start + _chunk_length(panes)))
-        found = _chunk(layout, panes, sealed, chunk, top)
+        chunk = range(start, min(due.stop, start + (many or _chunk_length(panes))))
+        if many:
+            rolled, found = _rolled(layout, panes, sealed, chunk)
+            if not rolled:
+                many = 0
+                continue
+        else:
+            found = _chunk(layout, panes, sealed, chunk, top)
         if found is not None:
             yield found
             start = chunk.stop
         else:
             start = _skip(panes, sealed, chunk.stop)
+
+
+def _rolled_length(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
+    """How many windows to roll over together, by the rows of their panes; 0 when they are too few for that."""
+    if panes.back is None or len(due) <= 2 * panes.back:
+        return 0
+    first = panes.first(due[0])
+    assert first is not None
+    stop = panes.stop(due[-1])
+    rows = sum(table.num_rows for table in between(sealed, block_key(0, first), block_key(0, stop)))
+    length = min(_ROLLED_WINDOWS, _ROLLED_ROWS * len(due) // max(1, rows))
+    return length if length > 2 * panes.back else 0
+
+
+def _rolled(
+    layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range
+) -> tuple[bool, WindowCells | None]:
+    """Whether a dense table of panes and groups is worth it, and if so what it gives (None: no rows)."""
+    first, length = panes.first(due[0]), panes.per_window
+    assert first is not None
+    assert length is not None
+    held = between(sealed, block_key(0, first), block_key(0, panes.stop(due[-1])))
+    if not held:
+        return True, None
+    rows = gather(layout, held)
+    count = rows.groups.count
+    if panes.per_slide * (len(due) + 2 * length) * count > max(4 * rows.rows, _DENSE_CELLS):
+        return False, None
+    starts = panes.per_slide * np.arange(len(due))
+    answer = rolling(layout, rows, rows.blocks - block_key(0, first), starts, length)
+    alive = np.flatnonzero(answer.cells[layout.feds[0]][0] > 0)
+    window, member = np.divmod(alive, count)
+    keys = tuple(key.take(pa.array(member)) for key in rows.groups.keys)
+    return True, WindowCells(window + due.start, keys, select(answer, alive))
 
 
 def _chunk_length(panes: Panes) -> int:
