@@ -12,12 +12,20 @@ from benchmarks.suite.epoch import epoch
 from benchmarks.suite.memory import memory
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
 from benchmarks.suite.query_index import query_index
+from benchmarks.suite.ranges import ranges
+from benchmarks.suite.slack import band, blocks
+from benchmarks.suite.window_id import buffering, panes
 from benchmarks.suite.windows import shared, sliding, tumbling
 
 SUITE = {
     "tumbling": tumbling,
     "sliding": sliding,
     "shared": shared,
+    "ranges": ranges,
+    "buffering": buffering,
+    "band": band,
+    "blocks": blocks,
+    "panes": panes,
     "query-index": query_index,
     "epoch": epoch,
     "memory": memory,

@@ -37,7 +37,7 @@ def check(output: Path, task: str, count: int) -> int:
 @cache
 def expected(task: str, count: int) -> dict[str, np.ndarray]:
     """The windows of the first `count` rows that hold a row, by (window_end, key)."""
-    counts, sums, tops = _seconds(count)
+    counts, sums, tops = seconds(count)
     first = data.ORIGIN_US // _SECOND_US
     slide = SLIDES[task]
     parts: list[tuple[np.ndarray, ...]] = []
@@ -55,7 +55,7 @@ def expected(task: str, count: int) -> dict[str, np.ndarray]:
 
 
 @cache
-def _seconds(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def seconds(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """count, sum and max of each (second, key) of the first `count` rows."""
     length = -(-count // data.ROWS_PER_SECOND)
     cells = length * data.KEYS

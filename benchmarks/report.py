@@ -25,6 +25,8 @@ class Report:
     unit: str
     notes: Sequence[str] = ()
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
+    picture: str | None = None
+    """SVG to show instead of bars."""
 
 
 def write(report: Report, date: str) -> None:
@@ -42,7 +44,8 @@ def write(report: Report, date: str) -> None:
     stem = RESULTS / report.name
     stem.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     stem.with_suffix(".md").write_text(_markdown(report, found), encoding="utf-8")
-    stem.with_suffix(".svg").write_text(bars(report.title, report.unit, list(report.drawn)), encoding="utf-8")
+    picture = report.picture or bars(report.title, report.unit, list(report.drawn))
+    stem.with_suffix(".svg").write_text(picture, encoding="utf-8")
 
 
 def _markdown(report: Report, found: dict[str, Any]) -> str:

@@ -32,6 +32,11 @@ class Measurement:
     peak_pss_mb: float
     result_rows: int
 
+    @property
+    def rate(self) -> float:
+        """Rows a second."""
+        return self.rows / self.seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -47,7 +52,7 @@ class Series:
     @property
     def rate(self) -> float:
         """Median rows a second."""
-        return median(run.rows / run.seconds for run in self.runs)
+        return median(run.rate for run in self.runs)
 
     @property
     def peak_pss_mb(self) -> float:

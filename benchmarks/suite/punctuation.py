@@ -10,6 +10,7 @@ from statistics import mean, median
 from typing import Any
 
 from benchmarks import disorder
+from benchmarks.curves import Curve, curves
 from benchmarks.plot import Bar
 from benchmarks.progressing import KEYS, RANGE, SLIDE, Run, run
 from benchmarks.report import Report
@@ -146,10 +147,15 @@ def bounded(rows: int, rounds: int) -> Report:
     found = run(made, _EXTERNAL, epoch_rows=rows // 240, punctuate=True)
     bound = declared_bound(depth, 20 * _SECONDS / 240, len(found.state))
     every = max(1, len(found.state) // 40)
-    drawn = [Bar("declared bound", bound, "yardstick")]
-    drawn += [
-        Bar(f"epoch {number}", found.state[number], "ours") for number in range(0, len(found.state), every)
-    ]
+    epochs = range(len(found.state))
+    drawn = curves(
+        "Rows of state over a long run",
+        ("epoch", "rows"),
+        [
+            Curve("state", epochs, found.state, "ours"),
+            Curve("declared bound", [0, len(found.state) - 1], [bound, bound], "yardstick"),
+        ],
+    )
     half = len(found.state) // 2
     ratios = [
         Ratio("peak state to the declared bound", found.peak / bound, 1, True),
@@ -166,7 +172,7 @@ def bounded(rows: int, rounds: int) -> Report:
     notes = [
         f"{len(found.state)} epochs. Bound: partials of live panes, their blocks, and the runs that wait to be merged."
     ]
-    return Report("bounded", "State over a long run", table, ratios, drawn, "rows", notes)
+    return Report("bounded", "State over a long run", table, ratios, [], "rows", notes, picture=drawn)
 
 
 def declared_bound(depth: int, epoch_seconds: float, epochs: int) -> int:

@@ -1,0 +1,237 @@
+"""What does guessing how late rows are cost? Experiments E2 and E3: errors and latency of slack beside punctuation.
+
+Li, Window Queries over Data Streams (2008), figures 6-11 and 6-12. All figures are counts and event times, the same on every machine.
+Latency is how long after a window's end its answer comes, on the clock by which rows arrive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import standalone
+from benchmarks.baselines.slack import buffer_sort, by_slack, truth
+from benchmarks.baselines.windows import Floats, Ints, Sliding
+from benchmarks.curves import Curve, curves
+from benchmarks.disorder import low_watermarks
+from benchmarks.expected import WrongAnswer
+from benchmarks.report import Report
+from benchmarks.thresholds import Ratio
+from headrace.time import MILLISECOND
+
+BAND_SLACKS = (0, 320, 640, 1280, 2560, 3200)
+BLOCK_SLACKS = (0, 54_400, 109_100, 218_200, 327_300, 434_200, 490_900, 600_000)
+_BLOCK = 490_000
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """Rows in order of arrival: event times and arrivals in milliseconds, and values."""
+
+    at: Ints
+    arrive: Floats
+    value: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The share of windows that are wrong, the mean relative error of their averages, the mean latency in seconds."""
+
+    wrong: float
+    error: float
+    latency: float
+
+
+def band(rows: int, rounds: int) -> Report:
+    """E2: averages of 64 s by 6.4 s over rows up to 3.2 s late, few of them much."""
+    del rounds
+    made, spec = banded(min(rows, 40_000)), Sliding(64_000, 6_400)
+    table, consistent, generous, best = _compared(made, spec, BAND_SLACKS, 200)
+    exact = min(each.latency for each in (*consistent, *generous) if not each.wrong)
+    ratios = [
+        Ratio("mean error with punctuation", best.error, 0, True),
+        Ratio(
+            f"mean error at slack {BAND_SLACKS[-1]} ms",
+            max(consistent[-1].error, generous[-1].error),
+            0,
+            True,
+        ),
+        Ratio("most that generous slack errs beyond consistent", _most(generous, consistent), 0, True),
+        Ratio("most that error grows with slack", max(_rises(consistent), _rises(generous)), 0, True),
+        Ratio("most that latency falls with slack", _falls(consistent), 0, True),
+        Ratio("latency, punctuation to the best exact slack", best.latency / exact, 1, True),
+    ]
+    drawn = curves(
+        "Error by latency: AVG of 64 s by 6.4 s, rows up to 3.2 s late",
+        ("latency in seconds", "mean error, %"),
+        [
+            Curve(
+                "consistent slack",
+                [e.latency for e in consistent],
+                [100 * e.error for e in consistent],
+                "theirs",
+            ),
+            Curve(
+                "generous slack", [e.latency for e in generous], [100 * e.error for e in generous], "theirs"
+            ),
+            Curve("punctuation", [best.latency], [100 * best.error], "ours"),
+        ],
+    )
+    notes = [f"{len(made.at):,} rows, 50 a second, late by 3.2 s times the cube of a uniform number."]
+    return Report(
+        "band", "E2: slack beside punctuation, banded disorder", table, ratios, [], "", notes, picture=drawn
+    )
+
+
+def blocks(rows: int, rounds: int) -> Report:
+    """E3: counts of 600 s by 60 s over a cache that is dumped every 490 s."""
+    del rounds
+    made, spec = dumped(min(rows, 100_000)), Sliding(600_000, 60_000)
+    table, consistent, generous, best = _compared(made, spec, BLOCK_SLACKS, _BLOCK)
+    below = [e for slack, e in zip(BLOCK_SLACKS, consistent, strict=True) if slack < _BLOCK]
+    above = [e for slack, e in zip(BLOCK_SLACKS, consistent, strict=True) if slack >= _BLOCK]
+    ratios = [
+        Ratio("share of wrong windows with punctuation", best.wrong, 0, True),
+        Ratio("least share of wrong windows at a slack below 490 s", min(e.wrong for e in below), 0.01),
+        Ratio(
+            "greatest share of wrong windows at a slack of 490 s or more",
+            max(e.wrong for e in above),
+            0,
+            True,
+        ),
+        Ratio(
+            "latency at the best exact slack to that at no slack",
+            min(e.latency for e in above) / below[0].latency,
+            1.5,
+        ),
+        Ratio(
+            "latency, punctuation to the least of any slack",
+            best.latency / min(e.latency for e in (*consistent, *generous)),
+            1.01,
+            True,
+        ),
+    ]
+    table = [{name: cell for name, cell in row.items() if "error" not in name} for row in table]
+    x = [slack / 1000 for slack in BLOCK_SLACKS]
+    drawn = curves(
+        "Wrong windows by slack: COUNT of 600 s by 60 s, dumped every 490 s",
+        ("slack in seconds", "wrong windows, %"),
+        [
+            Curve("consistent slack", x, [100 * e.wrong for e in consistent], "theirs"),
+            Curve("generous slack", x, [100 * e.wrong for e in generous], "theirs"),
+            Curve("punctuation", x, [100 * best.wrong] * len(x), "ours"),
+        ],
+    )
+    notes = [f"{len(made.at):,} rows, 5 a second, each block within half a second of its end, in any order."]
+    return Report(
+        "blocks", "E3: slack beside punctuation, sorted blocks", table, ratios, [], "", notes, picture=drawn
+    )
+
+
+def banded(rows: int) -> Arriving:
+    """50 rows a second, late by 3.2 s * u^3."""
+    rng = np.random.default_rng(11)
+    at = np.sort(rng.integers(0, rows * 20, rows))
+    arrive = at + 3200 * rng.random(rows) ** 3
+    order = np.argsort(arrive, kind="stable")
+    return Arriving(at[order], arrive[order], rng.random(rows))
+
+
+def dumped(rows: int) -> Arriving:
+    """5 rows a second; those of each 490 s come together after it, shuffled."""
+    rng = np.random.default_rng(12)
+    at = np.sort(rng.integers(0, max(rows * 200, 4 * _BLOCK), rows))
+    arrive = (at // _BLOCK + 1) * _BLOCK + 500 * rng.random(rows)
+    order = np.argsort(arrive, kind="stable")
+    return Arriving(at[order], arrive[order], np.ones(rows))
+
+
+def _compared(
+    made: Arriving, spec: Sliding, slacks: tuple[int, ...], every: int
+) -> tuple[list[dict[str, Any]], list[Found], list[Found], Found]:
+    """The table, and what was found of consistent and generous slack and of punctuation."""
+    rows, sums = truth(made.at, made.value, spec)
+    told, count, total = punctuated(made, spec, every)
+    best = _found(spec, (count, total), (rows, sums), told)
+    consistent, generous = (
+        [_slacked(made, spec, slack, (rows, sums), generous=each) for slack in slacks]
+        for each in (False, True)
+    )
+    table = [_row("punctuation", best, best, None)]
+    for slack, one, other in zip(slacks, consistent, generous, strict=True):
+        table.append(_row(f"slack {slack / 1000:g} s", one, other, buffer_sort(made.at, slack)[1]))
+    return table, consistent, generous, best
+
+
+def _row(what: str, consistent: Found, generous: Found, sorting: int | None) -> dict[str, Any]:
+    return {
+        "progress by": what,
+        "latency_s": round(consistent.latency, 2),
+        "consistent_error_%": round(100 * consistent.error, 3),
+        "generous_error_%": round(100 * generous.error, 3),
+        "consistent_wrong_windows_%": round(100 * consistent.wrong, 1),
+        "generous_wrong_windows_%": round(100 * generous.wrong, 1),
+        "rows_that_sorting_would_hold": sorting,
+    }
+
+
+def _slacked(
+    made: Arriving, spec: Sliding, slack: int, right: tuple[Ints, Floats], *, generous: bool
+) -> Found:
+    found = by_slack(made.at, made.arrive, made.value, spec, slack, generous=generous)
+    return _found(spec, (found.rows, found.sums), right, found.told)
+
+
+def punctuated(made: Arriving, spec: Sliding, every: int) -> tuple[Floats, Ints, Floats]:
+    """Headrace, its true low watermark promised after what arrived in every so many milliseconds.
+
+    When each window was told, its rows and their sum.
+    """
+    operator = standalone.operator_of(
+        "SELECT window_end, COUNT(*) AS n, SUM(v) AS total "
+        f"FROM s [RANGE {spec.range} MILLISECONDS SLIDE {spec.slide} MILLISECONDS]"
+    )
+    stops = np.unique(np.searchsorted(made.arrive, np.arange(0.5, made.arrive[-1] / every + 1.5) * every))[1:]
+    batches = standalone.cut(made.at * MILLISECOND, made.value, np.zeros(len(made.at), np.int32), stops)
+    last = stops - 1
+    low = low_watermarks(made.at)
+    low[-1] = made.at.max()  # the end of the stream promises nothing
+    parts = standalone.drive(operator, batches, (low[last] * MILLISECOND).tolist())
+    windows = len(spec.complete(int(made.at.max())))
+    told, count, total = np.full(windows, np.nan), np.zeros(windows, np.int64), np.zeros(windows)
+    for part, moment in zip(parts, made.arrive[last], strict=False):
+        if part.results is not None and part.results.num_rows:
+            table = part.results
+            window = table.column("window_end").cast(pa.int64()).to_numpy() // MILLISECOND // spec.slide - 1
+            if not np.isnan(told[window]).all():
+                raise WrongAnswer("Expected each window to be told once.")
+            told[window], count[window] = moment, table.column("n").to_numpy()
+            total[window] = table.column("total").to_numpy()
+    return told, count, total
+
+
+def _found(spec: Sliding, found: tuple[Ints, Floats], right: tuple[Ints, Floats], told: Floats) -> Found:
+    known = ~np.isnan(told)
+    wrong = float((found[0] != right[0])[known].mean())
+    with np.errstate(all="ignore"):
+        mean, true = found[1] / found[0], right[1] / right[0]
+        error = np.where(found[0] > 0, np.abs(mean - true) / true, 1.0)[known & (right[0] > 0)]
+    ends = spec.ends(np.arange(len(told)))
+    error = np.where(error < 1e-9, 0.0, error)  # sums of doubles in another order
+    return Found(wrong, float(error.mean()), float(np.nanmean(told - ends)) / 1000)
+
+
+def _most(one: list[Found], other: list[Found]) -> float:
+    return max(a.error - b.error for a, b in zip(one, other, strict=True))
+
+
+def _rises(found: list[Found]) -> float:
+    return max(0.0, *(after.error - before.error for before, after in pairwise(found)))
+
+
+def _falls(found: list[Found]) -> float:
+    return max(0.0, *(before.latency - after.latency for before, after in pairwise(found)))

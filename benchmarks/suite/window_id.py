@@ -1,0 +1,228 @@
+"""What do window ids and panes save? Experiments E1 and E4: against buffering, and against one partial for each open window.
+
+Li, Window Queries over Data Streams (2008), figures 6-10 and 6-15. Everything runs in this process over rows at hand, Headrace as one
+operator without store or JVM. Every answer is compared with another way's before its time counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import standalone
+from benchmarks.baselines.windows import (
+    Sliding,
+    by_buffering,
+    by_differences,
+    by_grouped_buffering,
+    by_negative_tuples,
+    by_window_id,
+)
+from benchmarks.curves import Curve, curves
+from benchmarks.expected import WrongAnswer
+from benchmarks.report import Report
+from benchmarks.standalone import Told, best_of, drive, operator_of, results
+from benchmarks.thresholds import Ratio
+from headrace.operators.batch import Batch
+from headrace.operators.operator import Operator
+from headrace.time import MILLISECOND, SECOND
+
+_RANGE, _KEYS, _MOST_ROWS, _MOST_SCANS = 4000, 10, 400_000, 2000
+SHARES = (1, 10, 40, 100, 400, 4000)
+PER_PANE, PER_WINDOW = (1, 5, 20, 100), (1, 2, 5, 10, 20)
+
+
+def buffering(rows: int, rounds: int) -> Report:
+    """E1: the greatest value of the last 4000 rows, a row a millisecond, with and without groups."""
+    count = max(4 * _RANGE, min(rows, _MOST_ROWS))
+    value = np.random.default_rng(1).random(count)
+    key = np.arange(count) * 7919 % _KEYS
+    batches = standalone.batches(np.arange(count) * MILLISECOND, value, key, max(_RANGE, count // 8))
+    table = [_ungrouped(share, value, batches, rounds) for share in SHARES]
+    grouped = [_grouped(share, key, value, batches, rounds) for share in SHARES]
+    for one, other in zip(table, grouped, strict=True):
+        one.update(other)
+    speedups = [row["grouped_buffering_ms"] / row["grouped_headrace_ms"] for row in table]
+    ratios = [
+        Ratio(
+            f"time by {_KEYS} keys to that of buffering at range/slide {row['range/slide']}",
+            1 / gain,
+            1,
+            True,
+        )
+        for row, gain in zip(table, speedups, strict=True)
+        if row["range/slide"] >= 10
+    ]
+    ratios += [
+        Ratio("least growth of that gain from one range/slide to the next", _least_growth(speedups), 0.9),
+        Ratio(
+            f"without groups, time to that of scanning at range/slide {SHARES[-1]}",
+            table[-1]["headrace_ms"] / table[-1]["buffering_ms"],
+            1,
+            True,
+        ),
+    ]
+    notes = [
+        f"{count:,} rows in {len(batches)} epochs, windows of {_RANGE} rows. Milliseconds, the best of {rounds}.",
+        (
+            "Without groups `buffering` scans contiguous doubles at the speed of memory (NumPy's reduceat) and takes in nothing: where "
+            "few windows overlap no engine that takes rows in is as fast. By keys Arrow groups the extent of each window; at most "
+            f"{_MOST_SCANS:,} windows were grouped so, and the time scaled to all."
+        ),
+        "`sum by differences` and `by negative tuples` need an inverse: they cannot do the maximum.",
+    ]
+    drawn = curves(
+        "Time by range/slide: MAX over 4000 rows",
+        ("range/slide", "ms"),
+        [
+            Curve(name.removesuffix("_ms").replace("_", " "), SHARES, [row[name] for row in table], kind)
+            for name, kind in (
+                ("headrace_ms", "ours"),
+                ("buffering_ms", "theirs"),
+                ("grouped_headrace_ms", "ours"),
+                ("grouped_buffering_ms", "theirs"),
+                ("scan_only_ms", "yardstick"),
+            )
+        ],
+        logarithmic=(True, True),
+    )
+    return Report(
+        "buffering", "E1: window ids beside buffering", table, ratios, [], "ms", notes, picture=drawn
+    )
+
+
+def _ungrouped(share: int, value: np.ndarray, batches: list[Batch], rounds: int) -> dict[str, Any]:
+    spec, at = Sliding(_RANGE, _RANGE // share), np.arange(len(value))
+    operator = operator_of(
+        f"SELECT window_end, MAX(v) AS m FROM s [RANGE {_RANGE} MILLISECONDS SLIDE {spec.slide} MILLISECONDS]"
+    )
+    ways: dict[str, Callable[[], Any]] = {
+        "headrace": lambda: _driven(operator, batches),
+        "buffering": lambda: by_buffering(at, value, spec),
+        "sum_by_differences": lambda: by_differences(at, value, spec),
+        "sum_by_negative_tuples": lambda: by_negative_tuples(at, value, spec),
+        "scan_only": value.max,
+    }
+    if share <= 400:
+        ways["partial_for_each_window"] = lambda: by_window_id(at, value, spec)
+    mine = results(_driven(operator, batches))
+    buffered = by_buffering(at, value, spec)
+    _same("headrace and buffering", _column(mine, "m")[: len(buffered.windows)], buffered.values)
+    differences, negative = by_differences(at, value, spec), by_negative_tuples(at, value, spec)
+    _same("differences and negative tuples", differences.values, negative.values, 1e-9)
+    took = dict(zip(ways, best_of(rounds, *ways.values()), strict=True))
+    row: dict[str, Any] = {"range/slide": share}
+    names = (*ways, "partial_for_each_window")
+    return row | {f"{name}_ms": round(1000 * took[name], 2) if name in took else None for name in names}
+
+
+def _grouped(
+    share: int, key: np.ndarray, value: np.ndarray, batches: list[Batch], rounds: int
+) -> dict[str, Any]:
+    spec, at = Sliding(_RANGE, _RANGE // share), np.arange(len(value))
+    operator = operator_of(
+        f"SELECT window_end, k, MAX(v) AS m FROM s [RANGE {_RANGE} MILLISECONDS SLIDE {spec.slide} MILLISECONDS] GROUP BY k"
+    )
+    windows = spec.complete(int(at[-1]))
+    tried = windows[-_MOST_SCANS:]
+    theirs = by_grouped_buffering(at, key, value, spec, tried[-20:]).sort_by(
+        [("window_end", "ascending"), ("k", "ascending")]
+    )
+    mine = results(_driven(operator, batches))
+    ends = mine.column("window_end").cast(pa.int64()).to_numpy() // MILLISECOND
+    chosen = np.isin(ends, spec.ends(tried[-20:]))
+    mine = mine.filter(pa.array(chosen)).sort_by([("window_end", "ascending"), ("k", "ascending")])
+    _same("headrace and grouped buffering", _column(mine, "m"), _column(theirs, "v_max"))
+    took = best_of(
+        rounds,
+        lambda: _driven(operator, batches),
+        lambda: by_grouped_buffering(at, key, value, spec, tried),
+    )
+    scaled = took[1] * len(windows) / len(tried)
+    return {"grouped_headrace_ms": round(1000 * took[0], 2), "grouped_buffering_ms": round(1000 * scaled, 2)}
+
+
+def panes(rows: int, rounds: int) -> Report:
+    """E4: the same operator over panes, and over rows copied for every window they are in."""
+    count = min(rows, _MOST_ROWS)
+    value = np.random.default_rng(2).random(count)
+    table = [_cell(value, per_pane, per_window, rounds) for per_pane in PER_PANE for per_window in PER_WINDOW]
+    found = {(row["rows_per_pane"], row["panes_per_window"]): row["ratio"] for row in table}
+    wide, full = PER_WINDOW[-1], PER_PANE[-1]
+    ratios = [
+        Ratio("panes to copies at 20 rows a pane, 5 panes a window", found[20, 5], 0.4, True),
+        Ratio("at 20 panes a window to at 1, 20 rows a pane", found[20, wide] / found[20, 1], 1, True),
+        Ratio("at 100 rows a pane to at 1, 20 panes a window", found[full, wide] / found[1, wide], 1, True),
+    ]
+    drawn = curves(
+        "Time over panes to time over copies",
+        ("panes per window", "ratio"),
+        [
+            Curve(
+                f"{per_pane} rows a pane",
+                PER_WINDOW,
+                [found[per_pane, each] for each in PER_WINDOW],
+                "theirs",
+            )
+            for per_pane in PER_PANE
+        ],
+    )
+    notes = [
+        f"MAX of {count:,} rows in four epochs, no groups, the best of {rounds} in turn.",
+        "`bare numpy`: a partial for each open window, no batches, no keys, no result rows; for scale.",
+    ]
+    return Report("panes", "E4: panes beside window ids", table, ratios, [], "", notes, picture=drawn)
+
+
+def _cell(value: np.ndarray, per_pane: int, per_window: int, rounds: int) -> dict[str, Any]:
+    at = np.arange(len(value)) * SECOND // per_pane
+    batches = standalone.batches(at, value, np.zeros(len(value), np.int32), -(-len(value) // 4))
+    paned = operator_of(f"SELECT MAX(v) AS m FROM s [RANGE {per_window} SECONDS SLIDE 1 SECOND]")
+    plain = operator_of("SELECT MAX(v) AS m FROM s [RANGE 1 SECOND SLIDE 1 SECOND]")
+    bounds = [int(batch.at[-1]) for batch in batches]
+
+    def copied() -> list[Told]:
+        return drive(plain, [_copies(batch, per_window) for batch in batches], bounds)
+
+    _same("panes and copies", _column(results(_driven(paned, batches)), "m"), _column(results(copied()), "m"))
+    spec = Sliding(per_window * SECOND, SECOND)
+    ways = (lambda: _driven(paned, batches), copied, lambda: by_window_id(at, value, spec))
+    ours, copies, bare = best_of(max(3, rounds), *ways)
+    return {
+        "rows_per_pane": per_pane,
+        "panes_per_window": per_window,
+        "panes_ms": round(1000 * ours, 2),
+        "copies_ms": round(1000 * copies, 2),
+        "bare_numpy_ms": round(1000 * bare, 2),
+        "ratio": round(ours / copies, 3),
+    }
+
+
+def _copies(batch: Batch, per_window: int) -> Batch:
+    """Bucket: each row once for every window it is in, as if in a window of one slide of its own."""
+    copied = batch.take(np.repeat(np.arange(batch.rows), per_window))
+    at = copied.at + np.tile(np.arange(per_window) * SECOND, batch.rows)
+    return Batch(copied.columns, at, copied.position)
+
+
+def _driven(operator: Operator, batches: list[Batch]) -> list[Told]:
+    return drive(operator, batches, [int(batch.at[-1]) for batch in batches])
+
+
+def _column(table: pa.Table, name: str) -> np.ndarray:
+    return table.column(name).to_numpy()
+
+
+def _same(what: str, one: np.ndarray, other: np.ndarray, tolerance: float = 0.0) -> None:
+    if one.shape != other.shape or not np.allclose(
+        one, other, rtol=tolerance, atol=tolerance, equal_nan=True
+    ):
+        raise WrongAnswer(f"Expected the answers of {what} to be equal, found {one[:5]} and {other[:5]}.")
+
+
+def _least_growth(gains: list[float]) -> float:
+    return min(after / before for before, after in pairwise(gains))

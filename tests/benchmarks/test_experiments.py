@@ -1,0 +1,31 @@
+"""The experiments run at a small size: every answer is compared, and what does not depend on the machine holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.curves import Curve, curves
+from benchmarks.suite.slack import band, blocks
+from benchmarks.suite.window_id import buffering, panes
+
+
+@pytest.mark.parametrize(("experiment", "rows"), [(band, 20_000), (blocks, 10_000)])
+def test_bars_of_counted_experiments_hold_at_a_small_size(experiment, rows: int) -> None:
+    found = experiment(rows, 1)
+    assert not [str(ratio) for ratio in found.ratios if not ratio.passed]
+    assert found.picture.startswith("<svg")
+
+
+@pytest.mark.parametrize(("experiment", "rows"), [(buffering, 16_000), (panes, 2000)])
+def test_timed_experiments_find_equal_answers_at_a_small_size(experiment, rows: int) -> None:
+    found = experiment(rows, 1)
+    assert found.table
+    assert all(ratio.value > 0 for ratio in found.ratios)
+
+
+def test_curves_show_every_point_and_label() -> None:
+    made = curves(
+        "t", ("across", "up"), [Curve("a & b", [1, 10, 100], [5, 5, 0], "ours")], logarithmic=(True, False)
+    )
+    assert made.count("<circle") == 3
+    assert "a &amp; b" in made
