@@ -36,7 +36,11 @@ class HomeInUse(HeadraceError):
 
 
 class EpochFailed(HeadraceError):
-    """An epoch's job failed for good; nothing of it was published."""
+    """An epoch failed; nothing of it counts. `lasting`: another attempt would fail in the same way."""
+
+    def __init__(self, message: str, *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 @dataclass(frozen=True, slots=True)

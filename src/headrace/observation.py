@@ -53,3 +53,25 @@ class EpochObservation:
     def as_dict(self) -> dict[str, object]:
         """Plain JSON-able values, for the line-JSON log."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFailure:
+    """An attempt at an epoch that failed: the `attempt`-th of at most `attempts`.
+
+    `error` is the error's type, `incarnation` the driver's, `at` an instant. The next attempt comes after `retry_after`
+    seconds; None: there is none.
+    """
+
+    epoch: int
+    attempt: int
+    attempts: int
+    error: str
+    message: str
+    incarnation: int
+    at: int
+    retry_after: float | None
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain JSON-able values, of kind "failure" among those of epochs."""
+        return {"kind": "failure", **asdict(self)}

@@ -19,8 +19,9 @@ from headrace.reference.evaluate import changes, stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.reference.relational import Rejects
 from headrace.runtime import results
-from headrace.runtime.executor import LocalExecutor
+from headrace.runtime.executor import Executor, LocalExecutor
 from headrace.runtime.hub import Hub
+from headrace.runtime.supervisor import Retries
 from headrace.time import SECOND
 from tests.laws.driving import plain
 
@@ -126,11 +127,19 @@ class Rig:
         return script(self.source, queries, self.options, self.slack)
 
     @contextmanager
-    def hub(self, tasks: int = 2, queries: Mapping[str, str] | None = None, cores: int = 1) -> Iterator[Hub]:
-        """The home, open; with `queries` also what it takes to have them."""
-        executor = LocalExecutor()
-        executor.cores = cores
-        with Hub(self.home, executor, tasks=tasks) as hub:
+    def hub(
+        self,
+        tasks: int = 2,
+        queries: Mapping[str, str] | None = None,
+        cores: int = 1,
+        executor: Executor | None = None,
+        waits: tuple[float, ...] = (),
+    ) -> Iterator[Hub]:
+        """The home, open; with `queries` also what it takes to have them; with `waits` failed epochs are tried again."""
+        if executor is None:
+            executor = LocalExecutor()
+            executor.cores = cores
+        with Hub(self.home, executor, tasks=tasks, retries=Retries(waits)) as hub:
             if queries is not None:
                 hub.execute(self.script(queries))
             yield hub

@@ -18,11 +18,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.errors import EpochFailed, StoreError, UserError
+from headrace.observation import EpochFailure
 from headrace.runtime import spark_executor
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
 from headrace.runtime.sources.records import SourceChanged
 from headrace.runtime.spark_executor import SparkExecutor
+from headrace.runtime.supervisor import Retries
 from headrace.time import DAY, HOUR, SECOND, now
 from tests.runtime.rig import QUERIES, SCHEMA, Rig, answer, answers, cut, expected, made_rows
 
@@ -215,7 +217,7 @@ def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_space(
     rig = Rig(tmp_path, ONE_FILE)
     files = cut(made_rows(42, 300), *range(6, 300, 6))
     rig.drop(*files)
-    with Hub(small_disk / "home", LocalExecutor(), tasks=2) as hub:
+    with Hub(small_disk / "home", LocalExecutor(), tasks=2, retries=Retries(())) as hub:
         hub.execute(rig.script(FEW))
         with pytest.raises(StoreError, match=r"disk of the home .* is full.*Free some space"):
             hub.run_once()
@@ -223,6 +225,25 @@ def test_a_full_disk_is_told_and_the_run_goes_on_when_there_is_space(
     subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
     with Hub(small_disk / "home", LocalExecutor(), tasks=3) as hub:
         assert_right(hub, *files)
+        assert hub.check().faults == 0
+
+
+def test_a_full_disk_that_clears_is_waited_for(small_disk: Path, tmp_path: Path) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    files = cut(made_rows(42, 300), *range(6, 300, 6))
+    rig.drop(*files)
+    with Hub(small_disk / "home", LocalExecutor(), tasks=2, retries=Retries((0.01, 0.01))) as hub:
+        hub.execute(rig.script(FEW))
+
+        def clear(failure: EpochFailure) -> None:
+            assert "is full" in failure.message
+            if failure.attempt == 2:
+                subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
+
+        hub.on_failure(clear)
+        assert_right(hub, *files)
+        assert hub.status()["failures"]["count"] == 2
+        assert (hub.path / "epochs.jsonl").read_text().count('"kind": "failure"') == 2
         assert hub.check().faults == 0
 
 
@@ -284,7 +305,7 @@ def test_a_worker_that_always_dies_fails_the_epoch_with_a_reason_and_nothing_is_
     rig.drop(GOOD)
     executor = Harmed(spark)
     executor.harm = lambda: os.kill(os.getpid(), signal.SIGKILL)
-    with Hub(rig.home, executor, tasks=2) as hub:
+    with Hub(rig.home, executor, tasks=2, retries=Retries(())) as hub:
         hub.execute(rig.script(FEW))
         epoch = hub.home.latest().epoch
         with pytest.raises(
@@ -312,6 +333,7 @@ def test_an_error_nobody_expected_reaches_the_user_in_the_tasks_own_words(
         hub.execute(rig.script(FEW))
         with pytest.raises(EpochFailed, match=r"ModuleNotFoundError: No module named 'something'$"):
             hub.run_once()
+        assert hub.status()["failures"]["count"] == 0  # it would fail again
 
 
 @pytest.mark.spark

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.runtime.hub import Hub
 from headrace.runtime.opening import open_hub
+from headrace.runtime.supervisor import Retries
 from tests.runtime.rig import QUERIES, Rig, made_rows
 
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
@@ -82,6 +83,7 @@ def test_a_failure_of_the_loop_reaches_followers_and_whoever_stops_it(
     def fail() -> None:
         raise OSError("the disk is gone")
 
+    hub.loop.supervisor.retries = Retries(())
     monkeypatch.setattr(type(hub.loop.engine), "step", lambda _, **__: fail())
     hub.start()
     with pytest.raises(Exception, match="the disk is gone"):

@@ -56,6 +56,7 @@ def run_demo(home: Path, *, cores: int | None = None, local: bool = False, quiet
             leave(home, 0)
         with opened as hub:
             hub.on_epoch(screen.line.update)
+            hub.on_failure(screen.line.failed)
             return _Demo(hub, home, screen, stop).run()
 
 

@@ -74,6 +74,17 @@ class Engine:
         self.replan()
         self.collect()
 
+    def restart(self) -> None:
+        """After a failed epoch: take the home over as a new incarnation, and go on from what it says.
+
+        Raises `AlreadyPublished` when another driver has taken over meanwhile.
+        """
+        self.manifest = self.home.manifests.takeover(self.home.incarnation)
+        self.home.taken_over(self.manifest.incarnation)
+        self.intake.resume(self.manifest)
+        self._planned = -1
+        self.replan()
+
     def collect(self) -> Collected:
         """Remove files that are old enough and needed by nobody; done by itself at every start and every so many epochs."""
         return self.housekeeping.collect(self.manifest.epoch, self._plan_name, self.clock())

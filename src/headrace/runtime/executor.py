@@ -27,6 +27,10 @@ class Executor(Protocol):
         """One epoch's job."""
         ...
 
+    def revive(self) -> bool:
+        """After a failed epoch: start anew what it may have taken along, a JVM; whether that was needed."""
+        ...
+
 
 class LocalExecutor:
     """All tasks in this process, one after the other: no JVM. For tests, for `hr.test`, for small questions."""
@@ -40,3 +44,7 @@ class LocalExecutor:
             for task, blob in run_scan(pickle.loads(pickle.dumps(scan))):
                 inbox[task].append(blob)
         return [run_state(pickle.loads(pickle.dumps(state)), inbox[state.task]) for state in states]
+
+    def revive(self) -> bool:
+        """There is nothing to lose but this process."""
+        return False

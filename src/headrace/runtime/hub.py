@@ -6,7 +6,6 @@ Statements change the catalog; epochs run in one background thread (`running`) o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -21,11 +20,12 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.journal import function_to_json
 from headrace.errors import HeadraceError, UserError
 from headrace.language.statement import Statement
-from headrace.observation import EpochObservation
+from headrace.observation import EpochFailure, EpochObservation
 from headrace.operators.operator import Operator
 from headrace.runtime import functions, pushing, results, sinks, spark_frames
 from headrace.runtime.checking import Report, check
 from headrace.runtime.engine import Engine
+from headrace.runtime.epoch_log import EpochLog
 from headrace.runtime.executor import Executor
 from headrace.runtime.home import Home
 from headrace.runtime.loop import Loop
@@ -34,6 +34,7 @@ from headrace.runtime.planning import bound
 from headrace.runtime.results import visible
 from headrace.runtime.standing_query import StandingQuery, sort_of
 from headrace.runtime.statements import Statements
+from headrace.runtime.supervisor import Retries
 from headrace.store.lock import HomeLock
 from headrace.time import Clock, Instant, now
 
@@ -45,7 +46,13 @@ class Hub:
     """Streams, relations and standing queries of one home."""
 
     def __init__(
-        self, path: Path, executor: Executor, *, clock: Clock = now, tasks: int | None = None
+        self,
+        path: Path,
+        executor: Executor,
+        *,
+        clock: Clock = now,
+        tasks: int | None = None,
+        retries: Retries | None = None,
     ) -> None:
         self._sinks = ExitStack()
         self.path = path
@@ -53,12 +60,15 @@ class Hub:
             opened.enter_context(HomeLock(path))
             self.home = Home.at(path)
             engine = Engine(self.home, executor, clock, tasks or max(1, executor.cores))
-            self.loop = Loop(engine, self._epoch_published)
+            self.loop = Loop(engine, self._epoch_published, self._epoch_failed, retries or Retries())
+            self.loop.supervisor.revive = self._revive
             self.last: EpochObservation | None = None
             self._listeners: list[Callable[[EpochObservation], None]] = []
+            self._failure_listeners: list[Callable[[EpochFailure], None]] = []
             self._statements = Statements(self)
             self.frames = spark_frames.StreamingFrames(self)
-            self._log = opened.enter_context((path / "epochs.jsonl").open("a", encoding="utf-8"))
+            self._log = EpochLog(path)
+            opened.callback(self._log.close)
             self._closing = opened.pop_all()
 
     # -- statements --------------------------------------------------------------------------------------------------
@@ -163,10 +173,10 @@ class Hub:
 
     def finish(self, *, seal: bool = False) -> dict[str, pa.Table]:
         """Answer as if the streams ended here, without reading on: rows with their system columns; see `run_once`."""
+        if seal:
+            self.loop.seal()
+            return {}
         with self.loop.lock:
-            if seal:
-                self.loop.on_epoch(self.loop.engine.seal())
-                return {}
             closing = self.loop.engine.closing()
         named = {query.operator_id: query.definition.name for query in self.catalog.queries.values()}
         return {named[operator]: table for operator, table in closing.items() if operator in named}
@@ -212,6 +222,10 @@ class Hub:
         """Call `listener` with each epoch's observation after it is committed."""
         self._listeners.append(listener)
 
+    def on_failure(self, listener: Callable[[EpochFailure], None]) -> None:
+        """Call `listener` with each attempt at an epoch that failed, before the next one."""
+        self._failure_listeners.append(listener)
+
     def follow_epochs(self, operator: str, *, from_start: bool) -> Iterator[results.EpochResults]:
         """An operator's results as epochs commit them; ends when the loop stops."""
         length = self.home.list_of(self.home.latest(), "results").length
@@ -250,6 +264,7 @@ class Hub:
             },
             "rejected": dict(manifest.facts.get("rejected", {})),
             "state_bytes": sum(run.bytes for run in manifest.state),
+            "failures": self.loop.supervisor.as_status(),
             "last_epoch": self.last.as_dict() if self.last is not None else None,
         }
 
@@ -302,7 +317,15 @@ class Hub:
 
     def _epoch_published(self, seen: EpochObservation) -> None:
         self.last = seen
-        self._log.write(json.dumps(seen.as_dict()) + "\n")
-        self._log.flush()
+        self._log.write(seen.as_dict())
         for listener in self._listeners:
             listener(seen)
+
+    def _epoch_failed(self, failure: EpochFailure) -> None:
+        self._log.write(failure.as_dict())
+        for listener in self._failure_listeners:
+            listener(failure)
+
+    def _revive(self) -> None:
+        if self.loop.engine.executor.revive():
+            self.frames.restart()

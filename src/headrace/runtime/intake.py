@@ -38,7 +38,10 @@ class Intake:
     _known: int = 0
 
     def resume(self, manifest: Manifest) -> None:
-        """Read the whole ingest log: what was listed is known, what was not consumed waits."""
+        """Read the whole ingest log: what was listed is known, what was not consumed waits. What was known before goes."""
+        for known in (self._waiting, self._seen, self._batches, self._marks, self._rate):
+            known.clear()
+        self._known = 0
         for ordinal, entry in self.home.ingest_log.read(0):
             self._known = ordinal + 1
             record = IngestRecord.from_json(entry)
@@ -54,9 +57,10 @@ class Intake:
         found: list[IngestRecord] = []
         for stream in streams:
             found += self._new_records(stream)
-        handed, self._handed = self._handed, []
+        handed = tuple(self._handed)
         found += [record for record in handed if not self._is_repetition(record)]
         self._append(found)
+        del self._handed[: len(handed)]  # only now: a log that cannot be written must not lose them
         return len(found)
 
     def hand_in(self, record: IngestRecord) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from headrace.observation import EpochObservation
+from headrace.observation import EpochFailure, EpochObservation
 from headrace.time import BEGINNING, DAY, FOREVER, render_duration, render_instant
 
 _EVERY_SECONDS: Final = 5.0
@@ -52,6 +52,14 @@ class LiveLine:
                 self._printed = now
                 self._stream.write(self.line(seen) + "\n")
             self._stream.flush()
+
+    def failed(self, failure: EpochFailure) -> None:
+        """A line that stays, also when quiet: an attempt failed, and another follows. The last one's error is told as such."""
+        if failure.retry_after is not None:
+            self.warning(
+                f"Epoch {failure.epoch} failed ({failure.message.splitlines()[0]}); "
+                f"attempt {failure.attempt + 1} of {failure.attempts} in {failure.retry_after:g} s."
+            )
 
     def line(self, seen: EpochObservation) -> str:
         """Rows, rows/s, open windows, how far event time is, state, late and rejected rows."""

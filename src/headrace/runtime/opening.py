@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -20,7 +19,7 @@ from headrace.store.lock import HomeLock
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SCRATCH: Final = "spark-"
+_SCRATCH: Final = "spark-"  # as in own_session.py, which needs pyspark
 
 
 def open_hub(
@@ -47,23 +46,20 @@ def open_hub(
         )
     if local:
         return Hub(path, LocalExecutor(), tasks=tasks or 2)
-    from headrace.runtime.session import session  # noqa: PLC0415 - pyspark only where a session is wanted
+    from headrace.runtime.own_session import OwnSession  # noqa: PLC0415 - pyspark only where a session is wanted
     from headrace.runtime.spark_executor import SparkExecutor  # noqa: PLC0415
 
     if spark is not None:
         return Hub(path, SparkExecutor(spark), tasks=tasks)
     with HomeLock(path):  # a home in use is told now, not after Spark has started
         _sweep(path)
-    scratch = tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-", dir=path)
-    own = session(cores, scratch=Path(scratch.name), brief=brief)
+    own = OwnSession(path, cores, brief=brief)
     try:
-        hub = Hub(path, SparkExecutor(own.__enter__()), tasks=tasks)
+        hub = Hub(path, SparkExecutor(own.spark, own.renew), tasks=tasks)
     except BaseException:
-        own.__exit__(None, None, None)
-        scratch.cleanup()
+        own.close()
         raise
-    hub.on_close(scratch.cleanup)
-    hub.on_close(lambda: own.__exit__(None, None, None))
+    hub.on_close(own.close)
     return hub
 
 

@@ -66,6 +66,7 @@ def run_script(options: RunOptions, stop: Interrupts) -> int:
                 leave(home, stop.exit_code if options.once else 0)
             stack.enter_context(hub)
             hub.on_epoch(screen.line.update)
+            hub.on_failure(screen.line.failed)
             return _Run(options, hub, screen, stop, text, kept=kept).run(statements)
     except UserError:
         raise

@@ -100,6 +100,7 @@ def open_session(
         _start_jvm(settings, scratch / "spark.out")
         spark = _begun(settings)
     _keep_py4j_silent()
+    _keep_accumulators_silent(spark)
     return spark
 
 
@@ -153,9 +154,12 @@ def session(
         close_session(spark)
 
 
-def was_interrupted(failure: BaseException | None) -> bool:
-    """True when Ctrl-C is behind `failure`: while unwinding, Spark calls the JVM over the connection just cut."""
-    while failure is not None:
+def was_interrupted(failure: BaseException | None, before: BaseException | None = None) -> bool:
+    """True when Ctrl-C is behind `failure`: while unwinding, Spark calls the JVM over the connection just cut.
+
+    `before` was being handled already when the work that failed began, so it and what is behind it do not count.
+    """
+    while failure is not None and failure is not before:
         if isinstance(failure, KeyboardInterrupt):
             return True
         failure = failure.__cause__ or failure.__context__
@@ -166,6 +170,13 @@ def _keep_py4j_silent() -> None:
     """At every Ctrl-C Py4J prints stack traces, also through the root logger, before it raises what it should."""
     logging.getLogger().addFilter(_not_from_py4j)
     logging.getLogger("py4j").propagate = False
+
+
+def _keep_accumulators_silent(spark: SparkSession) -> None:
+    """When the JVM ends before its time, PySpark's listener for accumulators prints that its connection is cut."""
+    listener = spark.sparkContext._accumulatorServer
+    if listener is not None:
+        listener.handle_error = lambda *_: None  # nobody reads our accumulators: there are none
 
 
 def _let_py4j_speak() -> None:

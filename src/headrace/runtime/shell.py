@@ -103,6 +103,7 @@ class Session:
             hub = open_hub(self.home, cores=self.cores, local=self.local, brief=True)
             self._hub = self._stack.enter_context(hub)
             hub.on_epoch(self.screen.line.update)
+            hub.on_failure(self.screen.line.failed)
         return self._hub
 
     def _show(self, statement: said.Statement, outcome: Outcome) -> None:

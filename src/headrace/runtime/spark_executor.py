@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -23,10 +23,25 @@ from pyspark.sql import SparkSession
 from headrace.errors import EpochFailed, HeadraceError
 from headrace.runtime.messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.scan import run_scan
+from headrace.runtime.session import was_interrupted
 from headrace.runtime.state import run_state
 
 _FAILED: Final = b"\xff" * 8
 """How a blob begins that is a scan task's error: the length that other blobs begin with is never negative."""
+_PASSING: Final = (
+    "OSError",
+    "IOError",
+    "EOFError",
+    "MemoryError",
+    "TimeoutError",
+    "ConnectionError",
+    "ConnectionResetError",
+)
+"""Errors of Python that may not come again; others are of the program, and come every time."""
+_GONE: Final = (
+    "the JVM that runs Spark is gone: killed from outside, or out of memory\n"
+    "  Nothing of the epoch counts. Look at the system's log, or give it more memory."
+)
 _WORDS: Final = 8
 """Lines of a task's message that are passed on."""
 
@@ -41,7 +56,12 @@ class _Failure:
 class SparkExecutor:
     """Runs epochs on a Spark session."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, renew: Callable[[], SparkSession] | None = None) -> None:
+        """`renew` gives another session when the JVM of this one is gone; without it that is for the session's owner."""
+        self._renew = renew
+        self._use(spark)
+
+    def _use(self, spark: SparkSession) -> None:
         self.spark = spark
         self._context: SparkContext = spark.sparkContext
         self.cores = self._context.defaultParallelism
@@ -51,15 +71,44 @@ class SparkExecutor:
 
         Raises the error of a task that found one, and `EpochFailed` with the task's own words when Spark gave up on it.
         """
+        before = sys.exception()
         try:
             with _our_python(self._context):
                 ended = self._job(scans, {state.task: pickle.dumps(state, protocol=5) for state in states})
-        except (Py4JJavaError, PySparkException) as error:
-            raise EpochFailed(_cause(error)) from error
+        except Exception as error:
+            if was_interrupted(error, before):
+                raise KeyboardInterrupt from error
+            if not self._is_alive():
+                raise EpochFailed(_GONE) from error
+            if not isinstance(error, Py4JJavaError | PySparkException):
+                raise
+            raise _told(error) from error
         for each in ended:
             if isinstance(each, _Failure):
                 raise each.error
         return [each for each in ended if not isinstance(each, _Failure)]
+
+    def revive(self) -> bool:
+        """Start another session if the JVM of this one is gone; whether it did.
+
+        Raises `EpochFailed` when the session is not ours to replace.
+        """
+        if self._is_alive():
+            return False
+        if self._renew is None:
+            raise EpochFailed(
+                "the JVM of the Spark session that was handed over is gone\n"
+                "  Make another session and open the home with it: the home is whole, and goes on where it was.",
+                lasting=True,
+            )
+        self._use(self._renew())
+        return True
+
+    def _is_alive(self) -> bool:
+        try:
+            return not self._context._jsc.sc().isStopped()
+        except Exception:  # noqa: BLE001 - whoever does not answer is gone, whatever that looks like from here
+            return False
 
     def _job(self, scans: Sequence[ScanMessage], orders: dict[int, bytes]) -> list[StateReceipt | _Failure]:
         if not scans:
@@ -128,26 +177,31 @@ class _Tick:
         return _advance(self._orders[task], [])
 
 
-def _cause(error: Exception) -> str:
+def _told(error: Exception) -> EpochFailed:
     """What the task said last, without the stacks of Python and of the JVM around it."""
     text = str(error)
     if "Python worker exited unexpectedly" in text:
-        return (
+        return EpochFailed(
             "a Python worker died in every attempt at a task: killed from outside, or out of memory\n"
             "  Nothing of the epoch counts. Look at the system's log, give it more memory or fewer cores, and run again."
         )
     if "No module named 'headrace'" in text:
-        return (
+        return EpochFailed(
             "Spark's Python workers cannot import headrace\n"
-            f"  Install it where they run, or set PYSPARK_PYTHON={sys.executable} before the session starts."
+            f"  Install it where they run, or set PYSPARK_PYTHON={sys.executable} before the session starts.",
+            lasting=True,
         )
     lines = text.splitlines()
     starts = [
         number for number, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")
     ]
     if not starts:
-        return lines[0] if lines else type(error).__name__
+        return EpochFailed(lines[0] if lines else type(error).__name__)
     after = lines[starts[-1] + 1 :]
     said = next((number for number, line in enumerate(after) if line and not line.startswith(" ")), 0)
     words = [line for line in after[said:] if line and not line.startswith(("JVM stacktrace", "\tat "))]
-    return "a task failed in every attempt: " + "\n  ".join(words[:_WORDS] or ["for no reason it told"])
+    said_last = words[:_WORDS] or ["for no reason it told"]
+    kind = said_last[0].partition(":")[0]
+    return EpochFailed(
+        "a task failed in every attempt: " + "\n  ".join(said_last), lasting=not kind.endswith(_PASSING)
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.archive.runs import AT, FATE, POSITION
 from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.journal import stream_to_json
-from headrace.errors import UserError
+from headrace.errors import EpochFailed, UserError
 from headrace.runtime import pushing
 from headrace.runtime.sources.options import OURS
 from headrace.runtime.standing import ArchiveEntry
@@ -97,6 +97,23 @@ class StreamingFrames:
         for query in self._running:
             query.awaitTermination()
         self._running.clear()
+
+    def restart(self) -> None:
+        """Start what ran on a session whose JVM was lost, on the one that took its place.
+
+        Raises `EpochFailed` when a program made its DataFrames with the lost session.
+        """
+        ran = bool(self._running)
+        self._running.clear()
+        if self._frames:
+            names = ", ".join(sorted(self._frames))
+            raise EpochFailed(
+                f"the JVM of Spark is gone, and with it the streaming DataFrames of {names}\n"
+                "  Make them anew and start again; the home is whole, and goes on where it was.",
+                lasting=True,
+            )
+        if ran:
+            self.start()
 
     def stop(self) -> None:
         """Stop the frames' queries."""

@@ -34,6 +34,12 @@ class MissingFile(StoreError):
     """A file that was asked for by name is not in the home."""
 
 
+class NotPermitted(StoreError):
+    """This user may not do that in the home."""
+
+    exit_code = 2
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class StoredFile:
     """A file of a listing: `bytes` long, last changed at `modified` (microseconds since 1970)."""
@@ -268,6 +274,11 @@ class LocalStore:
             return StoreError(
                 f"cannot {verb} '{name}': the file system of the home {self._root} offers no hard links, without which "
                 "two writers could overwrite each other. Put the home on a local file system"
+            )
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            return NotPermitted(
+                f"cannot {verb} '{name}' in the home {self._root}: {error.strerror}\n"
+                "  Give this user the right to write there, or name another folder with --home DIR."
             )
         return StoreError(f"cannot {verb} '{name}' in the home {self._root}: {error.strerror or error}")
 

@@ -108,6 +108,7 @@ class ManifestLog:
         self._files = NumberedFiles(store, MANIFESTS)
         self._known: int | None = None
         self._newest: Manifest | None = None
+        self._attempted: int | None = None
 
     def latest(self) -> Manifest | None:
         """The newest manifest; None in an empty home. Lists once, then looks for newer ones each time."""
@@ -142,19 +143,30 @@ class ManifestLog:
         self._files.publish(manifest.epoch, manifest.encode())
         self._known = manifest.epoch
 
-    def takeover(self) -> Manifest:
-        """Publish a copy of the latest manifest under a new incarnation: no earlier driver can publish any more."""
+    def takeover(self, of: int | None = None) -> Manifest:
+        """Publish a copy of the latest manifest under a new incarnation: no earlier driver can publish any more.
+
+        With `of` only from that incarnation, the caller's own: `AlreadyPublished` when another driver has taken over.
+        """
         while True:
             latest = self.latest()
+            # A takeover that failed may have been published all the same; then the latest manifest is the caller's own.
+            if of is not None and latest is not None and latest.incarnation not in {of, self._attempted}:
+                raise AlreadyPublished(
+                    f"another process has taken over this home (start {latest.incarnation}, this one is {of}). "
+                    "This one must stop; start it again to take over"
+                )
             if latest is None:
                 mine = Manifest(epoch=0, incarnation=1, kind="takeover")
             else:
                 mine = replace(
                     latest, epoch=latest.epoch + 1, incarnation=latest.incarnation + 1, kind="takeover"
                 )
+            self._attempted = mine.incarnation
             try:
                 self.publish(mine)
             except AlreadyPublished:
+                self._attempted = None
                 continue  # whoever published in between made progress; take over from there
             return mine
 
