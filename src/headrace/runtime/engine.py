@@ -66,20 +66,17 @@ class Engine:
     _planned: int = field(init=False, default=-1)
 
     def __post_init__(self) -> None:
-        self.manifest = self.home.manifests.takeover()
-        self.home.taken_over(self.manifest.incarnation)
         self.intake = Intake(self.home, self.clock)
-        self.intake.resume(self.manifest)
         self.housekeeping = Housekeeping(self.home, self.intake)
-        self.replan()
+        self.take_over()
         self.collect()
 
-    def restart(self) -> None:
-        """After a failed epoch: take the home over as a new incarnation, and go on from what it says.
+    def take_over(self) -> None:
+        """Become the home's writer as a new incarnation, again after a failed epoch, and go on from what it says.
 
-        Raises `AlreadyPublished` when another driver has taken over meanwhile.
+        Raises `AlreadyPublished` when another driver has taken over from this one.
         """
-        self.manifest = self.home.manifests.takeover(self.home.incarnation)
+        self.manifest = self.home.manifests.takeover(self.home.incarnation or None)
         self.home.taken_over(self.manifest.incarnation)
         self.intake.resume(self.manifest)
         self._planned = -1

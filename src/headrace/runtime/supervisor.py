@@ -99,7 +99,7 @@ class Supervisor:
     def _take_over_if_stale(self) -> None:
         if self._stale:
             self.revive()
-            self.engine.restart()
+            self.engine.take_over()
             self._stale = False
 
     def _note(self, failure: BaseException, attempt: int) -> float | None:
