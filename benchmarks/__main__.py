@@ -14,6 +14,7 @@ from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuat
 from benchmarks.suite.query_index import query_index
 from benchmarks.suite.ranges import ranges
 from benchmarks.suite.slack import band, blocks
+from benchmarks.suite.synopses import synopses
 from benchmarks.suite.window_id import buffering, panes
 from benchmarks.suite.windows import shared, sliding, tumbling
 
@@ -33,6 +34,7 @@ SUITE = {
     "overhead": overhead,
     "disorder": disordered,
     "bounded": bounded,
+    "synopses": synopses,
 }
 
 

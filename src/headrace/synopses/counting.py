@@ -15,7 +15,7 @@ from headrace.synopses.canonical import Ints
 from headrace.synopses.exponential_histogram import Histograms
 
 _ROWS_A_BUCKET: Final = 4
-_LEAST: Final = 4096
+_LEAST: Final = 512
 
 
 @dataclass(slots=True)
@@ -33,6 +33,17 @@ class Counting:
         self.rows += len(keys)
         if self.rows > max(_ROWS_A_BUCKET * len(self.histograms.times), _LEAST):
             self.settle()
+
+    def add_ones(self, keys: Ints, times: Ints) -> None:
+        """Take in a batch of ones whose times repeat much, as the panes of windows do: one count for each time and key."""
+        many = len(self.histograms.totals)
+        bins = (int(times[-1] - times[0]) + 1) * many if len(times) else 0
+        if bins > len(keys):
+            self.add(keys, times)
+            return
+        found = np.bincount((times - times[0]) * many + keys, minlength=bins)
+        places = np.flatnonzero(found)
+        self.add(places % many, places // many + times[0], found[places])
 
     def settle(self) -> None:
         """Put waiting rows into the histograms, and forget what no window up to `length` holds."""
