@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import __version__
+from headrace.runtime.executor import LocalExecutor
+from headrace.runtime.hub import Hub
 from tests.cli.building import apart, bid, environment, headrace, put, script
 
 
@@ -214,3 +217,34 @@ def test_a_run_on_spark_gives_what_a_run_without_it_gives(tmp_path) -> None:
     assert on_spark.returncode == 0, on_spark.stderr
     assert on_spark.stdout == headrace("run", path, "--once").stdout
     assert len(on_spark.stdout.splitlines()) > 3
+
+
+def test_rows_that_fail_as_the_last_windows_close_provisionally_are_counted_and_told(tmp_path) -> None:
+    """Nothing is committed by a closing that is provisional, so no reject file tells of them."""
+    put(tmp_path / "bids", "1.csv", bid(1, 2, 150), bid(2, 1, 150), bid(3, 1, 151.5), bid(90, 7, 150))
+    odd = (
+        "CREATE QUERY odd AS SELECT auction, 6 / (COUNT(*) - 1) AS part"
+        " FROM bids [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY auction;"
+    )
+    done = headrace("run", script(tmp_path, odd), "--once", "--home", tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    assert "odd: its expressions failed on 1 row, for instance" in done.stderr  # of the window that is over
+    assert "odd: its expressions failed on 1 row as its last windows closed, for instance: " in done.stderr
+    assert "DIVIDE_BY_ZERO" in done.stderr or "division by zero" in done.stderr.lower()
+    sealed = headrace("run", script(tmp_path, odd), "--once", "--seal", "--home", tmp_path / "sealed")
+    assert "odd: its expressions failed on 2 rows, for instance" in sealed.stderr
+    assert "as its last windows closed" not in sealed.stderr
+
+
+def test_status_counts_the_rows_that_fail_in_a_provisional_closing(tmp_path) -> None:
+    with Hub(tmp_path, LocalExecutor(), tasks=2) as hub:
+        hub.execute(
+            "CREATE STREAM s (v INT, at TIMESTAMP) USING push TIMESTAMP BY at;"
+            "CREATE QUERY q AS SELECT v, 6 / (COUNT(*) - 1) AS part FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY v;"
+            "CREATE QUERY over AS SELECT 6 / part AS whole FROM (SELECT v, 0 * COUNT(*) AS part"
+            " FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY v) AS t;"
+        )
+        hub.push("s", [{"v": v, "at": dt.datetime(2024, 1, 1, tzinfo=dt.UTC)} for v in (1, 2, 2, 3)])
+        assert hub.run_once()["q"].num_rows == 1
+        assert hub.status()["closing_rejected"] == {"q": 2, "over": 3}
+        assert hub.status()["rejected"] == {}

@@ -9,6 +9,7 @@ from typing import Final
 from headrace.errors import UserError
 from headrace.store.check import check_home
 from headrace.store.filesystem import LocalStore
+from headrace.store.home_format import require_format
 from headrace.time import HOUR, Instant, now
 
 _GRACE: Final = HOUR
@@ -25,10 +26,11 @@ class Report:
 def check(path: Path, *, at: Instant | None = None) -> Report:
     """Verify a home without changing it. Files younger than an hour that nothing names are only counted.
 
-    Raises `UserError` when there is no home.
+    Raises `UserError` when there is no home, or one of a format that this program does not read.
     """
     if not (path / "manifests").is_dir():
         raise UserError(f"there is no home in {path}", remedy="headrace run SCRIPT --home DIR makes one.")
+    require_format(LocalStore(path))
     findings = check_home(LocalStore(path), now=now() if at is None else at, grace=_GRACE)
     faults = [finding for finding in findings if finding.severity == "fault"]
     notes = len(findings) - len(faults)

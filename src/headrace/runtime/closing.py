@@ -6,7 +6,7 @@ Queries over queries see the closing answers of those they read, so they are ask
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,20 +19,32 @@ from headrace.runtime import derived
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateMessage
 from headrace.runtime.plans import load_relation
-from headrace.runtime.state import peek
+from headrace.runtime.state import peek_all
 from headrace.store.filesystem import Store
 
 
-def answers(store: Store, plan: EpochPlan, message: StateMessage) -> dict[str, pa.Table]:
-    """Closing rows by operator; `message` asks all of them to close."""
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """By operator: the closing rows, and for each row on which an expression failed the reason."""
+
+    answers: Mapping[str, pa.Table]
+    rejected: Mapping[str, tuple[str, ...]]
+
+
+def close(store: Store, plan: EpochPlan, message: StateMessage) -> Closing:
+    """What all operators say; `message` asks all of them to close."""
     found: dict[str, pa.Table] = {}
+    rejected: dict[str, tuple[str, ...]] = {}
     left = dict(message.closed)
     while left:
         ready = {name: at for name, at in left.items() if _source(plan, name) not in left}
         blobs = [_blob(store, plan, plan.operators[name], found) for name in ready]
-        found |= peek(replace(message, closed=ready), blobs)
+        told, failed = peek_all(replace(message, closed=ready), blobs)
+        found |= told
+        for operator, parts in failed.items():
+            rejected[operator] = tuple(reason for part in parts for reason in part.reasons)
         left = {name: at for name, at in left.items() if name not in ready}
-    return found
+    return Closing(found, rejected)
 
 
 def _source(plan: EpochPlan, operator: str) -> str | None:
@@ -55,4 +67,5 @@ def _blob(store: Store, plan: EpochPlan, operator: Operator, found: Mapping[str,
     scanned = scanner.finish()
     deltas, state = tagged(operator, scanned.deltas), state_name(operator)
     sections = {f"{state}/{name}": table for name, table in deltas.items()}
-    return ScanBlob(ScanReceipt(0, greatest={stream.name: int(at.max())}), {}, sections)
+    rejected = {operator.id: list(scanned.rejected)} if scanned.rejected else {}
+    return ScanBlob(ScanReceipt(0, greatest={stream.name: int(at.max())}), rejected, sections)

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pyarrow as pa
-
 from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.errors import AlreadyPublished
 from headrace.observation import EpochObservation
@@ -176,10 +174,10 @@ class Engine:
         floors = dict.fromkeys(self.plan.streams, FOREVER)
         return self._run(Work("seal", operators=self._live_operators(), floors=floors, final=True))
 
-    def closing(self) -> dict[str, pa.Table]:
+    def closing(self) -> closing.Closing:
         """What operators would answer if the streams ended here, by operator. Nothing is published (provisional)."""
         work = Work("closing", operators=self._live_operators(), final=True)
-        return closing.answers(self.home.store, self.plan, self._state_messages(work, 1)[0])
+        return closing.close(self.home.store, self.plan, self._state_messages(work, 1)[0])
 
     def _live_operators(self) -> tuple[str, ...]:
         paused = {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}

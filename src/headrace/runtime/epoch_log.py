@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from headrace.store.filesystem import NotPermitted
+
 EPOCHS: Final = "epochs.jsonl"
 _MOST_WAITING: Final = 1 << 20
 """Bytes that wait while the disk is full; what comes then is lost."""
@@ -21,9 +23,14 @@ class EpochLog:
     """Appends lines, whole ones in order. `waiting` bytes could not be written yet."""
 
     def __init__(self, folder: Path) -> None:
-        self._descriptor = os.open(
-            folder / EPOCHS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644
-        )
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(folder / EPOCHS, flags, 0o644)
+        except PermissionError as error:
+            raise NotPermitted(
+                f"cannot write {folder / EPOCHS}: {error.strerror}\n"
+                "  Give this user the right to write there, or name another folder with --home DIR."
+            ) from error
         self._waiting = b""
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, Final
 from headrace.catalog.catalog import Catalog
 from headrace.errors import AlreadyPublished
 from headrace.store.filesystem import LocalStore
+from headrace.store.home_format import require_format
 from headrace.store.log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.manifest import Manifest, ManifestLog
 from headrace.store.radix_list import RadixList
@@ -33,8 +34,12 @@ class Home:
 
     @staticmethod
     def at(path: Path) -> Home:
-        """The home in a folder, with its catalog folded up to date."""
+        """The home in a folder, with its catalog folded up to date.
+
+        Raises `UserError` when this program does not read its format.
+        """
         store = LocalStore(str(path))
+        require_format(store)
         home = Home(store, ManifestLog(store), RecordLog(store, QUERY_LOG), RecordLog(store, INGEST_LOG))
         home.refresh()
         return home

@@ -24,6 +24,7 @@ from headrace.observation import EpochFailure, EpochObservation
 from headrace.operators.operator import Operator
 from headrace.runtime import functions, pushing, results, sinks, spark_frames
 from headrace.runtime.checking import Report, check
+from headrace.runtime.derived import owner_of
 from headrace.runtime.engine import Engine
 from headrace.runtime.epoch_log import EpochLog
 from headrace.runtime.executor import Executor
@@ -35,6 +36,7 @@ from headrace.runtime.results import visible
 from headrace.runtime.standing_query import StandingQuery, sort_of
 from headrace.runtime.statements import Statements
 from headrace.runtime.supervisor import Retries
+from headrace.store.home_format import put_format
 from headrace.store.lock import HomeLock
 from headrace.time import Clock, Instant, now
 
@@ -59,10 +61,13 @@ class Hub:
         with ExitStack() as opened:  # what was opened is closed when the rest fails
             opened.enter_context(HomeLock(path))
             self.home = Home.at(path)
+            put_format(self.home.store)
             engine = Engine(self.home, executor, clock, tasks or max(1, executor.cores))
             self.loop = Loop(engine, self._epoch_published, self._epoch_failed, retries or Retries())
             self.loop.supervisor.revive = self._revive
             self.last: EpochObservation | None = None
+            self.closing_rejects: dict[str, tuple[str, ...]] = {}
+            """Query → the reasons of the rows on which it failed in the last provisional closing, one a row."""
             self._listeners: list[Callable[[EpochObservation], None]] = []
             self._failure_listeners: list[Callable[[EpochFailure], None]] = []
             self._statements = Statements(self)
@@ -179,7 +184,11 @@ class Hub:
         with self.loop.lock:
             closing = self.loop.engine.closing()
         named = {query.operator_id: query.definition.name for query in self.catalog.queries.values()}
-        return {named[operator]: table for operator, table in closing.items() if operator in named}
+        self.closing_rejects = {}
+        for operator, reasons in closing.rejected.items():
+            name = named[owner_of(operator)]
+            self.closing_rejects[name] = (*self.closing_rejects.get(name, ()), *reasons)
+        return {named[operator]: table for operator, table in closing.answers.items() if operator in named}
 
     @contextmanager
     def running(self) -> Iterator[Self]:
@@ -197,8 +206,10 @@ class Hub:
 
     def stop(self) -> None:
         """Finish the epoch under way; the home is ready for the next run."""
-        self.frames.stop()
-        self.loop.stop()
+        try:
+            self.frames.stop()
+        finally:
+            self.loop.stop()
 
     def sink(
         self,
@@ -263,6 +274,7 @@ class Hub:
                 for q in self.catalog.queries.values()
             },
             "rejected": dict(manifest.facts.get("rejected", {})),
+            "closing_rejected": {name: len(told) for name, told in self.closing_rejects.items()},
             "state_bytes": sum(run.bytes for run in manifest.state),
             "failures": self.loop.supervisor.as_status(),
             "last_epoch": self.last.as_dict() if self.last is not None else None,

@@ -17,7 +17,7 @@ from headrace.runtime.interrupts import Interrupts
 from headrace.runtime.opening import leave, open_unless_stopped
 from headrace.runtime.results import visible
 from headrace.runtime.screen import Screen
-from headrace.runtime.setbacks import setbacks
+from headrace.runtime.setbacks import closing_setbacks, setbacks
 from headrace.runtime.standing_query import sort_of
 
 DEFAULT_HOME = Path("headrace-home")
@@ -162,6 +162,8 @@ class _Run:
 
     def _tell_setbacks(self) -> None:
         for told in setbacks(self._hub.home, self._before, self._hub.home.latest(), kept=self._kept):
+            self._screen.line.warning(told)
+        for told in closing_setbacks(self._hub.closing_rejects):
             self._screen.line.warning(told)
 
 

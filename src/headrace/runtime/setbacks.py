@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -59,6 +59,16 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
                 f"rejects/query/{query.operator_id}",
                 kept=kept,
             )
+
+
+def closing_setbacks(rejects: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """One sentence for each query that failed on rows of its provisional closing; `rejects` has their reasons."""
+    for query, reasons in rejects.items():
+        rows = _rows(len(reasons))
+        yield (
+            f"{query}: its expressions failed on {rows} as its last windows closed, for instance: {reasons[0]}; "
+            "a closing is provisional, so they are kept nowhere (with --seal they are)."
+        )
 
 
 def _of(counts: Mapping[str, int], operator: str) -> int:

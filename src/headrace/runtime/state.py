@@ -64,9 +64,16 @@ def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
 
 def peek(message: StateMessage, blobs: Sequence[ScanBlob] = ()) -> dict[str, pa.Table]:
     """What operators would answer at the message's punctuation, by operator; nothing is written."""
+    return peek_all(message, blobs)[0]
+
+
+def peek_all(
+    message: StateMessage, blobs: Sequence[ScanBlob] = ()
+) -> tuple[dict[str, pa.Table], dict[str, list[Rejected]]]:
+    """The same, and the rows on which their expressions failed."""
     task = _StateTask(message, blobs)
     task.advance_all()
-    return task.results
+    return task.results, task.rejected
 
 
 def latest_windows(message: StateMessage, operator: TellsLast) -> pa.Table | None:
@@ -127,14 +134,14 @@ class _StateTask:
         self._progress = after_scans(self.plan.streams, message.streams, receipts)
         self._state: dict[str, pa.Table] = {}
         self.results: dict[str, pa.Table] = {}
-        self._rejected: dict[str, list[Rejected]] = {}
+        self.rejected: dict[str, list[Rejected]] = {}
         self._seen: dict[str, OperatorObservation] = {}
         self._replaced: tuple[str, ...] = ()
         self._level = 0
         for blob in blobs:
             for operator, rejected in blob.rejected.items():
                 if rejected:
-                    self._rejected.setdefault(operator, []).extend(rejected)
+                    self.rejected.setdefault(operator, []).extend(rejected)
 
     def _open(self, ref: RunRef) -> _Run:
         """A run that also holds slots of others is filtered; that happens only after the number of tasks changed."""
@@ -234,7 +241,7 @@ class _StateTask:
             self.results[operator] = step.results
             results = step.results.num_rows
         if step.rejected:
-            self._rejected.setdefault(operator, []).extend(step.rejected)
+            self.rejected.setdefault(operator, []).extend(step.rejected)
         self._seen[operator] = OperatorObservation(
             state_rows=state_rows,
             results=results,
@@ -309,7 +316,7 @@ class _StateTask:
         run = self._write_state() if self._state else None
         results_name, facts = self._write_results()
         rejects, counts = {}, {}
-        for operator, rejected in self._rejected.items():
+        for operator, rejected in self.rejected.items():
             counts[operator] = sum(each.rows for each in rejected)
             rejects[operator] = names.query_rejects(operator, message.epoch, message.task)
             self._store.write_once(rejects[operator], [encode_query_rejects(rejected)], durable=False)

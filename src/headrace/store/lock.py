@@ -6,6 +6,7 @@ is publishing if absent, which holds also where such locks do not work.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from headrace.errors import HomeInUse, StoreError
+from headrace.store.filesystem import NotPermitted
 
 LOCK: Final = "LOCK"
 
@@ -32,7 +34,12 @@ class HomeLock:
             self._home.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise StoreError(f"cannot open the home {self._home}: {error.strerror}") from error
+            if error.errno in {errno.EIO, errno.ENOSPC, errno.EMFILE, errno.ENFILE}:
+                raise StoreError(f"cannot open the home {self._home}: {error.strerror}") from error
+            raise NotPermitted(
+                f"cannot open the home {self._home}: {error.strerror}\n"
+                "  Name a folder that this user may write in with --home DIR; it is made if it does not exist."
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
