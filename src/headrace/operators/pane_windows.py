@@ -3,7 +3,8 @@
 Windows that close together overlap. What is common to all of them is combined once from dyadic blocks; what only the
 earlier ones hold is accumulated backwards, what only the later ones hold forwards; each window is then three cells a
 group, whatever range/slide is. Many more windows than one holds panes are rolled over (`rolling_panes`). Where groups come
-and go so that a dense table would be mostly empty, rows are instead repeated per window and reduced.
+and go so that a dense table would be mostly empty, rows are instead repeated per window and reduced. `window_costs` says
+which way is cheapest.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from headrace.operators.pane_store import (
 from headrace.operators.panes import Panes
 from headrace.operators.partials import Cells
 from headrace.operators.rolling_panes import rolling
+from headrace.operators.window_costs import MOST_WINDOWS, cost
 
 _DENSE_CELLS: Final = 2_000_000
-_LONGEST_CHUNK: Final = 512
 _SHORTEST_CHUNK: Final = 64
 _FEW_PANES: Final = 12
 _ROLLED_ROWS: Final = 250_000
@@ -82,7 +83,7 @@ def windows(
 ) -> Iterator[WindowCells]:
     """The cells of all windows in `due`, a chunk at a time; `sealed` holds every closed pane and its blocks."""
     start = due.start
-    many = _rolled_length(panes, sealed, due)
+    many = _rolled_length(layout, panes, sealed, due)
     while start < due.stop:
         chunk = range(start, min(due.stop, start + (many or _chunk_length(panes))))
         if many:
@@ -99,16 +100,17 @@ def windows(
             start = _skip(panes, sealed, chunk.stop)
 
 
-def _rolled_length(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
+def _rolled_length(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
     """How many windows to roll over together, by the rows of their panes; 0 when they are too few for that."""
-    if panes.back is None or len(due) <= 2 * panes.back:
+    subtracts = all(fed.partial.subtracts for fed in layout.feds)
+    if panes.back is None or not due or not cost(panes, len(due)).rolls(subtracts=subtracts):
         return 0
     first = panes.first(due[0])
     assert first is not None
     stop = panes.stop(due[-1])
     rows = sum(table.num_rows for table in between(sealed, block_key(0, first), block_key(0, stop)))
     length = min(_ROLLED_WINDOWS, _ROLLED_ROWS * len(due) // max(1, rows))
-    return length if length > 2 * panes.back else 0
+    return length if length and cost(panes, length).rolls(subtracts=subtracts) else 0
 
 
 def _rolled(
@@ -139,7 +141,7 @@ def _chunk_length(panes: Panes) -> int:
     A chunk longer than a window has no middle, and every pane row is repeated per window that holds it.
     """
     if panes.back is None or panes.back >= _FEW_PANES:
-        return min(_LONGEST_CHUNK, panes.back or _LONGEST_CHUNK)
+        return min(MOST_WINDOWS, panes.back or MOST_WINDOWS)
     return _SHORTEST_CHUNK
 
 

@@ -3,7 +3,8 @@
 A *partial* is a fixed set of numpy columns, one element per cell, with an identity and an associative, commutative
 combination, so that panes can be merged in any grouping (the bounded aggregates of Li 2008, section 6.3). An aggregate of
 SQL is a small function of shared partials: AVG is SUM over COUNT, and all of one argument share one count.
-No partial has an inverse: subtracting doubles gives wrong answers, and NaN would never leave.
+Counts and sums of integers, which are exact (and wrap around), can also be subtracted: they are *differential*. Nothing
+else can: subtracting doubles gives wrong answers, and NaN would never leave.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ class Partial(Protocol):
         """Number of columns."""
         ...
 
+    @property
+    def subtracts(self) -> bool:
+        """True when `part` can be taken out of a combination exactly by subtracting its columns."""
+        ...
+
     def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
         """Aggregate rows into `count` cells; `cells[row]` says which."""
         ...
@@ -68,6 +74,7 @@ class Count:
     """How many rows count."""
 
     width: int = 1
+    subtracts: bool = True
 
     def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
         """Rows per cell."""
@@ -97,6 +104,11 @@ class Sum:
 
     width: int = 1
     integer: bool = False
+
+    @property
+    def subtracts(self) -> bool:
+        """Integers only."""
+        return self.integer
 
     def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
         """Sums per cell; integer arguments arrive as (rows, width) limbs."""
@@ -135,6 +147,7 @@ class Extreme:
     largest: bool
     integer: bool
     width: int = 1
+    subtracts: bool = False
 
     @property
     def _ufunc(self) -> np.ufunc:
@@ -177,6 +190,7 @@ class Moments:
     """Count, mean and sum of squared deviations (Chan, Golub, LeVeque 1979: pairwise, without cancellation)."""
 
     width: int = 3
+    subtracts: bool = False
 
     def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
         """Two passes over the rows of the batch."""

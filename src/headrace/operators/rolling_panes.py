@@ -2,7 +2,8 @@
 
 Panes are cut into stretches as long as a window. Combined from each pane to the end of its stretch, and from its start to each
 pane, they give any window as two cells, without an inverse: three combinations a pane and group, whatever range/slide is
-(van Herk 1992, Gil and Werman 1993).
+(van Herk 1992, Gil and Werman 1993). What can be subtracted exactly needs one running total instead: a window is the total at
+its end less that at its start (the differential aggregates of Li 2008, section 6.3).
 """
 
 from __future__ import annotations
@@ -28,9 +29,19 @@ def rolling(layout: Layout, rows: Gathered, places: Ints, starts: Ints, length: 
     with np.errstate(all="ignore"):
         for fed in layout.feds:
             flat = fed.partial.reduce(rows.answer.cells[fed], codes, stretches * length * count)
-            windows = _windows(fed.partial, flat, starts, length, count)
+            made = _differences if fed.partial.subtracts else _windows
+            windows = made(fed.partial, flat, starts, length, count)
             cells[fed] = tuple(part.reshape(-1) for part in windows)
     return Answer(cells, rows.answer.dictionaries)
+
+
+def _differences(partial: Partial, flat: Cells, starts: Ints, length: int, count: int) -> Cells:
+    """Windows down, groups across; totals wrap around and so do their differences."""
+    none = partial.identity((1, count))
+    panes = tuple(
+        np.concatenate([zero, part.reshape(-1, count)]) for zero, part in zip(none, flat, strict=True)
+    )
+    return tuple(total[starts + length] - total[starts] for total in partial.accumulate(panes))
 
 
 def _windows(partial: Partial, flat: Cells, starts: Ints, length: int, count: int) -> Cells:

@@ -14,6 +14,7 @@ from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.revising import Revising
 from headrace.operators.row_steps import Keep, RowStep
 from headrace.operators.window_changes import WindowChanges
+from headrace.operators.window_costs import MOST_WINDOWS, cost, rows_for_panes_to_pay
 from headrace.time import render_duration
 
 _EXAMPLE = 1_000_000
@@ -90,8 +91,16 @@ def _pane_aggregate(operator: PaneAggregate) -> Iterator[str]:
         yield f"  first {finish.limit} rows of each window{f' by {keys}' if keys else ''}"
     for predicate in finish.having:
         yield f"  keep groups where {show(predicate)}"
-    reach = "all of the past" if panes.per_window is None else f"{panes.per_window} panes"
+    reach = (
+        "all of the past"
+        if panes.per_window is None
+        else "1 pane"
+        if panes.per_window == 1
+        else f"{panes.per_window} panes"
+    )
     yield f"  window every {render_duration(panes.slide)} of {reach} (context free), combined from dyadic blocks"
+    if panes.per_window is not None and panes.per_window > 1:
+        yield from _costs(operator)
     cut = "" if not panes.cut else f", cut at {render_duration(panes.cut)}"
     yield f"  pane partials: {panes.per_slide} a slide{cut}; {_partials(operator)}"
     where = "one slot" if operator.single_slot is not None else "by group"
@@ -110,6 +119,20 @@ def _approximate(operator: ApproximateWindows) -> Iterator[str]:
         )
     where = "one slot" if whole.single_slot is not None else "by group"
     yield f"  group by {', '.join(show(key.expression) for key in whole.keys) or 'nothing'} (routed to {where})"
+
+
+def _costs(operator: PaneAggregate) -> Iterator[str]:
+    """What the cost model says of windows that close alone and of many that close together, and when panes pay."""
+    subtracts = all(fed.partial.subtracts for layout in operator.layouts for fed in layout.feds)
+    for many in (1, MOST_WINDOWS):
+        found = cost(operator.panes, many)
+        rolled = (
+            f"{found.differences:,.0f} as differences" if subtracts else f"{found.rolling:,.0f} rolled over"
+        )
+        ways = f"{found.each:,.0f} from each pane, {found.blocks:,.0f} from blocks, {rolled}"
+        together = "1 window alone" if many == 1 else f"{many} windows together"
+        yield f"    cells a group, {together}: {ways}: {found.least(subtracts=subtracts)}"
+    yield f"    panes pay from {rows_for_panes_to_pay(operator.panes):.1f} rows of a group in a window on"
 
 
 def _partials(operator: PaneAggregate) -> str:
