@@ -106,7 +106,7 @@ class Catalog:
             case "put_function":
                 function = function_from_json(entry["function"])
                 return replace(after, functions={**self.functions, function.name.lower(): function})
-            case "pause" | "resume" | "rename":
+            case "pause" | "resume" | "rename" | "retain":
                 return replace(after, queries=self._changed(entry))
             case "drop":
                 return replace(after, **self._without(entry["kind"], entry["name"].lower()))
@@ -117,6 +117,8 @@ class Catalog:
         old = queries.pop(entry["name"].lower())
         if entry["do"] == "rename":
             definition = replace(old.definition, name=entry["to"])
+        elif entry["do"] == "retain":
+            definition = replace(old.definition, retain=entry["retain"])
         else:
             definition = replace(old.definition, paused=entry["do"] == "pause")
         queries[definition.name.lower()] = replace(old, definition=definition)

@@ -102,12 +102,16 @@ class RelationDefinition:
 
 @dataclass(frozen=True, slots=True)
 class QueryDefinition:
-    """CREATE QUERY: its text is the truth; it is bound against the catalog of its position in the query log."""
+    """CREATE QUERY: its text is the truth; it is bound against the catalog of its position in the query log.
+
+    `retain`: how long results are kept, in event time behind what the query has answered; None keeps all.
+    """
 
     name: str
     text: str
     from_now: bool = False
     paused: bool = False
+    retain: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)

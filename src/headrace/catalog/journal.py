@@ -90,7 +90,13 @@ def relation_from_json(value: Mapping[str, Any]) -> RelationDefinition:
 
 def query_to_json(query: QueryDefinition) -> dict[str, Any]:
     """A query definition."""
-    return {"name": query.name, "text": query.text, "from_now": query.from_now, "paused": query.paused}
+    return {
+        "name": query.name,
+        "text": query.text,
+        "from_now": query.from_now,
+        "paused": query.paused,
+        "retain": query.retain,
+    }
 
 
 def query_from_json(value: Mapping[str, Any]) -> QueryDefinition:

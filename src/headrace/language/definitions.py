@@ -216,7 +216,24 @@ def _options(cursor: Cursor, places: dict[str, Span]) -> dict[str, str]:
     return found
 
 
-options = _options
+def query_retention(cursor: Cursor) -> Duration | None:
+    """`(retain '7 DAYS')`, of a query: how long its results are kept; None for 'ALL'.
+
+    Raises `UserError` for anything else.
+    """
+    start = cursor.token.span
+    places: dict[str, Span] = {}
+    options = _options(cursor, places)
+    text = _taken(options, "retain")
+    for name in options:
+        raise cursor.error(
+            f"a query has no option '{name}'",
+            places[name.lower()],
+            "Its only one is retain, such as '7 DAYS'.",
+        )
+    if text is None:
+        raise cursor.error("no option is given", cursor.since(start), "Write (retain '7 DAYS').")
+    return None if text.upper() == "ALL" else _interval(cursor, "retain", text, places["retain"])
 
 
 def _key(cursor: Cursor) -> str:

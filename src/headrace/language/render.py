@@ -344,7 +344,9 @@ def render_relation(relation: RelationDefinition) -> str:
 
 def render_query(query: QueryDefinition) -> str:
     """The CREATE QUERY that makes this definition."""
-    return f"CREATE QUERY {identifier(query.name)} {'FROM NOW ' if query.from_now else ''}AS {query.text}"
+    options = {} if query.retain is None else {"retain": render_duration(query.retain)}
+    told = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"
+    return f"CREATE QUERY {identifier(query.name)}{told} AS {query.text}"
 
 
 def _columns(schema: Schema) -> str:

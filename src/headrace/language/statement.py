@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal as Choice
 from typing import TypeAlias
@@ -10,7 +9,7 @@ from typing import TypeAlias
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.errors import Span
 from headrace.language.ast import Select
-from headrace.time import Instant
+from headrace.time import Duration, Instant
 
 Kind: TypeAlias = Choice["stream", "relation", "query"]
 
@@ -67,10 +66,10 @@ class RenameQuery(_Written):
 
 @dataclass(frozen=True, slots=True)
 class SetQuery(_Written):
-    """`ALTER QUERY name SET (key 'value', …)`."""
+    """`ALTER QUERY name SET (retain '…')`; None for 'ALL'."""
 
     name: str
-    options: Mapping[str, str]
+    retain: Duration | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import Span, did_you_mean
 from headrace.language.ast import Select
 from headrace.language.cursor import Cursor
-from headrace.language.definitions import options, relation, stream
+from headrace.language.definitions import query_retention, relation, stream
 from headrace.language.durations import instant
 from headrace.language.select import at_select, select
 from headrace.language.statement import (
@@ -137,10 +137,11 @@ def _no_condition(cursor: Cursor) -> None:
 def _create_query(cursor: Cursor, start: Span, replace: bool) -> CreateQuery:
     name = cursor.name("the query's name")
     from_now = cursor.accept("FROM", "NOW")
+    retain = query_retention(cursor) if cursor.accept("OPTIONS") else None
     cursor.expect("AS", purpose=" and a SELECT")
     found = _select(cursor, "AS")
     from_now = cursor.accept("FROM", "NOW") or from_now
-    query = QueryDefinition(name, _text(cursor, found), from_now)
+    query = QueryDefinition(name, _text(cursor, found), from_now, retain=retain)
     return CreateQuery(*_written(cursor, start), query, found, replace)
 
 
@@ -169,8 +170,8 @@ def _alter(cursor: Cursor) -> Statement:
         new_name = cursor.name("the new name")
         return RenameQuery(*_written(cursor, start), name, new_name)
     if cursor.accept("SET"):
-        values = options(cursor, {})
-        return SetQuery(*_written(cursor, start), name, values)
+        retain = query_retention(cursor)
+        return SetQuery(*_written(cursor, start), name, retain)
     raise cursor.wanted("AS and a SELECT, RENAME TO or SET")
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Query, find_window
 from headrace.algebra.windows import Landmark, TimeSlide
-from headrace.operators.grouping import SLOTS, flat, group
+from headrace.operators.grouping import SLOTS
 from headrace.operators.latest import TellsLast
-from headrace.operators.operator import AT, CHANGE, Operator
+from headrace.operators.operator import Operator
 from headrace.runtime import results
 from headrace.runtime.home import Home
 from headrace.runtime.messages import RunRef, StateMessage, StreamProgress
@@ -79,7 +78,7 @@ def _latest_window(
 
 def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
     greatest = BEGINNING
-    for _, entry in home.list_of(manifest, "results").iterate(home.store.read):
+    for _, entry in results.kept_entries(home, manifest):
         if operator.id in entry["queries"]:
             greatest = max(greatest, entry["queries"][operator.id][2])
     if greatest == BEGINNING:
@@ -99,11 +98,13 @@ def _joined(tables: Sequence[pa.Table], query: Query) -> pa.Table:
 
 
 def _relation_now(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
-    tables = [part.table for part in results.epochs_of(home, manifest, operator.id)]
+    tables = [results.sum_of_forgotten(home, manifest, operator.id)]
+    tables += [part.table for part in results.epochs_of(home, manifest, operator.id)]
     tables += uncommitted(home, manifest, operator)
-    if not tables:
+    found = [table for table in tables if table is not None]
+    if not found:
         return results.empty(query)
-    return consolidated(pa.concat_tables(tables), query)
+    return results.consolidated(pa.concat_tables(found), query.schema.names)
 
 
 def uncommitted(home: Home, manifest: Manifest, operator: Operator) -> list[pa.Table]:
@@ -132,19 +133,3 @@ def _message(home: Home, manifest: Manifest, operator: Operator) -> StateMessage
         closed={operator.id: closed},
         now={operator.id: max(closed, known["greatest"] + 1)},
     )
-
-
-def consolidated(changes: pa.Table, query: Query) -> pa.Table:
-    """The bag that a changelog adds up to, with the changelog's system columns of each row's last change."""
-    outputs = query.schema.names
-    groups = group([flat(changes.column(name)) for name in outputs], changes.num_rows)
-    total = np.zeros(groups.count, np.int64)
-    np.add.at(total, groups.codes, flat(changes.column(CHANGE)).to_numpy())
-    last = np.zeros(groups.count, np.int64)
-    np.maximum.at(last, groups.codes, np.arange(changes.num_rows))
-    rows = np.repeat(last, np.maximum(total, 0))
-    bag = changes.take(pa.array(rows))
-    for name in (AT, CHANGE):  # they would only disturb the order
-        place = bag.column_names.index(name)
-        bag = bag.set_column(place, name, pa.array(np.zeros(len(rows), np.int64)))
-    return bag

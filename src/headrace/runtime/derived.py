@@ -15,6 +15,8 @@ from headrace.algebra.query import Join, Node, Query, QueryScan, StreamScan, chi
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.admission import Pending
 from headrace.runtime.home import Home
+from headrace.runtime.messages import Retention
+from headrace.runtime.results import kept_entries
 from headrace.store.manifest import Manifest
 from headrace.time import DAY
 
@@ -34,12 +36,18 @@ def operator_of(stream: StreamDefinition) -> str:
     return stream.options["operator"]
 
 
-def stream_of(operator: str, query: Query) -> StreamDefinition:
-    """The results of an operator as a stream: read in place, since results are kept anyway."""
+def stream_of(operator: str, query: Query, kept: Retention | None = None) -> StreamDefinition:
+    """The results of an operator as a stream: read in place, for as long as they are kept anyway."""
     shift = "1" if query.emission == "windows" else "0"
     options = {"operator": operator, "shift": shift}
     return StreamDefinition(
-        name_of(operator), query.schema, USING, options, slack=_NEVER_BY_ROWS, archive="in place"
+        name_of(operator),
+        query.schema,
+        USING,
+        options,
+        slack=_NEVER_BY_ROWS,
+        archive="in place",
+        retain=None if kept is None else kept.length,
     )
 
 
@@ -74,7 +82,7 @@ def waiting(home: Home, manifest: Manifest, stream: StreamDefinition) -> list[Pe
     start = manifest.streams.get(stream.name, {"next": 0})["next"]
     return [
         Pending(index, stream.name, entry["queries"][operator_of(stream)][0], 0, _record(stream, entry))
-        for index, entry in home.list_of(manifest, "results").iterate(home.store.read, start)
+        for index, entry in kept_entries(home, manifest, start)
         if operator_of(stream) in entry["queries"]
     ]
 
@@ -85,7 +93,7 @@ def records(
     """Records by index in the results list, for reading them again."""
     return {
         index: _record(stream, entry)
-        for index, entry in home.list_of(manifest, "results").iterate(home.store.read, start)
+        for index, entry in kept_entries(home, manifest, start)
         if operator_of(stream) in entry["queries"]
     }
 

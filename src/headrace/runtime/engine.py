@@ -8,7 +8,7 @@ Reading the past for a query that came late is the same thing with the archive a
 from __future__ import annotations
 
 import time as stopwatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.errors import AlreadyPublished
 from headrace.observation import EpochObservation
 from headrace.operators.grouping import SLOTS
-from headrace.runtime import closing, derived, publishing
+from headrace.runtime import closing, derived, intake_summary, publishing, retention
 from headrace.runtime.admission import Admission, Pending, packed, together
 from headrace.runtime.backfilling import Chunk, Turns, chunk_of, furthest_behind
 from headrace.runtime.clock_progress import clock_floors
@@ -60,6 +60,8 @@ class Engine:
     intake: Intake = field(init=False)
     housekeeping: Housekeeping = field(init=False)
     turns: Turns = field(default_factory=Turns)
+    holds: Callable[[], Mapping[str, int]] = dict
+    """Operator → index of the first result that somebody who must have all still waits for."""
     _plan_name: str = field(init=False, default="")
     _planned: int = field(init=False, default=-1)
 
@@ -311,8 +313,16 @@ class Engine:
             files,
         )
         sources = [stream for stream in self.plan.streams.values() if stream.using != derived.USING]
-        settled = self.intake.settled(sources, work.taken)
+        oldest = {
+            each.name: min(retention.oldest_ordinals(planned, each.name, self.home.store), default=FOREVER)
+            for each in sources
+            if each.archive == "in place"
+        }
+        settled = self.intake.settled(sources, work.taken, oldest)
         planned = replace(planned, ingest=max(before.ingest, settled))
+        if planned.epoch % retention.EVERY == 0:
+            forgetting = retention.Forgetting(self.home.store, self.plan, planned, files, self.holds())
+            planned = intake_summary.summarised(self.intake, forgetting.manifest_after(), files)
         self.home.store.sync([*publishing.files_named(receipts), *files.unsynced])
         self.home.manifests.publish(planned)
         self.manifest = planned

@@ -15,6 +15,9 @@ from typing import Any, Final
 from headrace.store.filesystem import NotPermitted
 
 EPOCHS: Final = "epochs.jsonl"
+OLDER: Final = "epochs.1.jsonl"
+LARGEST: Final = 16 << 20
+"""Bytes of one log: the two together tell of the newest epochs, however old the home is."""
 _MOST_WAITING: Final = 1 << 20
 """Bytes that wait while the disk is full; what comes then is lost."""
 
@@ -22,13 +25,14 @@ _MOST_WAITING: Final = 1 << 20
 class EpochLog:
     """Appends lines, whole ones in order. `waiting` bytes could not be written yet."""
 
-    def __init__(self, folder: Path) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    def __init__(self, folder: Path, largest: int = LARGEST) -> None:
+        self._path, self._largest = folder / EPOCHS, largest
         try:
-            self._descriptor = os.open(folder / EPOCHS, flags, 0o644)
+            self._descriptor = self._open()
         except PermissionError as error:
             raise NotPermitted(
-                f"cannot write {folder / EPOCHS}: {error.strerror}\n"
+                f"cannot write {folder / EPOCHS}: {error.strerror}
+"
                 "  Give this user the right to write there, or name another folder with --home DIR."
             ) from error
         self._waiting = b""
@@ -43,6 +47,8 @@ class EpochLog:
         if len(self._waiting) < _MOST_WAITING:
             self._waiting += json.dumps(line).encode() + b"\n"
         self._flush()
+        if not self._waiting and os.fstat(self._descriptor).st_size >= self._largest:
+            self._begin_anew()
 
     def close(self) -> None:
         """Write what waits, if the disk lets it, and let go of the file."""
@@ -55,3 +61,16 @@ class EpochLog:
                 self._waiting = self._waiting[os.write(self._descriptor, self._waiting) :]
         except OSError:  # the lines wait, and status tells how many bytes
             return
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def _begin_anew(self) -> None:
+        """The full log takes the place of the older one."""
+        try:
+            self._path.replace(self._path.with_name(OLDER))
+            fresh = self._open()
+        except OSError:  # it goes on growing until there is room
+            return
+        os.close(self._descriptor)
+        self._descriptor = fresh

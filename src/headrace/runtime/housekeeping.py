@@ -13,8 +13,9 @@ from typing import Final
 
 from headrace.runtime.home import Home
 from headrace.runtime.intake import Intake
+from headrace.runtime.intake_summary import INTAKE
 from headrace.runtime.sources.segments import batch_name, batches_written
-from headrace.store.collect import Collected, LiveNames, collect
+from headrace.store.collect import Collected, LiveNames, collect, live_manifests
 from headrace.time import HOUR, Duration, Instant
 
 GRACE: Final = HOUR
@@ -44,14 +45,33 @@ class Housekeeping:
         """Remove what is old enough and needed by nobody, at epoch `epoch` of which `plan` is in force."""
         self._epoch = epoch
         home = self.home
+        summarised = home.latest().facts.get(INTAKE)
+        if summarised is not None:
+            home.ingest_log.drop_before(summarised["upto"])
         return collect(
             home.store,
             home.manifests,
             now=now,
             grace=self.grace,
             also={plan, *self._unrecorded()},
+            superseded=self._superseded_relations(),
             live=self._names,
         )
+
+    def _superseded_relations(self) -> set[str]:
+        """Versions of relations that were replaced before the oldest manifest that is kept. An archive may still name them."""
+        oldest = min(each.querylog for each in live_manifests(self.home.manifests))
+        files: dict[str, str] = {}
+        found = set()
+        for ordinal, entry in self.home.query_log.read(0):
+            if ordinal < oldest and entry["do"] == "put_relation":
+                name = entry["relation"]["name"].lower()
+                if name in files:
+                    found.add(files[name])
+                files[name] = entry["file"]
+            elif ordinal < oldest and entry["do"] == "drop" and entry["kind"] == "relation":
+                found.add(files.pop(entry["name"].lower()))
+        return found
 
     def _unrecorded(self) -> Iterator[str]:
         """Segments of micro-batches above the last one that is in the ingest log."""

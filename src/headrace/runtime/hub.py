@@ -57,12 +57,14 @@ class Hub:
         retries: Retries | None = None,
     ) -> None:
         self._sinks = ExitStack()
+        self._open_sinks: list[sinks.Sink] = []
         self.path = path
         with ExitStack() as opened:  # what was opened is closed when the rest fails
             opened.enter_context(HomeLock(path))
             self.home = Home.at(path)
             put_format(self.home.store)
             engine = Engine(self.home, executor, clock, tasks or max(1, executor.cores))
+            engine.holds = self._held_by_sinks
             self.loop = Loop(engine, self._epoch_published, self._epoch_failed, retries or Retries())
             self.loop.supervisor.revive = self._revive
             self.last: EpochObservation | None = None
@@ -226,8 +228,19 @@ class Hub:
         """
         sink = sinks.open_sink(self, query, to, format, name)
         self._sinks.callback(sink.close)
+        self._open_sinks.append(sink)
         sink.start()
         return sink
+
+    def _held_by_sinks(self) -> dict[str, int]:
+        """What a sink of this hub has not delivered is not forgotten."""
+        found: dict[str, int] = {}
+        for sink in self._open_sinks:
+            standing = self.home.catalog.query(sink.query)
+            if standing is not None:
+                place = sink.cursor.read()
+                found[standing.operator_id] = min(place, found.get(standing.operator_id, place))
+        return found
 
     def on_epoch(self, listener: Callable[[EpochObservation], None]) -> None:
         """Call `listener` with each epoch's observation after it is committed."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import AlreadyPublished
+from headrace.runtime import intake_summary
 from headrace.runtime.admission import Pending
 from headrace.runtime.home import Home
 from headrace.runtime.sources.listing import look
@@ -17,7 +19,7 @@ from headrace.runtime.sources.records import IngestRecord
 from headrace.runtime.standing import ArchiveEntry
 from headrace.store.log import INGEST_LOG, RecordLog
 from headrace.store.manifest import Manifest
-from headrace.time import Clock, Instant
+from headrace.time import DAY, Clock, Instant
 
 
 @dataclass(slots=True)
@@ -30,7 +32,7 @@ class Intake:
     home: Home
     clock: Clock
     _waiting: dict[str, list[Pending]] = field(default_factory=dict)
-    _seen: dict[str, set[str]] = field(default_factory=dict)
+    _seen: dict[str, dict[str, Instant]] = field(default_factory=dict)
     _batches: dict[str, int] = field(default_factory=dict)
     _marks: dict[str, Any] = field(default_factory=dict)
     _rate: dict[str, tuple[Instant, int]] = field(default_factory=dict)
@@ -38,11 +40,20 @@ class Intake:
     _known: int = 0
 
     def resume(self, manifest: Manifest) -> None:
-        """Read the whole ingest log: what was listed is known, what was not consumed waits. What was known before goes."""
-        for known in (self._waiting, self._seen, self._batches, self._marks, self._rate):
-            known.clear()
-        self._known = 0
-        for ordinal, entry in self.home.ingest_log.read(0):
+        """Read the ingest log from its summary on: what was listed is known, what was not consumed waits.
+
+        What was known before goes.
+        """
+        for gone in (self._waiting, self._seen, self._batches, self._marks, self._rate):
+            gone.clear()
+        upto, summaries = intake_summary.load(self.home, manifest)
+        for name, known in summaries.items():
+            self._seen[name] = dict(known.seen)
+            self._batches[name] = known.batch
+            if known.rate is not None:
+                self._rate[name] = known.rate
+        self._known = upto
+        for ordinal, entry in self.home.ingest_log.read(max(upto, self.home.ingest_log.start)):
             self._known = ordinal + 1
             record = IngestRecord.from_json(entry)
             if ordinal < self.home.born(record.stream):
@@ -76,13 +87,20 @@ class Intake:
         """The greatest micro-batch of a stream that is in the log; -1 for none."""
         return self._batches.get(stream, -1)
 
-    def settled(self, streams: Iterable[StreamDefinition], taken: Mapping[str, Sequence[int]]) -> int:
-        """How many records, from the first, nobody needs once `taken` are published: those of streams in place stay."""
+    def settled(
+        self,
+        streams: Iterable[StreamDefinition],
+        taken: Mapping[str, Sequence[int]],
+        oldest: Mapping[str, int],
+    ) -> int:
+        """How many records, from the first, nobody needs once `taken` are published.
+
+        `oldest`: for streams that are read in place, the first ordinal that may be read again.
+        """
         gone = {ordinal for ordinals in taken.values() for ordinal in ordinals}
         least = self.home.ingest_log.length
         for stream in streams:
-            if stream.archive == "in place":
-                return 0
+            least = min(least, oldest.get(stream.name, least))
             waiting = self.waiting(stream.name)
             least = min(least, next((each.ordinal for each in waiting if each.ordinal not in gone), least))
         return least
@@ -91,6 +109,21 @@ class Intake:
         """All there is to know of a stream that was dropped: one of the same name reads its source from the start."""
         for known in (self._waiting, self._seen, self._batches, self._marks, self._rate):
             known.pop(stream, None)
+
+    def summary(self, stream: StreamDefinition) -> intake_summary.StreamSummary:
+        """What is to be known of a stream's records without reading them again.
+
+        Of a stream that retains little, names of files are forgotten that are gone and were listed longer ago than that.
+        """
+        seen = self._seen.get(stream.name, {}) if stream.using in FILES else {}
+        if stream.retain is not None:
+            horizon = self.clock() - stream.retain - DAY
+            gone = [uri for uri, arrival in seen.items() if arrival < horizon and not Path(uri).exists()]
+            for uri in gone:
+                del seen[uri]
+        return intake_summary.StreamSummary(
+            self.home.born(stream.name), dict(seen), self.last_batch(stream.name), self._rate.get(stream.name)
+        )
 
     def waiting(self, stream: str) -> Sequence[Pending]:
         """Records of a stream that were not consumed, in order."""
@@ -113,7 +146,7 @@ class Intake:
 
     def _new_records(self, stream: StreamDefinition) -> list[IngestRecord]:
         if stream.using in FILES:
-            known = self._seen.setdefault(stream.name, set())
+            known = self._seen.setdefault(stream.name, {})
             listing = look(stream, known, self.clock(), self._marks.get(stream.name))
             self._marks[stream.name] = listing.mark
             return list(listing.records)
@@ -149,7 +182,7 @@ class Intake:
             self._enqueue(ordinal, record)
 
     def _remember(self, record: IngestRecord) -> None:
-        self._seen.setdefault(record.stream, set()).add(record.uri)
+        self._seen.setdefault(record.stream, {})[record.uri] = record.arrival
         if record.batch >= 0:
             self._batches[record.stream] = max(record.batch, self._batches.get(record.stream, -1))
         if record.format == "rate":

@@ -18,6 +18,22 @@ from headrace.time import BEGINNING, Duration, Instant
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """Results are kept that lie at most `length` behind what the query has answered.
+
+    `adds_up`: they are changes of a relation, whose sum is still wanted when they have gone. Results of one retention
+    share files, so that a file goes as a whole.
+    """
+
+    length: Duration
+    adds_up: bool = False
+
+    def __str__(self) -> str:
+        """The name of its class of result files."""
+        return f"{self.length}+" if self.adds_up else str(self.length)
+
+
+@dataclass(frozen=True, slots=True)
 class EpochPlan:
     """All standing operators and what they read. Immutable; a file in the home, named by its content."""
 
@@ -30,6 +46,8 @@ class EpochPlan:
     """Operator → the channel it reads of its stream, where that is not its accepted rows: "late" or "rejects"."""
     revisions: Mapping[str, Duration | None] = field(default_factory=dict)
     """Operator → how far behind the punctuation late rows may be that it takes in too (None: however far)."""
+    retentions: Mapping[str, Retention] = field(default_factory=dict)
+    """Operator → how long its results are kept; one that is not named keeps all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +157,29 @@ class ScanReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class ResultsFile:
+    """A run of results; `queries` maps an operator to (rows, least emission instant, greatest emission instant)."""
+
+    name: str
+    retention: str
+    queries: Mapping[str, tuple[int, int, int]]
+
+    def as_entry(self, epoch: int) -> dict[str, Any]:
+        """The entry of the results list."""
+        return {"epoch": epoch, "name": self.name, "class": self.retention, "queries": dict(self.queries)}
+
+
+@dataclass(frozen=True, slots=True)
 class StateReceipt:
     """What a state task did: files it wrote, runs it replaced, and what was measured.
 
-    `results` maps an operator to (rows, least emission instant, greatest emission instant) in `results_name`.
+    `results` has a file for each class of retention.
     """
 
     task: int
     run: RunRef | None = None
     replaced: tuple[str, ...] = ()
-    results_name: str | None = None
-    results: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    results: tuple[ResultsFile, ...] = ()
     rejected: Mapping[str, int] = field(default_factory=dict)
     rejects: Mapping[str, str] = field(default_factory=dict)
     scans: tuple[ScanReceipt, ...] = ()

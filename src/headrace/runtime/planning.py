@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from headrace.algebra.query import Query, QueryScan, StreamScan, derived_in, walk
+from headrace.algebra.query import Query, QueryScan, StreamScan, derived_in, find_window, walk
+from headrace.algebra.windows import Landmark, TimeSlide
 from headrace.catalog.catalog import Catalog, StandingQuery
 from headrace.catalog.definitions import (
     FunctionDefinition,
@@ -24,8 +25,9 @@ from headrace.operators.operator import Operator
 from headrace.planner.lower import lower
 from headrace.runtime import derived
 from headrace.runtime.functions import loaded
-from headrace.runtime.messages import EpochPlan
+from headrace.runtime.messages import EpochPlan, Retention
 from headrace.runtime.recent import Recent
+from headrace.time import Duration
 
 _REMEMBERED: Final = 100_000
 _Found = TypeVar("_Found")
@@ -139,7 +141,7 @@ def levels(name: str, query: Query, operator_id: str) -> Iterator[tuple[str, Que
 
 def make_plan(catalog: Catalog) -> EpochPlan:
     """All operators, the streams they read and the relations in force."""
-    operators, channels, revisions = {}, {}, {}
+    operators, channels, revisions, retentions = {}, {}, {}, {}
     queries = {
         operator: (standing.definition.name, query)
         for standing in catalog.queries.values()
@@ -147,6 +149,7 @@ def make_plan(catalog: Catalog) -> EpochPlan:
             standing.definition.name, bound(catalog, standing), standing.operator_id
         )
     }
+    retains = {standing.operator_id: standing.definition.retain for standing in catalog.queries.values()}
     by_name = {name: standing.operator_id for name, standing in catalog.queries.items()}
     streams = {stream.name: stream for stream in catalog.streams.values()}
     for operator_id, (name, meaning) in queries.items():
@@ -154,7 +157,8 @@ def make_plan(catalog: Catalog) -> EpochPlan:
         query = meaning
         if scan is not None:
             source = derived.inner_of(operator_id) if scan.query is not None else by_name[scan.name.lower()]
-            streams[derived.name_of(source)] = derived.stream_of(source, queries[source][1])
+            kept = _retention(retains[derived.owner_of(source)], source, queries[source][1])
+            streams[derived.name_of(source)] = derived.stream_of(source, queries[source][1], kept)
             query = derived.over_streams(meaning, operator_id, by_name)
         operator = lowered(name, query, operator_id)
         channel = next(node.channel for node in walk(query.root) if isinstance(node, StreamScan))
@@ -166,6 +170,9 @@ def make_plan(catalog: Catalog) -> EpochPlan:
             channels[operator.id] = channel
         if query.revisions is not None:
             revisions[operator.id] = query.revisions.within
+        retention = _retention(retains[derived.owner_of(operator_id)], operator_id, meaning)
+        if retention is not None:
+            retentions[operator.id] = retention
     return EpochPlan(
         operators,
         streams,
@@ -173,4 +180,22 @@ def make_plan(catalog: Catalog) -> EpochPlan:
         catalog.functions,
         channels,
         revisions,
+        retentions,
     )
+
+
+def _retention(retain: Duration | None, operator: str, query: Query) -> Retention | None:
+    """How long an operator's results are kept. Those of a SELECT in FROM only until they were read: nobody else sees them.
+
+    The latest window is always kept, since INVOKE returns it.
+    """
+    adds_up = query.emission == "relation"
+    if derived.owner_of(operator) != operator:
+        return None if adds_up else Retention(0)
+    if retain is None:
+        return None
+    window = find_window(query.root)
+    slide = (
+        window.window.slide if window is not None and isinstance(window.window, TimeSlide | Landmark) else 0
+    )
+    return Retention(max(retain, slide), adds_up)

@@ -14,9 +14,10 @@ from headrace.runtime.progress import after_scans, as_known, merged, progress_of
 from headrace.runtime.repeats import kept_files
 from headrace.runtime.standing import ArchiveEntry, Standing, retained
 from headrace.runtime.work import Work
+from headrace.store.forgetting import with_classes
 from headrace.store.manifest import Manifest, StateRun
 from headrace.store.radix_list import ListFiles, RadixList
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, FOREVER, Instant
 
 NEW_STREAM: Final[Mapping[str, int]] = {
     "next": 0,
@@ -52,18 +53,19 @@ def next_manifest(
             _append(lists, f"archive:{name}", [entry.as_json()], files)
     operators = _operators(before, work, plan, reached)
     for name, stream in plan.streams.items():
-        if stream.retain is not None and f"archive:{name}" in lists:
-            horizon = reached[name].punctuation - stream.retain
+        keeps_some = stream.retain is not None or stream.archive == "none"
+        if keeps_some and f"archive:{name}" in lists:
+            horizon = (
+                FOREVER if stream.archive == "none" else reached[name].punctuation - (stream.retain or 0)
+            )
             readers = [
                 operators[each.id]["replayed"] for each in plan.operators.values() if each.stream == name
             ]
             lists[f"archive:{name}"] = retained(lists[f"archive:{name}"], horizon, readers, files.read)
-    results = [
-        {"epoch": before.epoch + 1, "name": receipt.results_name, "queries": dict(receipt.results)}
-        for receipt in receipts
-        if receipt.results_name is not None
-    ]
+    results = [file.as_entry(before.epoch + 1) for receipt in receipts for file in receipt.results]
+    facts = _counted(before.facts, work, receipts, scans)
     if results:
+        facts = with_classes(facts, "results", lists.get("results", RadixList()), results)
         _append(lists, "results", results, files)
     _append_rejects(lists, before.epoch + 1, receipts, scans, files)
     return replace(
@@ -76,14 +78,14 @@ def next_manifest(
         operators=operators,
         state=_state(before, receipts),
         lists=lists,
-        facts=_counted(before.facts, work, receipts, scans),
+        facts=facts,
     )
 
 
 def files_named(receipts: Sequence[StateReceipt]) -> list[str]:
     """Every file that an epoch's tasks wrote and its manifest will name: to be made durable before it is published."""
     found = [run.name for receipt in receipts if (run := receipt.run) is not None]
-    found += [receipt.results_name for receipt in receipts if receipt.results_name is not None]
+    found += [file.name for receipt in receipts for file in receipt.results]
     found += [name for receipt in receipts for name in receipt.rejects.values()]
     for scan in scans_of(receipts):
         found += [file for files in scan.archived.values() for file in files]

@@ -6,23 +6,29 @@ and which emission instants are in it, so a reader opens only what it needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Query, SortKey
 from headrace.operators.finish import HIDDEN
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import flat, group
 from headrace.operators.operator import AT, CHANGE
 from headrace.operators.revising import net
 from headrace.operators.sort_ranks import sort_rank
 from headrace.runtime.home import Home
 from headrace.runtime.plans import open_run
+from headrace.store.filesystem import MissingFile
+from headrace.store.forgetting import forgotten_of, is_forgotten
 from headrace.store.manifest import Manifest
 from headrace.time import Instant
+
+SUMS: Final = "sums"
+"""In a manifest's facts: operator → [run, rows] of what its forgotten changes add up to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +43,19 @@ class EpochResults:
     position: int
 
 
+def kept_entries(
+    home: Home, manifest: Manifest, start: int = 0, *, reverse: bool = False
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """(index, entry) of the results list from an index on, without those that retention has removed."""
+    forgotten = forgotten_of(manifest, "results")
+    for index, entry in home.list_of(manifest, "results").iterate(home.store.read, start, reverse=reverse):
+        if not is_forgotten(forgotten, index, entry):
+            yield index, entry
+
+
 def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
     """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
-    entries = home.list_of(manifest, "results").iterate(home.store.read, start)
+    entries = kept_entries(home, manifest, start)
     answered = ((place, entry) for place, entry in entries if operator in entry["queries"])
     for epoch, found in groupby(answered, key=lambda each: each[1]["epoch"]):
         part = list(found)
@@ -47,12 +63,26 @@ def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> 
         yield EpochResults(epoch, pa.concat_tables(tables), part[-1][0] + 1)
 
 
+def told(home: Home, operator: str) -> list[pa.Table]:
+    """All result rows of an operator that are kept as of the newest epoch.
+
+    When its files are collected while they are read there is a newer epoch, which keeps less: those then.
+    """
+    while True:
+        manifest = home.latest()
+        try:
+            return [part.table for part in epochs_of(home, manifest, operator)]
+        except MissingFile:
+            if home.latest().epoch == manifest.epoch:
+                raise
+
+
 def in_range(
     home: Home, manifest: Manifest, operator: str, low: Instant, high: Instant | None = None
 ) -> Sequence[pa.Table]:
     """Result rows with low <= emission instant (< high), newest runs first."""
     found = []
-    for _, entry in home.list_of(manifest, "results").iterate(home.store.read, reverse=True):
+    for _, entry in kept_entries(home, manifest, reverse=True):
         facts = entry["queries"].get(operator)
         if facts is None or facts[2] < low or (high is not None and facts[1] >= high):
             continue
@@ -101,8 +131,15 @@ def _has_ties(keys: Sequence[np.ndarray], order: np.ndarray) -> bool:
 
 
 def standing(table: pa.Table) -> pa.Table:
-    """The rows that a changelog leaves, at the instants at which they were told; other tables as they are."""
-    return net(table).drop_columns([CHANGE]) if CHANGE in table.column_names else table
+    """The rows that a changelog leaves, at the instants at which they were told; other tables as they are.
+
+    A row may be taken back whose coming is no longer kept: it is not there, before or after.
+    """
+    if CHANGE not in table.column_names:
+        return table
+    left = net(table)
+    came = flat(left.column(CHANGE)).to_numpy(zero_copy_only=False) > 0
+    return left.filter(pa.array(came)).drop_columns([CHANGE])
 
 
 def visible(table: pa.Table, query: Query, *, changes: bool = False) -> pa.Table:
@@ -120,3 +157,24 @@ def visible(table: pa.Table, query: Query, *, changes: bool = False) -> pa.Table
 def empty(query: Query) -> pa.Table:
     """No rows, with the query's columns."""
     return query.schema.arrow().empty_table()
+
+
+def sum_of_forgotten(home: Home, manifest: Manifest, operator: str) -> pa.Table | None:
+    """What the changes of a relation add up to that retention has removed: a row each, as one that came."""
+    held = manifest.facts.get(SUMS, {}).get(operator)
+    return None if held is None else open_run(home.store, held[0])[operator]
+
+
+def consolidated(changes: pa.Table, outputs: Sequence[str]) -> pa.Table:
+    """The bag that a changelog adds up to, with the changelog's system columns of each row's last change."""
+    groups = group([flat(changes.column(name)) for name in outputs], changes.num_rows)
+    total = np.zeros(groups.count, np.int64)
+    np.add.at(total, groups.codes, flat(changes.column(CHANGE)).to_numpy())
+    last = np.zeros(groups.count, np.int64)
+    np.maximum.at(last, groups.codes, np.arange(changes.num_rows))
+    rows = np.repeat(last, np.maximum(total, 0))
+    bag = changes.take(pa.array(rows))
+    for name in (AT, CHANGE):  # they would only disturb the order
+        place = bag.column_names.index(name)
+        bag = bag.set_column(place, name, pa.array(np.zeros(len(rows), np.int64)))
+    return bag

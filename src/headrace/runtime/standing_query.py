@@ -54,8 +54,7 @@ class StandingQuery:
         A relation's rows are its changes, with `__change` (+1, -1) and `__at`.
         """
         operator, query = self._bound()
-        hub = self._hub
-        tables = [part.table for part in results.epochs_of(hub.home, hub.home.latest(), operator.id)]
+        tables = results.told(self._hub.home, operator.id)
         if not tables:
             return _no_changes(query)
         table = results.ordered(pa.concat_tables(tables), sort_of(operator), query.schema.names)

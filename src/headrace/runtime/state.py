@@ -37,13 +37,14 @@ from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
 from headrace.runtime.compaction import due_for_merge, level_after
 from headrace.runtime.functions import loaded
-from headrace.runtime.messages import RunRef, StateMessage, StateReceipt, StreamProgress
+from headrace.runtime.messages import ResultsFile, RunRef, StateMessage, StateReceipt, StreamProgress
 from headrace.runtime.naming_values import named
 from headrace.runtime.plans import census_of, load_plan, open_run
 from headrace.runtime.progress import after_scans
 from headrace.runtime.rejects import encode_query_rejects
 from headrace.store.container import parts
 from headrace.store.filesystem import LocalStore, Store
+from headrace.store.forgetting import KEEPS_ALL
 from headrace.time import FOREVER
 
 _DEAD_SHARE = 0.2
@@ -314,7 +315,6 @@ class _StateTask:
         """Write state, results and rejects; the receipt names them."""
         message = self._message
         run = self._write_state() if self._state else None
-        results_name, facts = self._write_results()
         rejects, counts = {}, {}
         for operator, rejected in self.rejected.items():
             counts[operator] = sum(each.rows for each in rejected)
@@ -324,8 +324,7 @@ class _StateTask:
             task=message.task,
             run=run,
             replaced=self._replaced,
-            results_name=results_name,
-            results=facts,
+            results=self._write_results(),
             rejected=counts,
             rejects=rejects,
             scans=tuple(blob.receipt for blob in self._blobs) if message.task == 0 else (),
@@ -338,12 +337,19 @@ class _StateTask:
         size = self._store.write_once(name, parts(self._state), durable=False)
         return RunRef(name, self._message.low, self._message.high, self._level, size)
 
-    def _write_results(self) -> tuple[str | None, dict[str, tuple[int, int, int]]]:
-        if not self.results:
-            return None, {}
-        name = names.results_run(self._message.epoch, self._message.task)
-        self._store.write_once(name, parts(self.results, compressed=True), durable=False)
-        return name, {query: _facts(table) for query, table in self.results.items()}
+    def _write_results(self) -> tuple[ResultsFile, ...]:
+        """A file for each retention there is among the queries that have answered."""
+        classes: dict[str, dict[str, pa.Table]] = {}
+        for query, table in self.results.items():
+            retention = self.plan.retentions.get(query)
+            classes.setdefault(KEEPS_ALL if retention is None else str(retention), {})[query] = table
+        found = []
+        for retention_class, tables in sorted(classes.items()):
+            name = names.results_run(self._message.epoch, self._message.task)
+            self._store.write_once(name, parts(tables, compressed=True), durable=False)
+            facts = {query: _facts(table) for query, table in tables.items()}
+            found.append(ResultsFile(name, retention_class, facts))
+        return tuple(found)
 
 
 def _rows_of(owner: Operator | Cohort, tables: Sequence[pa.Table]) -> list[pa.Table]:

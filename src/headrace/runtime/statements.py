@@ -26,7 +26,7 @@ from headrace.runtime.planning import CatalogNames, bind_text
 from headrace.runtime.plans import save_relation
 from headrace.runtime.sources.options import settle
 from headrace.runtime.sources.readers import read_all
-from headrace.time import render_instant
+from headrace.time import render_duration, render_instant
 
 if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
@@ -242,9 +242,11 @@ class Statements:
         )
 
     def _set_query(self, statement: said.SetQuery) -> Outcome:
-        self._catalog.require_query(statement.name)
-        first = next(iter(statement.options), "")
-        raise UserError(f"a query has no setting '{first}' yet", remedy="ALTER QUERY takes AS and RENAME TO.")
+        """What was forgotten does not come back; nothing that is there goes before the next epoch."""
+        name = self._catalog.require_query(statement.name).definition.name
+        self._hub.log({"do": "retain", "name": name, "retain": statement.retain})
+        kept = "all" if statement.retain is None else render_duration(statement.retain)
+        return Outcome("alter", name, f"query {name} keeps {kept} of its results")
 
     def _drop(self, statement: said.Drop) -> Outcome:
         if self._catalog.kind_of(statement.name) != statement.kind:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.store.filesystem import Store
+from headrace.store.forgetting import class_of, forgotten_of, is_forgotten
 from headrace.store.log import INGEST_LOG, QUERY_LOG, RecordLog
 from headrace.store.manifest import KEPT, Manifest, ManifestLog
 from headrace.store.pins import Pin, pinned_epochs
@@ -58,27 +59,36 @@ class LiveNames:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._segments: dict[str, list[tuple[str, ...]]] = {}
+        self._segments: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
 
     def of(self, manifest: Manifest) -> set[str]:
         """Names of all data files a manifest needs."""
-        found = set(names_in(manifest.as_json(), self._store.root))
-        for each in manifest.lists.values():
+        body = {**manifest.as_json(), "lists": None}
+        found = set(names_in(body, self._store.root))
+        for name, each in manifest.lists.items():
             found.update(each.segments(self._store.read))
+            forgotten = forgotten_of(manifest, name)
+            for index, entry in each.newest():
+                if not is_forgotten(forgotten, index, entry):
+                    found.update(names_in(entry, self._store.root))
             for first, leaf in each.leaves(self._store.read):
-                for names in self._of_leaf(leaf)[max(0, each.start - first) :]:
-                    found.update(names)
+                for index, (kept_as, names) in enumerate(self._of_leaf(leaf), first):
+                    if index >= each.start and index >= forgotten.get(kept_as, 0):
+                        found.update(names)
         return found
 
     def of_all(self, manifests: Iterable[Manifest]) -> set[str]:
         """Names of all data files that any of the manifests needs."""
         return set().union(*map(self.of, manifests))
 
-    def _of_leaf(self, name: str) -> list[tuple[str, ...]]:
+    def _of_leaf(self, name: str) -> list[tuple[str, tuple[str, ...]]]:
+        """The class of each entry of a sealed segment, and what it names."""
         known = self._segments.get(name)
         if known is None:
             entries = leaf_entries(self._store.read, name)
-            known = self._segments[name] = [tuple(names_in(entry, self._store.root)) for entry in entries]
+            known = self._segments[name] = [
+                (class_of(entry), tuple(names_in(entry, self._store.root))) for entry in entries
+            ]
         return known
 
 
@@ -89,15 +99,18 @@ def live_manifests(log: ManifestLog) -> list[Manifest]:
     return [log.read(epoch) for epoch in (*older, *here)]
 
 
-def names_in_logs(store: Store, latest: Manifest | None) -> set[str]:
-    """Data files that the query log mentions, and the ingest log from where the latest manifest has read it."""
+def names_in_logs(store: Store, latest: Manifest | None, superseded: Collection[str] = ()) -> set[str]:
+    """Data files that the query log mentions, and the ingest log from where the latest manifest has read it.
+
+    Without those that are `superseded`: a later record says what has taken their place.
+    """
     found: set[str] = set()
     consumed = latest.ingest if latest else 0
     for name, applied in ((QUERY_LOG, 0), (INGEST_LOG, consumed)):
         log = RecordLog(store, name)
         for _, record in log.read(max(applied, log.start)):
             found.update(names_in(record, store.root))
-    return found
+    return found.difference(superseded)
 
 
 def sweep(
@@ -130,15 +143,17 @@ def collect(
     is_alive: Callable[[Pin], bool] = lambda _: True,
     keep: int = KEPT,
     also: Collection[str] = (),
+    superseded: Collection[str] = (),
     live: LiveNames | None = None,
 ) -> Collected:
     """Drop old manifests, then what none of the others names.
 
-    `also` are names that are needed although neither a manifest nor a log has them yet.
+    `also` are names that are needed although neither a manifest nor a log has them yet, `superseded` such that the query
+    log has but that are needed only if a manifest names them.
     """
     # The order matters to whoever pins meanwhile: see `put_pin`. `drop_old` keeps what was pinned when it was called.
     latest = log.latest()
-    named = names_in_logs(store, latest).union(also)
+    named = names_in_logs(store, latest, superseded).union(also)
     if latest is None:
         return sweep(store, named, now=now, grace=grace)
     pinned = pinned_epochs(store, now, is_alive)

@@ -97,6 +97,10 @@ class RadixList:
         if not reverse:
             yield from _entries(self.tail, base, low, reverse)
 
+    def newest(self) -> Iterator[tuple[int, Any]]:
+        """(index, entry) of the entries not dropped that are in no sealed file yet."""
+        return _entries(self.tail, self.length - len(self.tail), self.start, False)
+
     def segments(self, read: Read) -> Iterator[str]:
         """Names of all sealed files that hold entries not dropped, or name such files."""
         for node in self._nodes():
