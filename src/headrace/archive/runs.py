@@ -2,12 +2,13 @@
 
 A run holds what one scan task read of one stream in one epoch: the stream's columns, and ours. `__position` is the row's
 place in the stream's order of arrival, `__fate` what became of it: accepted (0) or late (1); `__at` is its event time in
-microseconds, where that is not a column of its own. Spark, DuckDB and pandas read it as it is.
+microseconds, where that is not a column of its own; `__block` which of the run's equal random parts it belongs to, where the
+stream asks for such. Spark, DuckDB and pandas read it as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 POSITION: Final = "__position"
 AT: Final = "__at"
 FATE: Final = "__fate"
+BLOCK: Final = "__block"
 ACCEPTED: Final = 0
 LATE: Final = 1
 _ROW_GROUP: Final = 1 << 20
@@ -47,11 +49,13 @@ class RunWriter:
     """Takes in a task's rows of one stream; gives Parquet files as they become full, and at the end the rest.
 
     Rows that come in time order are encoded as they come, so that memory does not grow with them. From the first step back
-    on rows are kept, and sorted into runs of their own: every run is in the order (event time, position).
+    on rows are kept, and sorted into runs of their own: every run is in the order (event time, position). With `blocks`, which
+    says each row's block, a run is a row group for each block, and each of these is in that order.
     """
 
     schema: pa.Schema
     time: str | None = None
+    blocks: Callable[[Ints], npt.NDArray[np.int16]] | None = None
     ordered: _Run | None = None
     kept: list[tuple[pa.Table, Ints, Ints]] = field(default_factory=list)
     kept_rows: int = 0
@@ -64,9 +68,11 @@ class RunWriter:
         ours = {POSITION: pa.array(position), FATE: pa.array(fate)}
         if not has_own_time(self.schema, self.time):
             ours[AT] = pa.array(at)
+        if self.blocks is not None:
+            ours[BLOCK] = pa.array(self.blocks(position))
         table = pa.table([*columns, *ours.values()], names=[*self.schema.names, *ours])
         follows = self.ordered is None or at[0] >= self.ordered.high
-        if self.kept or not follows or bool((at[1:] < at[:-1]).any()):
+        if self.blocks is not None or self.kept or not follows or bool((at[1:] < at[:-1]).any()):
             self.kept.append((table, at, position))
             self.kept_rows += len(at)
             return self._sorted() if self.kept_rows >= RUN_ROWS else []
@@ -91,8 +97,15 @@ class RunWriter:
             return []
         at = np.concatenate([instants for _, instants, _ in kept])
         order = np.lexsort([np.concatenate([places for _, _, places in kept]), at])
-        run = _Run(kept[0][0].schema)
-        run.write(pa.concat_tables([table for table, _, _ in kept]).take(pa.array(order)), at[order])
+        rows = pa.concat_tables([table for table, _, _ in kept])
+        run = _Run(rows.schema)
+        if self.blocks is None:
+            run.write(rows.take(pa.array(order)), at[order])
+            return [run.close()]
+        block = rows.column(BLOCK).to_numpy()[order]
+        order, block = order[np.argsort(block, kind="stable")], np.sort(block)
+        for part in np.split(order, np.flatnonzero(np.diff(block)) + 1):
+            run.write(rows.take(pa.array(part)), at[part])
         return [run.close()]
 
 
@@ -111,19 +124,19 @@ class _Run:
             compression={field.name: "none" if field.name in packed else "lz4" for field in schema},
             use_dictionary=[field.name for field in schema if _repeats(field.type)],
             column_encoding=encodings,
-            write_statistics=packed,
+            write_statistics=[*packed, *(field.name for field in schema if field.name == BLOCK)],
         )
         self.rows = self._late = 0
         self._low: int | None = None
-        self.high = 0
+        self.high = -(1 << 63)
 
     def write(self, table: pa.Table, at: Ints) -> None:
-        """Append rows as row groups; `at` are their event times, which never go back."""
+        """Append rows as row groups; `at` are their event times, which never go back within a block."""
         self._writer.write_table(table, row_group_size=_ROW_GROUP)
         self.rows += len(at)
         self._late += int(pc.sum(table.column(FATE)).as_py())
-        self._low = int(at[0]) if self._low is None else self._low
-        self.high = int(at[-1])
+        self._low = int(at[0]) if self._low is None else min(self._low, int(at[0]))
+        self.high = max(self.high, int(at[-1]))
 
     def close(self) -> tuple[pa.Buffer, RunFacts]:
         """The finished file."""

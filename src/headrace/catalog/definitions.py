@@ -72,7 +72,7 @@ class StreamDefinition:
 
     `time` is the event-time column, None when arrival time is stamped. `punctuated_by` is the text of a boolean
     expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: how much of the past
-    is kept, in event time; None keeps all.
+    is kept, in event time; None keeps all. `blocks`: how many equal random parts a run of the archive has.
     """
 
     name: str
@@ -88,6 +88,7 @@ class StreamDefinition:
     retain: Duration | None = None
     progress: Progressing = Progressing()
     deduplicate: Deduplication | None = None
+    blocks: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ def stream_to_json(stream: StreamDefinition) -> dict[str, Any]:
         "max_ahead": stream.max_ahead,
         "archive": stream.archive,
         "retain": stream.retain,
+        "blocks": stream.blocks,
         "progress": asdict(stream.progress),
         "deduplicate": None if stream.deduplicate is None else asdict(stream.deduplicate),
     }

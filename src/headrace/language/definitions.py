@@ -22,6 +22,7 @@ from headrace.time import DAY, Duration
 FILES: Final = frozenset({"csv", "json", "parquet", "arrow"})
 """Formats read from a path."""
 
+_MOST_BLOCKS: Final = 1024
 _ARCHIVES: Final[dict[str, Choice["copy", "in place", "none"]]] = {
     "copy": "copy",
     "in place": "in place",
@@ -56,6 +57,7 @@ def stream(cursor: Cursor) -> StreamDefinition:
     ahead = _taken(options, "maxahead")
     archive = _taken(options, "archive")
     retain = _taken(options, "retain")
+    blocks = _taken(options, "blocks")
     _check_path(cursor, using, options)
     _check_order(cursor, using, options, clauses.places)
     punctuated = clauses.punctuated
@@ -74,6 +76,7 @@ def stream(cursor: Cursor) -> StreamDefinition:
         None if retain is None else _interval(cursor, "retain", retain, clauses.places["retain"]),
         clauses.progress.definition(),
         clauses.progress.deduplicate,
+        1 if blocks is None else _blocks(cursor, blocks, archive, clauses.places["blocks"]),
     )
 
 
@@ -271,6 +274,16 @@ def _archive(cursor: Cursor, text: str, at: Span) -> Choice["copy", "in place", 
     if text.lower() not in _ARCHIVES:
         raise cursor.error(f"there is no archive '{text}'", at, "An archive is 'copy', 'in place' or 'none'.")
     return _ARCHIVES[text.lower()]
+
+
+def _blocks(cursor: Cursor, text: str, archive: str | None, at: Span) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MOST_BLOCKS:
+        raise cursor.error(f"blocks must be a number from 1 to {_MOST_BLOCKS}, not '{text}'", at)
+    if archive is not None and archive.lower() != "copy":
+        raise cursor.error(
+            f"an archive '{archive.lower()}' has no blocks", at, "Blocks are parts of copies: archive 'copy'."
+        )
+    return int(text)
 
 
 def _check_path(cursor: Cursor, using: str, options: dict[str, str]) -> None:

@@ -324,6 +324,8 @@ def render_stream(stream: StreamDefinition) -> str:
         options["maxAhead"] = render_duration(stream.max_ahead)
     if stream.archive != "copy":
         options["archive"] = stream.archive
+    if stream.blocks != 1:
+        options["blocks"] = str(stream.blocks)
     text = f"CREATE STREAM {identifier(stream.name)} {_columns(stream.schema)} USING {identifier(stream.using)}{_options(options)}"
     if stream.time is not None:
         text += f" TIMESTAMP BY {identifier(stream.time)}"

@@ -300,9 +300,9 @@ class Hub:
     def _stream_names(self) -> list[str]:
         return [stream.name for stream in self.catalog.streams.values()]
 
-    def archive(self, stream: str) -> DataFrame:
-        """All archived rows of a stream as a Spark DataFrame."""
-        return spark_frames.archive(self, stream)
+    def archive(self, stream: str, fraction: float = 1.0) -> DataFrame:
+        """All archived rows of a stream as a Spark DataFrame; or the blocks that hold a fraction of them, at random."""
+        return spark_frames.archive(self, stream, fraction)
 
     def session(self) -> SparkSession:
         """The Spark session epochs run on.

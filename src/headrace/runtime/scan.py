@@ -6,7 +6,7 @@ The order matters: a row is in the archive, with its fate, before any query sees
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.archive.runs import RunWriter
+from headrace.archive.blocks import blocks_of, seed_of
+from headrace.archive.runs import Ints, RunWriter
 from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import OperatorObservation
 from headrace.operators.batch import Batch, Rejected
@@ -198,7 +199,9 @@ class _ScanTask:
                 (within, foldings([each for each in mine if revising.get(each.id, -1) == within], relations))
                 for within in dict.fromkeys(revising.values())
             ],
-            Archiving(self._store, RunWriter(pa.schema(fields), definition.time), new_run)
+            Archiving(
+                self._store, RunWriter(pa.schema(fields), definition.time, _blocks(definition)), new_run
+            )
             if copies
             else None,
             watch,
@@ -307,3 +310,10 @@ def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.T
     for task in np.unique(owner).tolist():
         mine = owner == task
         yield task, table if mine.all() else table.filter(pa.array(mine))
+
+
+def _blocks(stream: StreamDefinition) -> Callable[[Ints], np.ndarray] | None:
+    """What says each row's block of its run, for a stream that wants blocks."""
+    if stream.blocks == 1:
+        return None
+    return partial(blocks_of, seed=seed_of(stream.name), blocks=stream.blocks)

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.archive.runs import AT, FATE, POSITION
+from headrace.archive.blocks import blocks_for
+from headrace.archive.runs import AT, BLOCK, FATE, POSITION
 from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.journal import stream_to_json
 from headrace.errors import EpochFailed, UserError
@@ -157,14 +158,19 @@ def _schema_of(frame: DataFrame) -> Schema:
     )
 
 
-def archive(hub: Hub, stream: str) -> DataFrame:
-    """Accepted rows of a stream's archive, in Spark.
+def archive(hub: Hub, stream: str, fraction: float = 1.0) -> DataFrame:
+    """Accepted rows of a stream's archive, in Spark; of a `fraction` as many blocks of each run as hold it.
 
-    Raises `UserError` when the stream keeps no copy.
+    Raises `UserError` when the stream keeps no copy, or has no blocks of which to read a part.
     """
     definition = pushing.require_stream(hub.catalog, stream)
     if definition.archive != "copy":
         raise UserError(f"the stream '{stream}' keeps no copy of its rows (archive '{definition.archive}')")
+    if fraction < 1 and definition.blocks == 1:
+        raise UserError(
+            f"the archive of '{stream}' is in one piece",
+            remedy="OPTIONS (blocks '16') gives it parts to read.",
+        )
     entries = [
         ArchiveEntry.from_json(e) for e in hub.home.entries(hub.home.latest(), f"archive:{definition.name}")
     ]
@@ -172,4 +178,7 @@ def archive(hub: Hub, stream: str) -> DataFrame:
     session = hub.session()
     if not files:
         return session.createDataFrame(definition.schema.arrow().empty_table())
-    return session.read.parquet(*files).where(f"{FATE} = 0").drop(POSITION, AT, FATE)
+    rows = session.read.parquet(*files).where(f"{FATE} = 0")
+    if fraction < 1:
+        rows = rows.where(f"{BLOCK} < {blocks_for(fraction, definition.blocks)}")
+    return rows.drop(POSITION, AT, FATE, BLOCK)

@@ -1,0 +1,107 @@
+"""Blocks of archive runs: a run is the sum of its equal random parts, each in time order, the same whenever it is written."""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.archive.blocks import blocks_for, blocks_of, seed_of
+from headrace.archive.runs import AT, BLOCK, POSITION, RunWriter
+from headrace.runtime.opening import open_hub
+
+SCHEMA = pa.schema([("x", pa.int64())])
+SEED = seed_of("bids")
+
+
+def written(times: list[int], cuts: list[int], blocks: int) -> bytes:
+    """One run of rows at these times, taken in as the batches between the cuts."""
+    writer = RunWriter(SCHEMA, blocks=partial(blocks_of, seed=SEED, blocks=blocks))
+    edges = sorted({0, len(times), *(cut % len(times) for cut in cuts)})
+    for low, high in zip(edges, edges[1:], strict=False):
+        at, position = np.array(times[low:high], np.int64), np.arange(low, high)
+        assert writer.add([pa.array(position * 7)], at, position, None) == []
+    ((data, facts),) = writer.finish()
+    assert (facts.rows, facts.low, facts.high) == (len(times), min(times), max(times))
+    found: bytes = data.to_pybytes()
+    return found
+
+
+@given(
+    times=st.lists(st.integers(-50, 50), min_size=1, max_size=60),
+    cuts=st.lists(st.integers(0, 60), max_size=5),
+    blocks=st.sampled_from((2, 4, 7, 64)),
+)
+def test_the_blocks_are_the_run_and_each_is_in_order(times: list[int], cuts: list[int], blocks: int) -> None:
+    data = written(times, cuts, blocks)
+    file = pq.ParquetFile(pa.BufferReader(data))
+    seen, before = [], -1
+    for group in range(file.num_row_groups):
+        part = file.read_row_group(group).to_pydict()
+        (block,) = set(part[BLOCK])
+        assert before < block < blocks
+        before = block
+        statistics = (
+            file.metadata.row_group(group).column(file.schema_arrow.get_field_index(BLOCK)).statistics
+        )
+        assert (statistics.min, statistics.max) == (block, block)  # what lets any reader skip it
+        order = list(zip(part[AT], part[POSITION], strict=True))
+        assert order == sorted(order)
+        seen += zip(part[POSITION], part[AT], part["x"], strict=True)
+    assert sorted(seen) == [(n, at, 7 * n) for n, at in enumerate(times)]
+    assert data == written(times, [], blocks)
+
+
+@pytest.mark.parametrize("blocks", [4, 10, 100])
+@pytest.mark.parametrize("first", [0, 1 << 40])
+def test_blocks_are_equal_but_for_chance_and_two_streams_draw_differently(blocks: int, first: int) -> None:
+    """Chi-square of 100,000 consecutive positions, fixed seeds: far below what one block too many or too few would give."""
+    position = np.arange(first, first + 100_000)
+    block = blocks_of(position, SEED, blocks)
+    counts = np.bincount(block, minlength=blocks)
+    assert len(counts) == blocks
+    expected = len(position) / blocks
+    assert ((counts - expected) ** 2 / expected).sum() < blocks + 5 * np.sqrt(2 * blocks)
+    other = blocks_of(position, seed_of("cars"), blocks)
+    assert abs((other == block).mean() - 1 / blocks) < 0.01
+    assert abs((block[1:] == block[:-1]).mean() - 1 / blocks) < 0.01  # neighbours are independent too
+
+
+def test_more_blocks_refine_fewer() -> None:
+    position = np.arange(5000)
+    assert (blocks_of(position, SEED, 64) // 4 == blocks_of(position, SEED, 16)).all()
+
+
+def test_as_many_blocks_are_read_as_hold_the_fraction() -> None:
+    """Floating point makes 10 · (1 - 0.7) a little more than 3: three blocks, not four."""
+    assert [blocks_for(f, 10) for f in (0.0, 0.01, 1 - 0.7, 0.3, 0.31, 1.0)] == [0, 1, 3, 3, 4, 10]
+
+
+def test_a_late_query_reads_a_past_in_blocks_and_other_tools_a_sample_of_it(tmp_path: Path) -> None:
+    """An archive in blocks means what one in one piece does; pandas takes it, or some of its blocks, as plain Parquet."""
+    start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    rows = [{"at": start + dt.timedelta(seconds=n), "v": n} for n in range(3000)]
+    text = "SELECT SUM(v) AS total, COUNT(*) AS n FROM {} [ROWS 100 SLIDE 50]"
+    with open_hub(tmp_path / "home", local=True) as hub:
+        for name, options in (("whole", ""), ("parts", "OPTIONS (blocks '8') ")):
+            hub.execute(f"CREATE STREAM {name} (at TIMESTAMP, v BIGINT) USING push {options}TIMESTAMP BY at")
+            for low in range(0, 3000, 1000):
+                hub.push(name, rows[low : low + 1000])
+                hub.loop.drain()
+            hub.register(text.format(name), f"late_{name}")
+        hub.loop.drain()
+        assert hub.query("late_parts").history().equals(hub.query("late_whole").history())
+        files = sorted((tmp_path / "home/archive/parts").iterdir())
+    pandas = pytest.importorskip("pandas")
+    whole = pandas.concat([pandas.read_parquet(file) for file in files])
+    assert sorted(whole["v"]) == list(range(3000))
+    some = pandas.concat([pandas.read_parquet(file, filters=[(BLOCK, "<", 2)]) for file in files])
+    assert 600 < len(some) < 900
+    assert set(some[BLOCK]) == {0, 1}
