@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def written(times: list[int], cuts: list[int], blocks: int) -> bytes:
     """One run of rows at these times, taken in as the batches between the cuts."""
     writer = RunWriter(SCHEMA, blocks=partial(blocks_of, seed=SEED, blocks=blocks))
     edges = sorted({0, len(times), *(cut % len(times) for cut in cuts)})
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in itertools.pairwise(edges):
         at, position = np.array(times[low:high], np.int64), np.arange(low, high)
         assert writer.add([pa.array(position * 7)], at, position, None) == []
     ((data, facts),) = writer.finish()
