@@ -313,12 +313,9 @@ class Engine:
             files,
         )
         sources = [stream for stream in self.plan.streams.values() if stream.using != derived.USING]
-        oldest = {
-            each.name: min(retention.oldest_ordinals(planned, each.name, self.home.store), default=FOREVER)
-            for each in sources
-            if each.archive == "in place"
-        }
-        settled = self.intake.settled(sources, work.taken, oldest)
+        settled = self.intake.settled(
+            sources, work.taken, retention.in_place(planned, sources, self.home.store)
+        )
         planned = replace(planned, ingest=max(before.ingest, settled))
         if planned.epoch % retention.EVERY == 0:
             forgetting = retention.Forgetting(self.home.store, self.plan, planned, files, self.holds())

@@ -9,13 +9,14 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.finish import HIDDEN
 from headrace.operators.operator import AT, CHANGE
 from headrace.runtime import derived, names
@@ -151,6 +152,15 @@ def unread(manifest: Manifest, plan: EpochPlan, store: Store) -> dict[str, int]:
             places = [manifest.streams.get(name, {}).get("next", 0), *oldest_ordinals(manifest, name, store)]
             found[derived.operator_of(stream)] = min(places)
     return found
+
+
+def in_place(manifest: Manifest, streams: Iterable[StreamDefinition], store: Store) -> dict[str, int]:
+    """Streams that are read in place → the first ordinal that may be read again."""
+    return {
+        each.name: min(oldest_ordinals(manifest, each.name, store), default=FOREVER)
+        for each in streams
+        if each.archive == "in place"
+    }
 
 
 def oldest_ordinals(manifest: Manifest, stream: str, store: Store) -> Iterator[int]:
