@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import HeadraceError
+from headrace.runtime.epoch_log import EpochLog
 from headrace.runtime.hub import Hub
 from headrace.runtime.opening import open_hub
 from headrace.runtime.retention import EVERY
@@ -300,3 +301,16 @@ def test_killed_while_it_forgets_a_home_has_what_it_retains(
             assert hub.query("groups").invoke().to_pylist() == expected, (number, fault)
             assert hub.query("kept").history().num_rows >= 5
             tidied(hub)
+
+
+def test_the_log_of_epochs_is_two_files_of_bounded_size(tmp_path: Path) -> None:
+    """A full log takes the place of the one before it; the newest lines are in the two, whole and in order."""
+    log = EpochLog(tmp_path, largest=1000)
+    for number in range(200):
+        log.write({"epoch": number})
+    log.close()
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2
+    lines = [json.loads(line)["epoch"] for file in files for line in file.read_text().splitlines()]
+    assert lines == list(range(200 - len(lines), 200))
+    assert all(file.stat().st_size < 1100 for file in files)

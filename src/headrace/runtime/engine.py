@@ -16,7 +16,7 @@ from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.errors import AlreadyPublished
 from headrace.observation import EpochObservation
 from headrace.operators.grouping import SLOTS
-from headrace.runtime import closing, derived, intake_summary, publishing, retention
+from headrace.runtime import closing, derived, publishing, retention
 from headrace.runtime.admission import Admission, Pending, packed, together
 from headrace.runtime.backfilling import Chunk, Turns, chunk_of, furthest_behind
 from headrace.runtime.clock_progress import clock_floors
@@ -312,14 +312,7 @@ class Engine:
             self.clock(),
             files,
         )
-        sources = [stream for stream in self.plan.streams.values() if stream.using != derived.USING]
-        settled = self.intake.settled(
-            sources, work.taken, retention.in_place(planned, sources, self.home.store)
-        )
-        planned = replace(planned, ingest=max(before.ingest, settled))
-        if planned.epoch % retention.EVERY == 0:
-            forgetting = retention.Forgetting(self.home.store, self.plan, planned, files, self.holds())
-            planned = intake_summary.summarised(self.intake, forgetting.manifest_after(), files)
+        planned = retention.settled(planned, work.taken, self.plan, self.intake, files, self.holds)
         self.home.store.sync([*publishing.files_named(receipts), *files.unsynced])
         self.home.manifests.publish(planned)
         self.manifest = planned

@@ -9,7 +9,7 @@ changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -19,7 +19,8 @@ import pyarrow as pa
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.finish import HIDDEN
 from headrace.operators.operator import AT, CHANGE
-from headrace.runtime import derived, names
+from headrace.runtime import derived, intake_summary, names
+from headrace.runtime.intake import Intake
 from headrace.runtime.messages import EpochPlan
 from headrace.runtime.plans import open_run
 from headrace.runtime.results import SUMS, consolidated
@@ -142,6 +143,25 @@ class Forgetting:
             if entry["epoch"] >= epoch:
                 return listed.drop_before(index)
         return listed.drop_before(listed.length)
+
+
+def settled(
+    planned: Manifest,
+    taken: Mapping[str, Sequence[int]],
+    plan: EpochPlan,
+    intake: Intake,
+    files: ListFiles,
+    holds: Callable[[], Mapping[str, int]],
+) -> Manifest:
+    """An epoch's manifest, with how much of the ingest log is settled; every so often without what need not be kept."""
+    store = intake.home.store
+    sources = [stream for stream in plan.streams.values() if stream.using != derived.USING]
+    upto = intake.settled(sources, taken, in_place(planned, sources, store))
+    planned = replace(planned, ingest=max(planned.ingest, upto))
+    if planned.epoch % EVERY:
+        return planned
+    without = Forgetting(store, plan, planned, files, holds()).manifest_after()
+    return intake_summary.summarised(intake, without, files)
 
 
 def unread(manifest: Manifest, plan: EpochPlan, store: Store) -> dict[str, int]:
