@@ -31,8 +31,7 @@ class EpochLog:
             self._descriptor = self._open()
         except PermissionError as error:
             raise NotPermitted(
-                f"cannot write {folder / EPOCHS}: {error.strerror}
-"
+                f"cannot write {folder / EPOCHS}: {error.strerror}\n"
                 "  Give this user the right to write there, or name another folder with --home DIR."
             ) from error
         self._waiting = b""
