@@ -9,10 +9,12 @@ import sys
 
 from benchmarks import data, report
 from benchmarks.suite.epoch import epoch
+from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.memory import memory
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
 from benchmarks.suite.query_index import query_index
 from benchmarks.suite.ranges import ranges
+from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
 from benchmarks.suite.synopses import synopses
 from benchmarks.suite.window_id import buffering, panes
@@ -27,6 +29,11 @@ SUITE = {
     "band": band,
     "blocks": blocks,
     "panes": panes,
+    "joins": joins,
+    "skewed-joins": skewed_joins,
+    "late-joins": late_joins,
+    "skew": skew,
+    "late-union": late_union,
     "query-index": query_index,
     "epoch": epoch,
     "memory": memory,
@@ -36,21 +43,42 @@ SUITE = {
     "bounded": bounded,
     "synopses": synopses,
 }
+EXPERIMENTS = {
+    "E1": "buffering",
+    "E2": "band",
+    "E3": "blocks",
+    "E4": "panes",
+    "E7": "joins",
+    "E8": "joins",
+    "E10": "skew",
+    "E11": "skewed-joins",
+    "E12": "late-joins",
+    "E13": "late-union",
+}
+"""Experiments of Li, Window Queries over Data Streams (2008), by the benchmark that repeats them."""
+
+QUICK_ROWS = 50_000
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(SUITE)} (default: all)")
+    parser.add_argument(
+        "names", nargs="*", help=f"of {', '.join(SUITE)}, or {', '.join(EXPERIMENTS)} (default: all)"
+    )
     default = int(os.environ.get("HEADRACE_BENCH_ROWS", data.ROWS))
     parser.add_argument("--rows", type=int, default=default, help="at most, for every contender")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--date", default=dt.datetime.now(tz=dt.UTC).date().isoformat())
     parser.add_argument("--dry", action="store_true", help="print, but leave benchmarks/results as it is")
+    parser.add_argument("--quick", action="store_true", help=f"one round of {QUICK_ROWS:,} rows, as --dry")
     given = parser.parse_args()
-    if unknown := set(given.names) - SUITE.keys():
+    names = [EXPERIMENTS.get(name, name) for name in given.names]
+    if unknown := set(names) - SUITE.keys():
         parser.error(f"expected names of {', '.join(SUITE)}, found {', '.join(sorted(unknown))}")
+    if given.quick:
+        given.rows, given.rounds, given.dry = QUICK_ROWS, 1, True
     missed = 0
-    for name in given.names or SUITE:
+    for name in dict.fromkeys(names or SUITE):
         print(f"{name}:", flush=True)
         found = SUITE[name](given.rows, given.rounds)
         for ratio in found.ratios:

@@ -5,22 +5,32 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.curves import Curve, curves
+from benchmarks.suite.joins import joins, late_joins, skewed_joins
+from benchmarks.suite.skew import Union, kept
 from benchmarks.suite.slack import band, blocks
 from benchmarks.suite.window_id import buffering, panes
 
 
-@pytest.mark.parametrize(("experiment", "rows"), [(band, 20_000), (blocks, 10_000)])
+@pytest.mark.parametrize(
+    ("experiment", "rows"), [(band, 20_000), (blocks, 10_000), (skewed_joins, 20_000), (late_joins, 20_000)]
+)
 def test_bars_of_counted_experiments_hold_at_a_small_size(experiment, rows: int) -> None:
     found = experiment(rows, 1)
     assert not [str(ratio) for ratio in found.ratios if not ratio.passed]
     assert found.picture.startswith("<svg")
 
 
-@pytest.mark.parametrize(("experiment", "rows"), [(buffering, 16_000), (panes, 2000)])
+@pytest.mark.parametrize(("experiment", "rows"), [(buffering, 16_000), (panes, 2000), (joins, 20_000)])
 def test_timed_experiments_find_equal_answers_at_a_small_size(experiment, rows: int) -> None:
     found = experiment(rows, 1)
     assert found.table
     assert all(ratio.value > 0 for ratio in found.ratios)
+
+
+def test_our_state_hardly_grows_where_sources_come_apart_and_a_merge_grows_with_them() -> None:
+    together, apart = (kept(Union((30, 30), (0, late), 100, 20, 20, 40)) for late in (0, 30))
+    assert apart.ours[0] <= 2.5 * together.ours[0]
+    assert apart.in_order[0] - together.in_order[0] >= 25 * 30
 
 
 def test_curves_show_every_point_and_label() -> None:

@@ -1,0 +1,65 @@
+"""The join plans of the benchmarks find the pairs that the definition of a window join names, in order or out of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.baselines.joins import Arrived, Rows, input_held, out_of_order, output_sorted
+from benchmarks.disorder import low_watermarks
+from benchmarks.suite.joins import Source, _rows_held
+
+STREAM = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), min_size=1, max_size=14)
+
+
+def steps_of(streams: tuple[list[tuple[int, int]], list[tuple[int, int]]], size: int) -> list[Arrived]:
+    """The streams a few rows at a time, with the true low watermark of each; at the end both are complete."""
+    low = [low_watermarks(np.array([at for at, _ in stream])) for stream in streams]
+    steps = []
+    for start in range(0, max(map(len, streams)) + size, size):
+        rows, bounds = [], []
+        for stream, known in zip(streams, low, strict=True):
+            part = stream[start : start + size]
+            rows.append(Rows(*(np.array([row[place] for row in part], np.int64) for place in (0, 1))))
+            done = start + size >= len(stream)
+            bounds.append(99 if done else int(known[start + size - 1]))
+        steps.append(Arrived((rows[0], rows[1]), (bounds[0], bounds[1])))
+    return steps
+
+
+@pytest.mark.parametrize("way", [out_of_order, output_sorted, input_held])
+@given(
+    left=STREAM, right=STREAM, ranges=st.tuples(st.integers(0, 8), st.integers(0, 8)), size=st.integers(1, 5)
+)
+def test_every_plan_finds_each_pair_once_and_keeps_its_word(
+    way, left: list[tuple[int, int]], right: list[tuple[int, int]], ranges: tuple[int, int], size: int
+) -> None:
+    found = way(steps_of((left, right), size), ranges)
+    wanted = sorted(
+        (l_at, r_at)
+        for l_at, l_key in left
+        for r_at, r_key in right
+        if l_key == r_key and l_at - ranges[1] <= r_at <= l_at + ranges[0]
+    )
+    pairs = [list(zip(*(side.tolist() for side in step), strict=True)) for step in found.pairs]
+    assert sorted(pair for step in pairs for pair in step) == wanted
+    for number, complete in enumerate(found.complete):
+        later = [pair for step in pairs[number + 1 :] for pair in step]
+        assert all(t0 >= complete for t0, _ in later)
+
+
+def test_a_row_stays_joinable_for_the_range_of_its_own_stream() -> None:
+    """Query Q5-8 of the thesis: three minutes on the left, two on the right; its equation has them exchanged."""
+    left, right = [(180, 0)], [(659, 0), (360, 0), (361, 0), (60, 0), (59, 0)]
+    found = out_of_order(steps_of((left, right), 9), (180, 120))
+    assert sorted(found.pairs[0][1].tolist()) == [60, 360]
+
+
+def test_the_plan_in_order_holds_what_waits_for_a_late_source() -> None:
+    each = [Source(np.arange(0, 100_000, 1000), late) for late in (0.0, 0.0, 20.0)]
+    alone = _rows_held([each[0]], [each[1]], 10, 100)
+    beside = _rows_held([each[0]], [each[1], each[2]], 10, 100)
+    assert beside.peak[1] - alone.peak[1] >= 20
+    assert beside.mean[0] <= beside.mean[1]
