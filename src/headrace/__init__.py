@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import HeadraceError, UserError
 
 if TYPE_CHECKING:
+    from headrace.algebra.user_windows import LinearWindow, UserWindow
+    from headrace.algebra.window_contract import check_window
     from headrace.runtime.client import Client, connect
     from headrace.runtime.hub import Hub
     from headrace.runtime.opening import open_hub as open  # noqa: A004 - hr.open("home")
@@ -18,9 +20,12 @@ __all__ = [
     "Client",
     "HeadraceError",
     "Hub",
+    "LinearWindow",
     "StandingQuery",
     "UserError",
+    "UserWindow",
     "__version__",
+    "check_window",
     "connect",
     "open",
     "test",
@@ -28,6 +33,9 @@ __all__ = [
 
 _PLACES = {
     "Client": ("headrace.runtime.client", "Client"),
+    "LinearWindow": ("headrace.algebra.user_windows", "LinearWindow"),
+    "UserWindow": ("headrace.algebra.user_windows", "UserWindow"),
+    "check_window": ("headrace.algebra.window_contract", "check_window"),
     "connect": ("headrace.runtime.client", "connect"),
     "Hub": ("headrace.runtime.hub", "Hub"),
     "StandingQuery": ("headrace.runtime.standing_query", "StandingQuery"),

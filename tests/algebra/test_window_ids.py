@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.algebra.expressions import Column
+from headrace.algebra.expressions import Column, Expression, Literal
+from headrace.algebra.user_windows import UserWindow
 from headrace.algebra.window_classes import Context, context_of
 from headrace.algebra.window_ids import Arrival, WindowId, extent, wids, windows
 from headrace.algebra.windows import (
+    Custom,
     Delta,
     Landmark,
     Numbering,
@@ -22,8 +26,10 @@ from headrace.algebra.windows import (
     TupleSlide,
     Unbounded,
 )
-from headrace.schema import DOUBLE, STRING
+from headrace.examples.windows import Shifts
+from headrace.schema import BIGINT, DOUBLE, STRING
 from headrace.time import MINUTE, SECOND
+from tests.laws.kinds import Lasting, Striped
 
 PART = (Column("s.k", STRING),)
 VALUE = Column("s.y", DOUBLE)
@@ -32,6 +38,10 @@ BY: tuple[Numbering, ...] = ("rank", "row_num")
 
 def numberings() -> st.SearchStrategy[Numbering]:
     return st.sampled_from(BY)
+
+
+def user(name: str, kind: type[UserWindow], *arguments: int, on: tuple[Expression, ...] = ()) -> Custom:
+    return Custom(name, tuple(Literal(value, BIGINT) for value in arguments), pickle.dumps(kind), on)
 
 
 KINDS: dict[str, st.SearchStrategy[SlidingWindow]] = {
@@ -51,6 +61,11 @@ KINDS: dict[str, st.SearchStrategy[SlidingWindow]] = {
     "partitioned delta": st.builds(Delta, st.sampled_from((0.0, 2.0)), st.just(VALUE), st.just(PART)),
     "session": st.builds(Session, st.integers(1, 8)),
     "partitioned session": st.builds(Session, st.integers(1, 8), st.just(PART)),
+    "users, linear": st.builds(
+        lambda length, every: user("shifts", Shifts, length, every), st.integers(1, 12), st.integers(1, 5)
+    ),
+    "users, not consecutive": st.integers(1, 4).map(lambda n: user("striped", Striped, n)),
+    "users, by value": st.integers(1, 4).map(lambda n: user("lasting", Lasting, n, on=(VALUE,))),
     "partitioned slide by n": st.builds(
         TupleSlide, st.integers(1, 12), st.integers(1, 5), st.just(PART), numberings()
     ),
@@ -99,7 +114,17 @@ def test_the_wids_of_a_row_are_windows_that_exist(kind: str, data: st.DataObject
 
 
 @pytest.mark.parametrize(
-    "kind", ["sliding", "landmark", "rows", "slide by tuple", "slide by n on rank", "delta", "session"]
+    "kind",
+    [
+        "sliding",
+        "landmark",
+        "rows",
+        "slide by tuple",
+        "slide by n on rank",
+        "delta",
+        "session",
+        "users, by value",
+    ],
 )
 @given(data=st.data())
 def test_windows_are_of_the_set_of_rows_whatever_order_they_are_looked_at(
@@ -141,6 +166,7 @@ def depends_on(window: SlidingWindow, *, before: bool) -> bool:
         (TupleSlide(6, 2), Context.FORWARD_AWARE),
         (Delta(2.0, VALUE), Context.FORWARD_AWARE),
         (Session(1), Context.FORWARD_AWARE),
+        (user("shifts", Shifts, 7, 3), Context.FREE),
     ],
     ids=repr,
 )

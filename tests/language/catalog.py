@@ -1,7 +1,12 @@
 """A small catalog for the tests of this room: what a query may name, as the binder sees it."""
 
 from headrace.algebra.query import Query
-from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.catalog.definitions import (
+    QueryDefinition,
+    RelationDefinition,
+    StreamDefinition,
+    WindowDefinition,
+)
 from headrace.language.bind import bind_query
 from headrace.language.statement import CreateQuery, CreateRelation, CreateStream
 from headrace.language.statements import parse_script
@@ -27,6 +32,7 @@ class Catalog:
         self.streams: dict[str, StreamDefinition] = {}
         self.relations: dict[str, RelationDefinition] = {}
         self.queries: dict[str, tuple[QueryDefinition, Query]] = {}
+        self.windows: dict[str, WindowDefinition] = {}
         for statement in parse_script(script):
             match statement:
                 case CreateStream(definition=stream):
@@ -44,6 +50,9 @@ class Catalog:
 
     def query(self, name: str) -> tuple[QueryDefinition, Query] | None:
         return self.queries.get(name.lower())
+
+    def window(self, name: str) -> WindowDefinition | None:
+        return self.windows.get(name.lower())
 
     def known(self) -> list[str]:
         definitions = [

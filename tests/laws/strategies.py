@@ -7,6 +7,7 @@ as algebra values over one schema, so that no parser stands between a law and wh
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -32,6 +33,7 @@ from headrace.algebra.query import (
     Windowed,
 )
 from headrace.algebra.windows import (
+    Custom,
     Delta,
     Landmark,
     Numbering,
@@ -45,9 +47,10 @@ from headrace.algebra.windows import (
     Window,
     slides,
 )
+from headrace.examples.windows import Shifts
 from headrace.reference.history import History, RecordedStream, record
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, Field, Schema, Type
-from headrace.time import SECOND
+from tests.laws.kinds import TICK, Lasting, Striped
 
 SCHEMA = Schema(
     (Field("k", STRING), Field("g", INT), Field("x", BIGINT), Field("y", DOUBLE), Field("at", TIMESTAMP))
@@ -56,9 +59,6 @@ SCHEMA = Schema(
 
 NAMES = Schema((Field("id", INT), Field("name", STRING)))
 """The relation `names`, joined on `s.g = names.id`; ids repeat and are NULL at times."""
-
-TICK = SECOND
-"""Generated times, ranges and slides are whole ticks, give or take a microsecond."""
 
 
 # ------------------------------------------------------------------------------------------------------------ histories
@@ -202,6 +202,21 @@ def deltas() -> st.SearchStrategy[Delta]:
 def sessions() -> st.SearchStrategy[Session]:
     """Gaps below, at and above the distance of rows; rows exactly a gap apart are common."""
     return st.builds(Session, st.sampled_from((1, TICK, TICK, 2 * TICK, 5 * TICK, 100 * TICK)), partitions())
+
+
+def user_windows() -> st.SearchStrategy[Custom]:
+    """`[WINDOW …]` of three classes: linear bounds, rows that do not follow each other, and by a column's value."""
+    number = st.integers(1, 6).map(lambda n: Literal(n, BIGINT))
+    scaled = st.sampled_from((1, TICK // 2, TICK, 3 * TICK)).map(lambda n: Literal(n, BIGINT))
+    return st.one_of(
+        st.builds(lambda a, b: Custom("shifts", (a, b), pickle.dumps(Shifts)), scaled, scaled),
+        st.builds(lambda n: Custom("striped", (n,), pickle.dumps(Striped)), number),
+        st.builds(
+            lambda n, on: Custom("lasting", (n,), pickle.dumps(Lasting), (on,)),
+            number,
+            st.sampled_from((column("x"), Cast(column("g"), BIGINT))),
+        ),
+    )
 
 
 def instant_windows() -> st.SearchStrategy[Window]:

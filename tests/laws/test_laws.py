@@ -154,6 +154,11 @@ KINDS: dict[str, Callable[[], st.SearchStrategy[Query]]] = {
     "sessions": lambda: some.queries(some.sessions(), some.Shape()).filter(
         lambda q: not (isinstance(q.root, Emit) and rounds(q))
     ),
+    "windows of users": lambda: (
+        some.queries(some.user_windows(), some.Shape())
+        .filter(lambda q: not (isinstance(q.root, Emit) and rounds(q)))
+        .map(lambda q: replace(q, emit_empty=False))
+    ),
     "rows at instants": lambda: instant_queries().filter(lambda q: not aggregates(q)),
     "aggregates at instants": lambda: instant_queries().filter(lambda q: aggregates(q) and not rounds(q)),
     "rows that pass": some.bare_streams,

@@ -11,7 +11,20 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headrace.algebra.windows import Delta, Landmark, RowsSlide, Session, SlidingWindow, TimeSlide, TupleSlide
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.window_contract import called
+from headrace.algebra.windows import (
+    Custom,
+    Delta,
+    Landmark,
+    RowsSlide,
+    Session,
+    SlidingWindow,
+    TimeSlide,
+    TupleSlide,
+)
 from headrace.time import Instant
 
 
@@ -74,6 +87,8 @@ def windows(window: SlidingWindow, rows: Sequence[Arrival]) -> list[WindowId]:
         case Delta():
             parts = (part for part, _ in _sizes(rows))
             return [WindowId(n, part) for part in parts for n, _ in enumerate(_deltas(window, rows, part), 1)]
+        case Custom():
+            return [WindowId(number) for number in sorted(set(_called(window, rows)[1]))]
         case Session():
             return [
                 WindowId(start, part)
@@ -91,6 +106,10 @@ def extent(window: SlidingWindow, rows: Sequence[Arrival], wanted: WindowId) -> 
     if isinstance(window, Delta):
         found = _deltas(window, rows, wanted.part)
         return found[wanted.number - 1] if 1 <= wanted.number <= len(found) else []
+    if isinstance(window, Custom):
+        values = [(row.value,) if window.on else () for row in rows]
+        holds = window.kind.holds
+        return [row for row, of in zip(rows, values, strict=True) if holds(wanted.number, row.at, *of)]
     if isinstance(window, Session):
         own = (row for row in rows if row.part == wanted.part)
         return [row for row in own if _start(window, rows, row) == wanted.number]
@@ -120,6 +139,9 @@ def wids(window: SlidingWindow, rows: Sequence[Arrival], row: Arrival) -> Window
         case Delta():
             number = next(n for n, held in enumerate(_deltas(window, rows, row.part), 1) if row in held)
             return WindowIds(number, number + 1, row.part)
+        case Custom():
+            _, numbers = _called(window, [row])
+            return WindowIds(min(numbers, default=0), max(numbers, default=-1) + 1, (), frozenset(numbers))
         case Session():
             start = _start(window, rows, row)
             return WindowIds(start, start + 1, row.part)
@@ -163,6 +185,13 @@ def _deltas(window: Delta, rows: Sequence[Arrival], part: Hashable) -> list[list
         found[-1].append(row)
         first = row.value if first is None else first
     return found
+
+
+def _called(window: Custom, rows: Sequence[Arrival]) -> tuple[list[int], list[int]]:
+    """(row, window) pairs; of columns there is at most the one value."""
+    columns = [pa.array([row.value for row in rows], pa.float64())] if window.on else []
+    row, number = called(window.kind, np.array([row.at for row in rows], np.int64), columns)
+    return row.tolist(), number.tolist()
 
 
 def _start(window: Session, rows: Sequence[Arrival], row: Arrival) -> Instant:

@@ -7,11 +7,12 @@ Source: CQL (Arasu, Babu, Widom) for instants; Li 2008, ch. 5 for window-ids, wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal as Choice
 from typing import TypeAlias
 
-from headrace.algebra.expressions import Expression
+from headrace.algebra.expressions import Expression, Literal
+from headrace.algebra.user_windows import UserWindow, instance
 from headrace.errors import UserError
 from headrace.time import BEGINNING, Duration, Instant
 
@@ -177,14 +178,32 @@ class Session:
         return later - earlier <= self.gap
 
 
-SlidingWindow: TypeAlias = TimeSlide | Landmark | RowsSlide | TupleSlide | Delta | Session
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """`[WINDOW name(constants) ON x]`: windows of a user's class, which is pickled in `body`; see `user_windows`.
+
+    `on` are over the stream's own columns. Context free: which windows hold a row is told by the row.
+    """
+
+    name: str
+    arguments: tuple[Literal, ...]
+    body: bytes = field(repr=False)
+    on: tuple[Expression, ...] = ()
+
+    @property
+    def kind(self) -> UserWindow:
+        """The user's object; the same within a process. Raises `UserError` when it cannot be made."""
+        return instance(self.name, self.body, tuple(argument.value for argument in self.arguments))
+
+
+SlidingWindow: TypeAlias = TimeSlide | Landmark | RowsSlide | TupleSlide | Delta | Session | Custom
 InstantWindow: TypeAlias = TimeRange | Unbounded | Rows
 Window: TypeAlias = SlidingWindow | InstantWindow
 
 
 def slides(window: Window) -> bool:
     """True when the window gives a sequence of relations rather than one at every instant."""
-    return isinstance(window, TimeSlide | Landmark | RowsSlide | TupleSlide | Delta | Session)
+    return isinstance(window, TimeSlide | Landmark | RowsSlide | TupleSlide | Delta | Session | Custom)
 
 
 def counts_rows(window: Window) -> bool:

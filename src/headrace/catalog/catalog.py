@@ -15,8 +15,15 @@ from headrace.catalog.definitions import (
     QueryDefinition,
     RelationDefinition,
     StreamDefinition,
+    WindowDefinition,
 )
-from headrace.catalog.journal import function_from_json, query_from_json, relation_from_json, stream_from_json
+from headrace.catalog.journal import (
+    function_from_json,
+    query_from_json,
+    relation_from_json,
+    stream_from_json,
+    window_from_json,
+)
 from headrace.errors import CorruptStore, UserError, did_you_mean
 
 
@@ -50,6 +57,7 @@ class Catalog:
     relations: Mapping[str, StoredRelation] = field(default_factory=dict)
     queries: Mapping[str, StandingQuery] = field(default_factory=dict)
     functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
+    windows: Mapping[str, WindowDefinition] = field(default_factory=dict)
     position: int = 0
 
     def stream(self, name: str) -> StreamDefinition | None:
@@ -63,6 +71,10 @@ class Catalog:
     def query(self, name: str) -> StandingQuery | None:
         """The query of that name, or None."""
         return self.queries.get(name.lower())
+
+    def window(self, name: str) -> WindowDefinition | None:
+        """The user's kind of window of that name, or None."""
+        return self.windows.get(name.lower())
 
     def require_query(self, name: str) -> StandingQuery:
         """The query of that name.
@@ -106,6 +118,9 @@ class Catalog:
             case "put_function":
                 function = function_from_json(entry["function"])
                 return replace(after, functions={**self.functions, function.name.lower(): function})
+            case "put_window":
+                window = window_from_json(entry["window"])
+                return replace(after, windows={**self.windows, window.name.lower(): window})
             case "pause" | "resume" | "rename" | "retain":
                 return replace(after, queries=self._changed(entry))
             case "drop":

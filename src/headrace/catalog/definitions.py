@@ -125,3 +125,15 @@ class FunctionDefinition:
     body: bytes
     by_row: bool = True
     strict: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDefinition:
+    """A user's kind of window; `body` is its class, pickled. See `headrace.algebra.user_windows.UserWindow`.
+
+    `fingerprint` is equal for classes with the same code, whatever they are pickled to.
+    """
+
+    name: str
+    body: bytes
+    fingerprint: str

@@ -14,6 +14,7 @@ from headrace.catalog.definitions import (
     QueryDefinition,
     RelationDefinition,
     StreamDefinition,
+    WindowDefinition,
 )
 from headrace.schema import Field, Schema, Type
 
@@ -127,3 +128,14 @@ def function_from_json(value: Mapping[str, Any]) -> FunctionDefinition:
         value["by_row"],
         value["strict"],
     )
+
+
+def window_to_json(window: WindowDefinition) -> dict[str, Any]:
+    """A user's kind of window."""
+    body = base64.b64encode(window.body).decode()
+    return {"name": window.name, "body": body, "fingerprint": window.fingerprint}
+
+
+def window_from_json(value: Mapping[str, Any]) -> WindowDefinition:
+    """The inverse."""
+    return WindowDefinition(value["name"], base64.b64decode(value["body"]), value["fingerprint"])

@@ -313,8 +313,25 @@ class SessionWindow:
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class NamedWindow:
+    """`[WINDOW name(constants) ON x, y]`: a user's own kind of window."""
+
+    name: str
+    arguments: tuple[Expr, ...]
+    on: tuple[Expr, ...]
+    span: Span
+
+
 WindowClause: TypeAlias = (
-    RangeWindow | RowsWindow | TupleWindow | DeltaWindow | LandmarkWindow | StartingWindow | SessionWindow
+    RangeWindow
+    | RowsWindow
+    | TupleWindow
+    | DeltaWindow
+    | LandmarkWindow
+    | StartingWindow
+    | SessionWindow
+    | NamedWindow
 )
 Measure: TypeAlias = Name | RowNumber
 

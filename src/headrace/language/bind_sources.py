@@ -153,7 +153,9 @@ def _source(
                 remedy="Leave the brackets out.",
             )
         return BoundSource(scan, None, bare=False, span=source.span)
-    window = Unbounded() if source.window is None else bind_window(source.window, scan, text, functions)
+    window = (
+        Unbounded() if source.window is None else bind_window(source.window, scan, text, functions, names)
+    )
     found = BoundSource(scan, window, bare=source.window is None, span=source.span)
     return _without_clash(found, text)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
 
-from headrace.algebra.expressions import Cast, Expression
+from headrace.algebra.expressions import Cast, Expression, Literal
 from headrace.algebra.functions import UserFunction
 from headrace.algebra.query import QueryScan, StreamScan
 from headrace.algebra.windows import (
+    Custom,
     Delta,
     Landmark,
     Numbering,
@@ -22,10 +25,12 @@ from headrace.algebra.windows import (
 )
 from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
 from headrace.language.ast import (
+    Constant,
     DeltaWindow,
     FunctionCall,
     LandmarkWindow,
     Name,
+    NamedWindow,
     RangeWindow,
     RowNumber,
     RowsWindow,
@@ -34,13 +39,17 @@ from headrace.language.ast import (
     TupleWindow,
     WindowClause,
 )
-from headrace.language.bind_expressions import ExpressionBinder
-from headrace.language.scope import BoundSource, Scope
+from headrace.language.bind_expressions import ExpressionBinder, located
+from headrace.language.scope import BoundSource, Names, Scope
 from headrace.schema import DOUBLE
 
 
 def bind_window(
-    clause: WindowClause, scan: StreamScan | QueryScan, text: str, functions: Mapping[str, UserFunction]
+    clause: WindowClause,
+    scan: StreamScan | QueryScan,
+    text: str,
+    functions: Mapping[str, UserFunction],
+    names: Names,
 ) -> Window:
     """The window that a clause means over a stream or a query's results; raises `UserError` for columns that do not fit."""
     match clause:
@@ -75,6 +84,10 @@ def bind_window(
             check_attribute(clause.attribute, scan, text)
             partition = tuple(_partition(scan, text, functions).bind(item) for item in clause.partition)
             return Session(clause.gap, partition)
+        case NamedWindow():
+            binder = _partition(scan, text, functions, "a WINDOW")
+            given = tuple(binder.bind(item) for item in clause.on)
+            return replace(_registered(clause, text, names), on=given)
         case LandmarkWindow():
             check_attribute(clause.attribute, scan, text)
             return Landmark(clause.slide, clause.origin)
@@ -89,6 +102,33 @@ def bind_window(
             )
         case _:
             raise AssertionError(clause)
+
+
+def _registered(clause: NamedWindow, text: str, names: Names) -> Custom:
+    """The user's window, made once to see that its constants suit it."""
+    found = names.window(clause.name)
+    if found is None:
+        raise UserError(
+            f"there is no window '{clause.name}'",
+            span=clause.span,
+            text=text,
+            remedy="Register its class with hub.register_window first.",
+        )
+    arguments = []
+    for item in clause.arguments:
+        if not isinstance(item, Constant):
+            raise UserError(
+                f"the arguments of the window {found.name} are constants",
+                span=item.span,
+                text=text,
+                remedy="Columns stand after ON: [WINDOW name(5) ON x].",
+            )
+        value = float(item.value) if isinstance(item.value, Decimal) else item.value
+        arguments.append(Literal(value, DOUBLE if isinstance(item.value, Decimal) else item.type))
+    window = Custom(found.name, tuple(arguments), found.body)
+    with located(clause.span, text):
+        assert window.kind is not None
+    return window
 
 
 def _partition(

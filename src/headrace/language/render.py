@@ -28,6 +28,7 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.windows import (
+    Custom,
     Delta,
     Landmark,
     Rows,
@@ -298,6 +299,10 @@ def _bracket(window: Window, columns: Mapping[str, str]) -> str:
             keys = ", ".join(render_expression(key, columns) for key in window.partition)
             on = render_expression(window.on, columns)
             return f"[{f'PARTITION BY {keys} ' if keys else ''}DELTA {window.threshold!r} ON {on}]"
+        case Custom():
+            given = ", ".join(render_expression(argument, columns) for argument in window.arguments)
+            on = ", ".join(render_expression(each, columns) for each in window.on)
+            return f"[WINDOW {identifier(window.name)}({given}){f' ON {on}' if on else ''}]"
         case Session():
             keys = ", ".join(render_expression(key, columns) for key in window.partition)
             return f"[{f'PARTITION BY {keys} ' if keys else ''}SESSION {render_duration(window.gap)}]"

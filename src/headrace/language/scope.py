@@ -9,7 +9,12 @@ from typing import Final, NoReturn, Protocol
 from headrace.algebra.expressions import Column
 from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan
 from headrace.algebra.windows import Window, slides
-from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.catalog.definitions import (
+    QueryDefinition,
+    RelationDefinition,
+    StreamDefinition,
+    WindowDefinition,
+)
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.ast import Name
 from headrace.schema import BIGINT, STRING, TIMESTAMP, Field, Schema, Type
@@ -36,6 +41,9 @@ class Names(Protocol):
 
     def query(self, name: str) -> tuple[QueryDefinition, Query] | None:
         """The query of that name, bound."""
+
+    def window(self, name: str) -> WindowDefinition | None:
+        """The registered kind of window of that name."""
 
     def known(self) -> Iterable[str]:
         """All names there are, for suggestions."""

@@ -12,6 +12,7 @@ from headrace.language.ast import (
     FunctionCall,
     LandmarkWindow,
     Name,
+    NamedWindow,
     RangeWindow,
     RowNumber,
     RowsWindow,
@@ -38,7 +39,7 @@ from headrace.language.window_options import (
 from headrace.schema import INTERVAL, STRING
 from headrace.time import Duration
 
-AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE d SLIDE n ROWS], [RANGE TUMBLING d], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [SESSION gap], [DELTA d ON x], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
+AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE d SLIDE n ROWS], [RANGE TUMBLING d], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [SESSION gap], [DELTA d ON x], [WINDOW name(…)], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
 
 
 def bracket(cursor: Cursor) -> WindowClause:
@@ -62,11 +63,12 @@ def bracket(cursor: Cursor) -> WindowClause:
         window = _session(cursor, start, ())
     elif cursor.accept("LANDMARK"):
         window = _landmark(cursor, start)
-    elif cursor.at_any("WINDOW", "CUMULATE"):
-        user = cursor.at_any("WINDOW")
-        _not_yet(cursor, "user-defined windows" if user else f"{cursor.token.upper} windows")
+    elif cursor.accept("WINDOW"):
+        window = _named(cursor, start)
+    elif cursor.at_any("CUMULATE"):
+        _not_yet(cursor, "CUMULATE windows")
     else:
-        raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK, SESSION, DELTA or NOW", AVAILABLE)
+        raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK, SESSION, DELTA, WINDOW or NOW", AVAILABLE)
     cursor.expect_sign("]", " or SLIDE, ORIGIN, WATTR, RATTR, SATTR, PA")
     return window
 
@@ -176,6 +178,18 @@ def _delta(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> DeltaWin
     if partition and found.partition:
         raise cursor.error("PARTITION BY and PA say the same twice", cursor.since(start))
     return DeltaWindow(number, on, partition or found.partition, cursor.since(start))
+
+
+def _named(cursor: Cursor, start: Span) -> NamedWindow:
+    name = cursor.name("the name of a registered window")
+    cursor.expect_sign("(", " and constants, if only ()")
+    arguments: list[Expr] = []
+    while not cursor.accept_sign(")"):
+        if arguments:
+            cursor.expect_sign(",", " or ')'")
+        arguments.append(expression(cursor))
+    on = expressions(cursor) if cursor.accept("ON") else ()
+    return NamedWindow(name, tuple(arguments), on, cursor.since(start))
 
 
 def _partitioned(cursor: Cursor, start: Span) -> WindowClause:

@@ -21,7 +21,7 @@ from headrace.algebra.expressions import (
 )
 from headrace.algebra.query import Join, Mark, Query, RelationScan, SortKey, StreamScan
 from headrace.algebra.window_classes import Context, context_of
-from headrace.algebra.windows import Landmark, TimeSlide, slides
+from headrace.algebra.windows import Custom, Landmark, TimeSlide, slides
 from headrace.errors import UnsupportedQuery
 from headrace.operators.family import in_family
 from headrace.operators.finish import Finish
@@ -74,7 +74,8 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
             remedy="Select them without a window and without aggregates.",
         )
     known_at_once = slides(shape.window) and context_of(shape.window) is Context.FREE
-    if known_at_once and shape.aggregate is not None and shape.bounds is None:
+    has_panes = known_at_once and not isinstance(shape.window, Custom)
+    if has_panes and shape.aggregate is not None and shape.bounds is None:
         return with_changes(lowering, _pane_aggregate(name, query, shape, operator_id))
     return lower_rows(lowering)
 

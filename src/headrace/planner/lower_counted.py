@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.algebra.windows import Delta, RowsSlide, Session, TupleSlide
+from headrace.algebra.windows import Custom, Delta, RowsSlide, Session, TupleSlide
+from headrace.errors import UnsupportedQuery
 from headrace.operators.frame_cuts import ByDelta, ByGap
 from headrace.operators.frame_windows import FrameWindows
 from headrace.operators.row_slides import RowSlides
 from headrace.operators.tuple_slides import TupleSlides
+from headrace.operators.user_windows import UserWindows
 
 if TYPE_CHECKING:
     from headrace.planner.lower_rows import Lowering
@@ -85,6 +87,32 @@ def frame_windows(lowering: Lowering) -> FrameWindows:
         grouped=grouped,
         finish=finish,
         emit_empty=lowering.query.emit_empty,
+        telling=lowering.telling if changes else None,
+        relations=lowering.relations,
+    )
+
+
+def user_windows(lowering: Lowering) -> UserWindows:
+    """`[WINDOW name(args)]`; raises `UnsupportedQuery` for EMIT EMPTY."""
+    shape, grouped, window = lowering.shape, lowering.grouped, lowering.shape.window
+    assert isinstance(window, Custom)
+    if lowering.query.emit_empty:
+        raise UnsupportedQuery(
+            f"EMIT EMPTY is not available: which windows of {window.name} hold no row is not known",
+            remedy="Leave it out.",
+        )
+    kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
+    changes = shape.emit is not None and shape.emit.kind != "rstream"
+    return UserWindows(
+        id=lowering.id,
+        query=lowering.name,
+        stream=shape.scan.name,
+        window=window,
+        on=tuple(map(lowering.rename, window.on)),
+        bounds_prefix=f"{shape.window_alias}.",
+        rows=lowering.layout(kept, None),
+        grouped=grouped,
+        finish=finish,
         telling=lowering.telling if changes else None,
         relations=lowering.relations,
     )

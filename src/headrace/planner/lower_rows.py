@@ -9,6 +9,7 @@ from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Column, Expression, Named, columns_of, transform
 from headrace.algebra.query import Ago, Bounds, Query, SortKey
 from headrace.algebra.windows import (
+    Custom,
     Delta,
     Landmark,
     Rows,
@@ -38,7 +39,7 @@ from headrace.operators.row_steps import RowStep, relations_of
 from headrace.operators.row_store import Bounded, RowLayout
 from headrace.operators.window_changes import WindowChanges
 from headrace.operators.window_rows import WindowRows
-from headrace.planner.lower_counted import frame_windows, row_slides, tuple_slides
+from headrace.planner.lower_counted import frame_windows, row_slides, tuple_slides, user_windows
 from headrace.planner.shape import Shape
 
 
@@ -210,6 +211,9 @@ def lower_rows(lowering: Lowering) -> Operator:
         case TupleSlide():
             _refuse_revisions(lowering)
             return tuple_slides(lowering)
+        case Custom():
+            _refuse_revisions(lowering)
+            return user_windows(lowering)
         case Delta() | Session():
             _refuse_revisions(lowering)
             return frame_windows(lowering)

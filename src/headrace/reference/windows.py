@@ -10,12 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isnan
 
+import numpy as np
+import pyarrow as pa
+
 from headrace.algebra.query import Query, Windowed, walk
-from headrace.algebra.windows import Delta, Landmark, RowsSlide, Session, TimeSlide, TupleSlide, slides
+from headrace.algebra.windows import (
+    Custom,
+    Delta,
+    Landmark,
+    RowsSlide,
+    Session,
+    TimeSlide,
+    TupleSlide,
+    slides,
+)
 from headrace.errors import UnsupportedQuery
 from headrace.reference.relational import Frame, Moment, partitions, position_of, stream_rows, time_of
 from headrace.reference.scalar import evaluate
 from headrace.reference.values import Row
+from headrace.schema import to_arrow
 from headrace.time import FOREVER, Instant
 
 
@@ -113,12 +126,19 @@ def row_windows(query: Query, moment: Moment, limit: Instant) -> list[tuple[Clos
         raise UnsupportedQuery("a window that slides by rows stands alone in its FROM")
     (node,) = nodes
     window = node.window
-    assert isinstance(window, RowsSlide | TupleSlide | Delta | Session)
+    assert isinstance(window, RowsSlide | TupleSlide | Delta | Session | Custom)
     rows = stream_rows(node.source, moment)
     if isinstance(window, Delta):
         on = window.on
         rows = moment.rejects.survivors(rows, lambda row: row | {"#on": evaluate(on, row)})
-    every = partitions(rows, window.partition, moment.rejects)
+    if isinstance(window, Custom):
+        given = window.on
+        rows = moment.rejects.survivors(
+            rows, lambda row: row | {"#on": [evaluate(each, row) for each in given]}
+        )
+        every = [rows]
+    else:
+        every = partitions(rows, window.partition, moment.rejects)
     pairs: list[tuple[Closing | None, Closing]] = []
     for series, part in enumerate(every):
         before = None
@@ -132,6 +152,8 @@ def row_windows(query: Query, moment: Moment, limit: Instant) -> list[tuple[Clos
 def _frames(node: Windowed, part: list[Row], limit: Instant) -> list[tuple[Instant, Frame]]:
     if isinstance(node.window, Delta):
         return _delta_frames(node, part, limit)
+    if isinstance(node.window, Custom):
+        return [(frame.end, frame) for frame in _user_frames(node, node.window, part) if frame.end <= limit]
     if isinstance(node.window, Session):
         frames = _session_frames
     else:
@@ -207,8 +229,24 @@ def _session_frames(node: Windowed, part: list[Row], limit: Instant) -> list[Fra
     return frames
 
 
+def _user_frames(node: Windowed, window: Custom, rows: list[Row]) -> list[Frame]:
+    """The windows that hold a row, in the order of their ends: `wids` says which there are, `holds` what is in them."""
+    kind, frames = window.kind, []
+    at = np.array([time_of(row, node) for row in rows], np.int64)
+    columns = [
+        pa.array([row["#on"][place] for row in rows], to_arrow(each.type))
+        for place, each in enumerate(window.on)
+    ]
+    for number in sorted(set(np.asarray(kind.wids(at, *columns)[1]).tolist())):
+        held = tuple(row for row in rows if kind.holds(number, time_of(row, node), *row["#on"]))
+        start, end = (int(bound[0]) for bound in kind.bounds(np.array([number], np.int64)))
+        frames.append(Frame(held, start, end, number))
+    return sorted(frames, key=lambda frame: (frame.end, frame.id))
+
+
 def slides_by_rows(query: Query) -> bool:
     """True when which windows there are depends on the rows."""
     return any(
-        isinstance(node.window, RowsSlide | TupleSlide | Delta | Session) for node in sliding_nodes(query)
+        isinstance(node.window, RowsSlide | TupleSlide | Delta | Session | Custom)
+        for node in sliding_nodes(query)
     )

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from headrace.algebra.query import Query
+from headrace.algebra.user_windows import UserWindow
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
-from headrace.catalog.journal import function_to_json
+from headrace.catalog.journal import function_to_json, window_to_json
 from headrace.errors import HeadraceError, UserError
 from headrace.language.statement import Statement
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.operators.operator import Operator
-from headrace.runtime import functions, pushing, results, sinks, spark_frames
+from headrace.runtime import functions, pushing, results, sinks, spark_frames, windows
 from headrace.runtime.checking import Report, check
 from headrace.runtime.derived import owner_of
 from headrace.runtime.engine import Engine
@@ -126,6 +127,16 @@ class Hub:
         """
         definition = functions.define(name, body, parameters, result, by_row=by_row, strict=strict)
         self.log({"do": "put_function", "function": function_to_json(definition)})
+
+    def register_window(self, name: str, kind: type[UserWindow]) -> None:
+        """Make a class usable as `[WINDOW name(constants)]`, here and in later runs of this home.
+
+        The contract is `headrace.UserWindow`; try it first with `headrace.check_window(kind(constants))`. Registering the same
+        code again does nothing. Raises `UserError` for another class while a query uses the name.
+        """
+        definition = windows.define(name, kind)
+        if windows.is_new(self.catalog, definition):
+            self.log({"do": "put_window", "window": window_to_json(definition)})
 
     def push(self, stream: str, rows: pa.Table | Any) -> int:
         """Hand rows to a stream made USING push: an Arrow table, a pandas frame or a list of dicts; how many.

@@ -18,6 +18,7 @@ from headrace.catalog.definitions import (
     QueryDefinition,
     RelationDefinition,
     StreamDefinition,
+    WindowDefinition,
 )
 from headrace.language.bind import bind_query
 from headrace.operators.group_ahead import by_itself
@@ -53,6 +54,10 @@ class CatalogNames:
         found = self.catalog.query(name)
         return (found.definition, bound(self.catalog, found)) if found is not None else None
 
+    def window(self, name: str) -> WindowDefinition | None:
+        """The user's kind of window of that name."""
+        return self.catalog.window(name)
+
     def known(self) -> Iterable[str]:
         """All names there are."""
         catalog = self.catalog
@@ -76,6 +81,9 @@ class _Watched:
 
     def query(self, name: str) -> tuple[QueryDefinition, Query] | None:
         return self._noted("query", name, self.names.query(name))
+
+    def window(self, name: str) -> WindowDefinition | None:
+        return self._noted("window", name, self.names.window(name))
 
     def known(self) -> Iterable[str]:
         return self.names.known()

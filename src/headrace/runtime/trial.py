@@ -26,7 +26,7 @@ def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
     """The rows a query gives when its streams hold these rows and end, in the order `headrace run --once` writes them.
 
     Each source is a list of dicts, an Arrow table or a pandas frame, named as in the query. One with a column of
-    timestamps is a stream, its event time the first such column; one without is a relation.
+    timestamps is a stream, its event time the first such column; one without is a relation. A class is a kind of window.
 
         assert hr.test("SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k", s=rows) == expected
 
@@ -36,7 +36,11 @@ def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
         tempfile.TemporaryDirectory(prefix="headrace-test-") as folder,
         Hub(Path(folder), LocalExecutor(), tasks=1) as hub,
     ):
-        streams = _define(hub, {name: _table(name, rows) for name, rows in sources.items()})
+        kinds = {name: kind for name, kind in sources.items() if isinstance(kind, type)}
+        for name, kind in kinds.items():
+            hub.register_window(name, kind)
+        tables = {name: _table(name, rows) for name, rows in sources.items() if name not in kinds}
+        streams = _define(hub, tables)
         hub.register(query, _QUERY)
         for name, table in streams.items():
             if table.num_rows:
