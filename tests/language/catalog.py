@@ -1,5 +1,7 @@
 """A small catalog for the tests of this room: what a query may name, as the binder sees it."""
 
+import pickle
+
 from headrace.algebra.query import Query
 from headrace.catalog.definitions import (
     QueryDefinition,
@@ -7,6 +9,7 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     WindowDefinition,
 )
+from headrace.examples.windows import Months
 from headrace.language.bind import bind_query
 from headrace.language.statement import CreateQuery, CreateRelation, CreateStream
 from headrace.language.statements import parse_script
@@ -32,7 +35,7 @@ class Catalog:
         self.streams: dict[str, StreamDefinition] = {}
         self.relations: dict[str, RelationDefinition] = {}
         self.queries: dict[str, tuple[QueryDefinition, Query]] = {}
-        self.windows: dict[str, WindowDefinition] = {}
+        self.windows = {"months": WindowDefinition("months", pickle.dumps(Months), "")}
         for statement in parse_script(script):
             match statement:
                 case CreateStream(definition=stream):

@@ -28,7 +28,8 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows import TimeRange
 from headrace.errors import Span, UserError
-from headrace.language.ast import AllColumns, Constant, Expr, FunctionCall, Item, Name, Select, SessionWindow
+from headrace.language.ast import AllColumns, Constant, Expr, FunctionCall, Item, Name, Select
+from headrace.language.ast_windows import SessionWindow
 from headrace.language.bind_aggregates import Grouping
 from headrace.language.bind_bounds import condition
 from headrace.language.bind_expressions import ExpressionBinder, located

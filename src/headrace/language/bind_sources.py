@@ -17,14 +17,8 @@ from headrace.algebra.windows import (
     Window,
 )
 from headrace.errors import UnsupportedQuery, UserError, did_you_mean
-from headrace.language.ast import (
-    FunctionCall,
-    JoinClause,
-    Select,
-    SessionWindow,
-    Source,
-    StartingWindow,
-)
+from headrace.language.ast import FunctionCall, JoinClause, Select, Source
+from headrace.language.ast_windows import SessionWindow, StartingWindow
 from headrace.language.bind_expressions import ExpressionBinder, joined, located
 from headrace.language.bind_windows import bind_window, check_attribute
 from headrace.language.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope

@@ -24,12 +24,10 @@ from headrace.algebra.windows import (
     Window,
 )
 from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
-from headrace.language.ast import (
-    Constant,
+from headrace.language.ast import Constant, FunctionCall, Name
+from headrace.language.ast_windows import (
     DeltaWindow,
-    FunctionCall,
     LandmarkWindow,
-    Name,
     NamedWindow,
     RangeWindow,
     RowNumber,

@@ -16,10 +16,9 @@ from headrace.language.ast import (
     OrderItem,
     RevisionsClause,
     Select,
-    SessionWindow,
     Source,
-    StartingWindow,
 )
+from headrace.language.ast_windows import SessionWindow, StartingWindow
 from headrace.language.cursor import Cursor
 from headrace.language.durations import bound, duration
 from headrace.language.expressions import expression

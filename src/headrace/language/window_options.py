@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.errors import Span
-from headrace.language.ast import Expr, Measure, Name, RowNumber
+from headrace.language.ast import Expr, Name
+from headrace.language.ast_windows import Measure, RowNumber
 from headrace.language.cursor import Cursor
 from headrace.language.durations import duration, instant
 from headrace.language.expressions import expression

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import NoReturn
 
 from headrace.errors import Span, UserError
-from headrace.language.ast import (
-    Constant,
+from headrace.language.ast import Constant, Expr, FunctionCall, Name
+from headrace.language.ast_windows import (
     DeltaWindow,
-    Expr,
-    FunctionCall,
     LandmarkWindow,
-    Name,
     NamedWindow,
     RangeWindow,
     RowNumber,
