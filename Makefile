@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.ready-to-run
 DEV_STAMP := $(VENV)/.ready-to-test
 CODE := src tests $(wildcard benchmarks examples)
 
-.PHONY: help setup setup-dev demo test lint format types imports unit bench soak clean
+.PHONY: help setup setup-dev demo test lint format types imports unit bench soak kills clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ unit: $(DEV_STAMP)
 
 soak: $(DEV_STAMP) ## the long tests: kills, restarts, many generated histories
 	HYPOTHESIS_PROFILE=soak $(PYTEST) -m "soak or not soak" --timeout=3600 $(ARGS)
+
+kills: $(DEV_STAMP) ## two hundred kills of a running driver; goes on where it was cut short
+	$(PYTEST) -m "soak or not soak" --timeout=3600 tests/soak $(ARGS)
 
 bench: $(RUN_STAMP) ## measure, and write the figures to benchmarks/results
 	@test -d benchmarks || { echo "There is no benchmarks folder in this checkout." >&2; exit 1; }

@@ -1,17 +1,31 @@
-"""The README's example runs to the output it shows."""
+"""The README's example runs to the output it shows, and its rival in plain Structured Streaming to the same answers."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import io
+import random
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+
+from headrace.operators.operator import AT
+from headrace.runtime import results
+from headrace.runtime.executor import LocalExecutor
+from headrace.runtime.hub import Hub
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 BLOCK = re.compile(r"```python run\n(?P<code>.*?)```\s*```output\n(?P<output>.*?)```", re.DOTALL)
+RIVAL = re.compile(r"```python spark\n(?P<code>.*?)```", re.DOTALL)
 
 
 def examples() -> list[tuple[str, str, str]]:
@@ -49,3 +63,67 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
                 seen += 1
     assert seen > 5
+
+
+@pytest.mark.spark
+def test_the_same_in_plain_structured_streaming_gives_the_same_answers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The README's block as it stands, but for its relative paths: those would be the JVM's."""
+    from pyspark.sql import functions as F  # noqa: N812 - the README's name
+
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (ours,) = (code for name, code, _ in examples() if name == "README.md")
+    (block,) = (found["code"] for found in RIVAL.finditer(page))
+    code = block.replace('"bids"', f'"{tmp_path}/bids"').replace('"cp/', f'"{tmp_path}/cp/')
+    assert code.count(str(tmp_path)) == 3
+    put_bids(tmp_path / "bids")
+    names = {"spark": spark, "F": F, "schema": "auction BIGINT, price DOUBLE, at TIMESTAMP"}
+    try:
+        exec(compile(code, "README.md", "exec"), names)
+        for query in ("dear", "per_minute"):
+            names[query].processAllAvailable()
+            names[query].stop()
+        end = F.expr("unix_micros(window.end)")
+        dear = {tuple(row) for row in spark.table("dear").select(end, "auction", "n", "top").collect()}
+        per_minute = {tuple(row) for row in spark.table("per_minute").select(end, "count").collect()}
+    finally:
+        for table in ("dear", "per_minute"):
+            spark.sql(f"DROP TABLE IF EXISTS {table}")
+    assert len(dear) > 100
+    assert len(per_minute) > 10
+    statements = re.search(r'hub\.execute\("""(.*?)"""\)', ours, re.DOTALL)[1]
+    late_comer = re.search(r'hub\.register\("(.*?)"', ours)[1]
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=2) as hub:
+        hub.execute(statements.replace("USING push", f"USING parquet OPTIONS (path '{tmp_path}/bids')"))
+        hub.catch_up()
+        hub.register(late_comer, name="per_minute")
+        hub.catch_up()
+        assert told(hub, "dear", ["auction", "n", "top"]) == dear
+        assert told(hub, "per_minute", ["n"]) == per_minute
+
+
+def told(hub: Hub, query: str, columns: list[str]) -> set[tuple]:
+    """(microseconds at which the window ends, the columns) of all rows a query has committed."""
+    operator, _ = hub.operator_and_query(query)
+    tables = [part.table for part in results.epochs_of(hub.home, hub.home.latest(), operator.id)]
+    rows = pa.concat_tables(tables).select([AT, *columns]).to_pylist()
+    assert len({tuple(row.values()) for row in rows}) == len(rows)
+    return {tuple(row.values()) for row in rows}
+
+
+def put_bids(folder: Path) -> None:
+    """Half an hour of bids in one file, and one much later, which closes all windows before it."""
+    folder.mkdir()
+    dice = random.Random(7)
+    start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    seconds = [*sorted(dice.uniform(0, 1800) for _ in range(400)), 7200.0]
+    rows = {
+        "auction": [dice.randrange(5) for _ in seconds],
+        "price": [float(dice.randrange(50, 300)) for _ in seconds],
+        "at": [start + dt.timedelta(seconds=round(second, 3)) for second in seconds],
+    }
+    table = pa.table(rows).cast(
+        pa.schema([("auction", pa.int64()), ("price", pa.float64()), ("at", pa.timestamp("us", tz="UTC"))])
+    )
+    pq.write_table(table, folder / "1.parquet")
