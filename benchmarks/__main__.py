@@ -9,6 +9,7 @@ import sys
 
 from benchmarks import data, report
 from benchmarks.suite.epoch import epoch
+from benchmarks.suite.instants import instants
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.memory import memory
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
@@ -36,6 +37,7 @@ SUITE = {
     "late-union": late_union,
     "query-index": query_index,
     "epoch": epoch,
+    "instants": instants,
     "memory": memory,
     "punctuation": punctuation,
     "overhead": overhead,

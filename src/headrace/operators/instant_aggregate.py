@@ -21,6 +21,8 @@ from headrace.operators.finish import Finish
 from headrace.operators.grouped import Grouped, fold, lift
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.instants import Validity, span_of
+from headrace.operators.live_buckets import SECTION as LIVE
+from headrace.operators.live_buckets import LiveBuckets
 from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn
 from headrace.operators.pane_store import KEY, fresh_slots, gather, merge
 from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
@@ -69,6 +71,12 @@ class InstantAggregate:
         """True when rows are folded as they are scanned."""
         return self.validity.count is None
 
+    @property
+    def buckets(self) -> LiveBuckets | None:
+        """How cells that neither come nor leave in an epoch are found, where rows leave after a time."""
+        length = self.validity.length
+        return LiveBuckets(self.grouped.layouts[0], length) if self.folds and length is not None else None
+
     def scanner(self, relations: Mapping[str, pa.Table]) -> InstantScanner:
         """Folds a task's rows, or keeps them."""
         return InstantScanner(self, self.rows.scanner(relations))
@@ -79,7 +87,7 @@ class InstantAggregate:
         state = _arrived(self, runs, deltas, span)
         if span.limit <= span.closed:
             return Step(state)
-        sections = [*runs, *deltas]
+        sections = [*runs, state] if self.buckets is not None else [*runs, *deltas]
         first = min((_earliest(section[FIRST]) for section in sections if FIRST in section), default=FOREVER)
         timed = _folded(self, sections, span) if self.folds else _kept(self, sections, span)
         told = _last_told(self, runs, span)
@@ -90,6 +98,8 @@ class InstantAggregate:
         if self.whole:
             own, begin, end = np.r_[own, 0], np.r_[begin, first], np.r_[end, FOREVER]
         segments = segments_of(own, begin, end, span)
+        if self.buckets is not None:
+            state.update(self.buckets.completed(runs, _of(sections, f"{CELLS}0"), span))
         if not segments.count:
             return Step(state)
         if self.folds:
@@ -123,6 +133,8 @@ class InstantAggregate:
             ends = self.validity.ends(held.where(~waiting), self.rows)
             waiting[settled[ends >= turn.closed]] = True
             return held.where(waiting).table
+        if section.startswith(LIVE):
+            return merge(self.grouped.layouts[0], [_holding(self, table, turn.closed) for table in tables])
         layout = self.grouped.layouts[int(section.removeprefix(CELLS))]
         return merge(layout, [_holding(self, table, turn.closed) for table in tables])
 
@@ -172,6 +184,12 @@ def _arrived(
     state: dict[str, pa.Table] = {}
     for name in sorted({name for delta in deltas for name in delta}):
         state[name] = pa.concat_tables([delta[name] for delta in deltas if name in delta])
+    if operator.buckets is not None:
+        for place, layout in enumerate(operator.grouped.layouts):
+            if (name := f"{CELLS}{place}") in state:
+                state[name] = merge(
+                    layout, [state[name]]
+                )  # in order of instants, so that any stretch is a slice
     if not operator.folds or operator.validity.length is not None:
         return state
     for place, layout in enumerate(operator.grouped.layouts):
@@ -211,8 +229,11 @@ def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span
     """Cells folded per instant, with their intervals."""
     gathered = []
     for place, layout in enumerate(operator.grouped.layouts):
-        name = f"{CELLS}{place}"
-        tables = [_holding(operator, section[name], span.closed) for section in sections if name in section]
+        tables = _of(sections, f"{CELLS}{place}")
+        if operator.buckets is not None and not place:
+            gathered.append(gather(layout, operator.buckets.within(sections, tables, span)))
+            continue
+        tables = [_holding(operator, table, span.closed) for table in tables]
         gathered.append(
             gather(layout, [table.filter(pa.array(_keys(table) < span.limit)) for table in tables])
         )
@@ -230,6 +251,10 @@ def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span
         for place, argument in enumerate(operator.grouped.distinct_arguments, start=1)
     }
     return Timed(each[0], gathered[0].blocks, ends[0], gathered[0].answer, distinct)
+
+
+def _of(sections: Sequence[Sections], name: str) -> list[pa.Table]:
+    return [section[name] for section in sections if name in section]
 
 
 def _kept(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:
