@@ -8,6 +8,7 @@ import os
 import sys
 
 from benchmarks import data, report
+from benchmarks.suite.correlated import correlated
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
@@ -44,6 +45,7 @@ SUITE = {
     "disorder": disordered,
     "bounded": bounded,
     "synopses": synopses,
+    "correlated": correlated,
 }
 EXPERIMENTS = {
     "E1": "buffering",

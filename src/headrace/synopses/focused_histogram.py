@@ -1,0 +1,133 @@
+"""A few buckets over the part of the values that matters now: how are they laid out again when that part moves?
+
+*Wholesale*: new bounds each time, what was counted spread evenly within each old bucket. *Piecemeal*: bounds stay, and change
+at the ends only. Either with *uniform* bounds or with *quantile* ones, which aim at equal weights.
+Source: Gehrke, Korn, Srivastava, "On computing correlated aggregates over continual data streams" (2001), section 3. Repaired:
+wholesale advances past a bucket only when it is wholly below (the printed loops lose one that straddles); a piecemeal cut keeps
+`f * (b' - v) / (v' - v)` of a bucket of weight f (the text leaves out f).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Doubles: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How buckets are laid out again; piecemeal and uniform is the method of choice."""
+
+    piecemeal: bool = True
+    quantile: bool = False
+
+
+BEST: Final = Strategy()
+
+STRATEGIES: Final = {
+    "piecemeal uniform": BEST,
+    "wholesale uniform": Strategy(piecemeal=False),
+    "piecemeal quantile": Strategy(quantile=True),
+    "wholesale quantile": Strategy(piecemeal=False, quantile=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FocusedHistogram:
+    """Bucket i holds weight `weights[i]` of values in [bounds[i], bounds[i + 1])."""
+
+    bounds: Doubles
+    weights: Doubles
+
+    @staticmethod
+    def empty(low: float, high: float, buckets: int) -> FocusedHistogram:
+        """Equal buckets over [low, high)."""
+        return FocusedHistogram(np.linspace(low, high, buckets + 1), np.zeros(buckets))
+
+    def below(self, values: Doubles) -> Doubles:
+        """The weight below each value, a bucket's spread evenly."""
+        total = np.r_[0.0, np.cumsum(self.weights)]
+        found: Doubles = np.interp(values, *_rising(self.bounds, total))
+        return found
+
+    def places(self, values: Doubles) -> npt.NDArray[np.int64]:
+        """The bucket of each value; -1 below the first and the number of buckets above the last."""
+        return np.searchsorted(self.bounds, values, side="right") - 1
+
+    def added(self, values: Doubles, weights: Doubles) -> FocusedHistogram:
+        """With more values; those outside count nowhere."""
+        place = self.places(values)
+        within = (place >= 0) & (place < len(self.weights))
+        more = np.bincount(place[within], weights[within], len(self.weights))
+        return replace(self, weights=self.weights + more)
+
+    def within(self, low: float, high: float) -> tuple[float, float, float]:
+        """The weight of [low, high): the least and the most it can be if nothing was ever spread, and the linear share."""
+        whole = (self.bounds[:-1] >= low) & (self.bounds[1:] <= high)
+        touched = (self.bounds[:-1] < high) & (self.bounds[1:] > low)
+        share = float(np.diff(self.below(np.array([low, high])))[0])
+        return float(self.weights[whole].sum()), float(self.weights[touched].sum()), share
+
+    def moved(self, low: float, high: float, strategy: Strategy) -> FocusedHistogram:
+        """The same number of buckets over [low, high): what lies outside is gone, and nothing was there before."""
+        if strategy.piecemeal:
+            return self._piecemeal(low, high, strategy)
+        return self._wholesale(low, high, strategy)
+
+    def _wholesale(self, low: float, high: float, strategy: Strategy) -> FocusedHistogram:
+        buckets = len(self.weights)
+        bounds = np.linspace(low, high, buckets + 1)
+        start, end = self.below(np.array([low, high]))
+        if strategy.quantile and end > start:
+            total, at = np.r_[0.0, np.cumsum(self.weights)], self.bounds
+            wanted = np.linspace(start, end, buckets + 1)
+            bounds = np.r_[low, np.interp(wanted[1:-1], total, at), high]
+            bounds = np.maximum.accumulate(np.clip(bounds, low, high))
+        return FocusedHistogram(bounds, np.diff(self.below(bounds)))
+
+    def _piecemeal(self, low: float, high: float, strategy: Strategy) -> FocusedHistogram:
+        buckets = len(self.weights)
+        kept = np.unique(np.r_[self.bounds[(self.bounds > low) & (self.bounds < high)], low, high])
+        if low < self.bounds[0] and len(kept) > buckets + 1:
+            kept = np.delete(kept, 1)  # no bucket is free: the first one reaches further
+        cut = FocusedHistogram(kept, np.diff(self.below(kept)))
+        return cut.with_buckets(buckets, strategy)
+
+    def with_buckets(self, buckets: int, strategy: Strategy) -> FocusedHistogram:
+        """As many buckets, the widest (uniform) or heaviest (quantile) of them cut in two."""
+        bounds, weights = self.bounds, self.weights
+        while len(weights) < buckets:
+            place = int(np.argmax(weights if strategy.quantile else np.diff(bounds)))
+            bounds = np.insert(bounds, place + 1, (bounds[place] + bounds[place + 1]) / 2)
+            weights = np.insert(weights, place, weights[place] / 2)
+            weights[place + 1] = weights[place]
+        while len(weights) > buckets:
+            place = int(np.argmin(weights[:-1] + weights[1:]))
+            bounds = np.delete(bounds, place + 1)
+            weights = np.r_[weights[:place], weights[place] + weights[place + 1], weights[place + 2 :]]
+        return FocusedHistogram(bounds, weights)
+
+    def evened(self) -> FocusedHistogram:
+        """One step of upkeep: the lightest neighbours merged, the heaviest bucket cut, if that lowers the variance."""
+        weights, heaviest = self.weights, int(np.argmax(self.weights))
+        pairs = weights[:-1] + weights[1:]
+        pairs[max(heaviest - 1, 0) : heaviest + 1] = np.inf
+        lightest = int(np.argmin(pairs))
+        if not np.isfinite(pairs[lightest]):
+            return self
+        bounds = np.r_[
+            np.delete(self.bounds, lightest + 1), (self.bounds[heaviest] + self.bounds[heaviest + 1]) / 2
+        ]
+        bounds.sort()
+        merged = FocusedHistogram(bounds, np.diff(self.below(bounds)))
+        return merged if merged.weights.var() < weights.var() else self
+
+
+def _rising(bounds: Doubles, total: Doubles) -> tuple[Doubles, Doubles]:
+    """Where several bounds are equal the greatest weight counts."""
+    last = np.r_[bounds[1:] > bounds[:-1], True]
+    return bounds[last], total[last]
