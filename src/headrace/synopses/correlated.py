@@ -97,7 +97,7 @@ class AboveMean:
         stop = min(len(x), start + max(_CLOSER * self.anchored - self.rows, 1))
         part = x[start:stop]
         count = self.rows + np.arange(1, len(part) + 1)
-        means = self.centre + (self.total + np.cumsum(part - self.centre)) / count
+        means = self.centre + np.cumsum(np.r_[self.total, part - self.centre])[1:] / count
         histogram = self.histogram
         fits = np.zeros(len(part), bool)
         if histogram is not None and self.rows < _CLOSER * self.anchored:
@@ -111,14 +111,16 @@ class AboveMean:
         assert self.histogram is not None
         self._widen(part[:length])
         answers[start : start + length] = self._told(part[:length], y[start : start + length], means[:length])
-        self.histogram = self.histogram.added(part[:length], y[start : start + length])
         return start + length
 
     def _note(self, values: Doubles) -> None:
         """Count, and moments about a fixed centre, so that little cancels."""
         self.rows += len(values)
-        self.total += float((values - self.centre).sum())
-        self.squares += float(((values - self.centre) ** 2).sum())
+        apart = values - self.centre
+        self.total = float(
+            np.cumsum(np.r_[self.total, apart])[-1]
+        )  # one after the other: batches do not show
+        self.squares = float(np.cumsum(np.r_[self.squares, apart**2])[-1])
         self.least, self.most = min(self.least, float(values.min())), max(self.most, float(values.max()))
 
     def _widen(self, values: Doubles) -> None:
@@ -174,17 +176,19 @@ class AboveMean:
         inside = inside[(inside >= low) & (inside <= high)]
         ends = [low] if not len(inside) or inside[0] > low else []
         ends += [high] if not len(inside) or inside[-1] < high else []
-        inner = np.unique(np.r_[inside, ends])
-        return np.r_[bounds[0], inner, bounds[-1]]
+        kept: Doubles = np.r_[bounds[0], np.unique(np.r_[inside, ends]), bounds[-1]]
+        return kept
 
     def _told(self, x: Doubles, y: Doubles, means: Doubles) -> Doubles:
-        """The weight above each mean, with the rows up to it."""
+        """Count rows in; the weight above each mean, with the rows up to it."""
         assert self.histogram is not None
         place = np.clip(self.histogram.places(x), 0, len(self.histogram.weights) - 1)
-        held = np.zeros((len(x), len(self.histogram.weights)))
-        held[np.arange(len(x)), place] = y
-        held = self.histogram.weights + np.cumsum(held, axis=0)
+        held = np.zeros((len(x) + 1, len(self.histogram.weights)))
+        held[0] = self.histogram.weights
+        held[np.arange(len(x)) + 1, place] = y
+        held = np.cumsum(held, axis=0)[1:]
         bounds = self.histogram.bounds
+        self.histogram = FocusedHistogram(bounds, held[-1].copy())
         cut = np.clip(np.searchsorted(bounds, means, side="right") - 1, 0, len(bounds) - 2)
         above = held.sum(axis=1) - np.cumsum(held, axis=1)[np.arange(len(x)), cut]
         width = bounds[cut + 1] - bounds[cut]

@@ -101,12 +101,14 @@ class FocusedHistogram:
         """As many buckets, the widest (uniform) or heaviest (quantile) of them cut in two."""
         bounds, weights = self.bounds, self.weights
         while len(weights) < buckets:
-            place = int(np.argmax(weights if strategy.quantile else np.diff(bounds)))
+            sizes = weights if strategy.quantile else np.diff(bounds)
+            place = int(np.argmax(sizes >= sizes.max() * (1 - 1e-9)))  # of equal ones the first
             bounds = np.insert(bounds, place + 1, (bounds[place] + bounds[place + 1]) / 2)
             weights = np.insert(weights, place, weights[place] / 2)
             weights[place + 1] = weights[place]
         while len(weights) > buckets:
-            place = int(np.argmin(weights[:-1] + weights[1:]))
+            pairs = weights[:-1] + weights[1:]
+            place = int(np.argmax(pairs <= pairs.min() * (1 + 1e-9)))
             bounds = np.delete(bounds, place + 1)
             weights = np.r_[weights[:place], weights[place] + weights[place + 1], weights[place + 2 :]]
         return FocusedHistogram(bounds, weights)
