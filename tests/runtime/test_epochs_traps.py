@@ -262,7 +262,7 @@ def test_what_one_epoch_promised_is_there_for_whoever_comes_next(tmp_path: Path)
 def test_an_opening_that_fails_gives_the_lock_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = rig_of(tmp_path)
     with monkeypatch.context() as broken:
-        broken.setattr("headrace.store.manifest.ManifestLog.takeover", lambda _: 1 / 0)
+        broken.setattr("headrace.store.manifest.ManifestLog.takeover", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError), rig.hub(2, FEW):
             pass
     rig.drop(*FILES)
