@@ -9,6 +9,7 @@ import sys
 
 from benchmarks import data, report
 from benchmarks.suite.correlated import correlated
+from benchmarks.suite.adapt import adapt
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
@@ -44,6 +45,7 @@ SUITE = {
     "overhead": overhead,
     "disorder": disordered,
     "bounded": bounded,
+    "adapt": adapt,
     "synopses": synopses,
     "correlated": correlated,
 }
