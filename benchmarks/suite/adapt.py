@@ -94,7 +94,9 @@ def adapt(rows: int, rounds: int) -> Report:
         peak = ours.peak / min(each.peak for each in fixed)
         ratios.append(Ratio(f"{name}: peak state, to the better fixed choice", peak, 0.999, True))
     gains = [1 - ratio.value for ratio in ratios if "peak" in ratio.what]
-    ratios.append(Ratio("least step of the gain from each data set to the next", min(np.diff(gains)), 0.0))
+    ratios.append(
+        Ratio("least step of the gain from each data set to the next", float(min(np.diff(gains))), 0.0)
+    )
     for behind in _BEHIND:
         periods = [skewed(rows // 10, 0.05, seed=900 + second) for second in range(_SECONDS)]
         found = _all(_SLIDING, periods, 1, behind)

@@ -1,0 +1,33 @@
+"""The skewed data sets have the shares of groups that the thesis prints, and the ways measured on them answer alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.skewed_groups import SMALL_SHARES, skewed
+from benchmarks.suite.adapt import WAYS, run
+from headrace.algebra.windows import TimeSlide
+from headrace.time import SECOND
+
+PRINTED = ((39, 51, 10), (66, 28, 6), (77, 19, 4), (82, 15, 3), (87, 11, 2))
+"""Table 6-2 in percent: small, medium and large groups of DS1 to DS5."""
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_shares_of_groups_are_those_printed_within_two_points(number: int) -> None:
+    made = skewed(60_000, SMALL_SHARES[number], seed=1)
+    shares = [100 * each / made.groups for each in (made.small, made.medium, made.large)]
+    assert np.abs(np.array(shares) - PRINTED[number]).max() <= 2
+    assert len(np.unique(made.group)) == made.groups
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_the_state_of_adaptive_groups_is_below_both_fixed_choices_on_every_data_set(number: int) -> None:
+    periods = [skewed(6_000, SMALL_SHARES[number], seed=second) for second in range(2)]
+    found = {way: run(way, TimeSlide(SECOND, SECOND), periods) for way in WAYS}
+    ours, fixed = found["adaptive"], (found["eager"], found["lazy"])
+    assert len({each.total for each in found.values()}) == 1
+    assert ours.peak < min(each.peak for each in fixed)
+    assert ours.work <= 1.05 * min(each.work for each in fixed)
+    assert ours.effort.told <= 1.05 * min(each.effort.told for each in fixed)
