@@ -8,8 +8,8 @@ import os
 import sys
 
 from benchmarks import data, report
-from benchmarks.suite.correlated import correlated
 from benchmarks.suite.adapt import adapt
+from benchmarks.suite.correlated import correlated
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
@@ -54,6 +54,8 @@ EXPERIMENTS = {
     "E2": "band",
     "E3": "blocks",
     "E4": "panes",
+    "E5": "adapt",
+    "E6": "adapt",
     "E7": "joins",
     "E8": "joins",
     "E10": "skew",
