@@ -80,6 +80,9 @@ ANSWERS = {
         a,@5,1 b,@10,2 ,@15,4 a,@23,23 b,@25,8 c,@66,11""",
     "SELECT k, v FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(at), INTERVAL 4 SECONDS) WHERE v > 4": """k,v
         a,5 a,6 a,9 b,8 c,11""",
+    # CUMULATE: windows that begin together, here every 20 seconds, and end 10 seconds apart
+    f"SELECT {EVERY} FROM CUMULATE(TABLE s, DESCRIPTOR(at), INTERVAL 10 SECONDS, INTERVAL 20 SECONDS)": """
+        window_start,window_end,n,t @0,@10,2,3 @0,@20,7,30 @20,@30,1,8 @20,@40,1,8 @60,@70,1,11 @60,@80,1,11""",
     # relations at NOW, which is 61
     "SELECT k, v FROM s [RANGE 41 SECONDS]": "k,v b,8 c,11",
     "SELECT k, v FROM s [RANGE 40 SECONDS]": "k,v c,11",

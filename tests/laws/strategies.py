@@ -16,6 +16,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_type
+from headrace.algebra.cumulating import KNOWN
 from headrace.algebra.expressions import Call, Cast, Column, Expression, Literal, Named
 from headrace.algebra.query import (
     Aggregate,
@@ -210,6 +211,13 @@ def user_windows() -> st.SearchStrategy[Custom]:
     scaled = st.sampled_from((TICK // 2, TICK, 2 * TICK, 3 * TICK)).map(lambda n: Literal(n, BIGINT))
     return st.one_of(
         st.builds(lambda a, b: Custom("shifts", (a, b), pickle.dumps(Shifts)), scaled, scaled),
+        st.builds(
+            lambda step, n: Custom(
+                "cumulate", (Literal(step, BIGINT), Literal(n * step, BIGINT)), KNOWN["cumulate"]
+            ),
+            st.sampled_from((TICK, 2 * TICK)),
+            st.integers(1, 4),
+        ),
         st.builds(lambda n: Custom("striped", (n,), pickle.dumps(Striped)), number),
         st.builds(
             lambda n, on: Custom("lasting", (n,), pickle.dumps(Lasting), (on,)),

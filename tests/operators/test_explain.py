@@ -20,6 +20,15 @@ def test_revisions_say_how_late_a_row_may_be() -> None:
     assert told(f"{HOURLY} WITH REVISIONS")[-2] == "  group by auction (routed to one slot)"
 
 
+def test_sessions_and_windows_of_users_tell_their_class() -> None:
+    session = told(
+        "SELECT auction, COUNT(*) AS n FROM bids GROUP BY session_window(at, '5 minutes'), auction"
+    )
+    assert any("forward-context aware" in line for line in session)
+    months = told("SELECT auction, COUNT(*) AS n FROM bids [WINDOW months(2)] GROUP BY auction")
+    assert any("context free" in line for line in months)
+
+
 def test_approximate_aggregates_say_what_they_take_and_what_exact_ones_would() -> None:
     counted = (
         "SELECT auction, APPROX_COUNT(*) {} AS n FROM bids [RANGE 1 HOUR SLIDE 1 SECOND] GROUP BY auction"

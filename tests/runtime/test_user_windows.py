@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
+from headrace.algebra.cumulating import Cumulate
 from headrace.errors import UserError
 from headrace.examples.windows import Months, SameHour, Shifts
 from headrace.runtime.fingerprints import fingerprint
@@ -142,6 +143,8 @@ def test_what_is_no_kind_of_window_is_refused(tmp_path: Path) -> None:
             hub.register_window("months", Months(1))  # type: ignore[arg-type]
         with pytest.raises(UserError, match="there is no window 'month'"):
             hub.register(DAYS.format("month(1)"), "q")
+        with pytest.raises(UserError, match="built-in window"):
+            hub.register_window("Cumulate", Months)
         hub.register_window("months", Months)
         with pytest.raises(UserError, match="line 1, column 68: a window of months has at least one"):
             hub.register(DAYS.format("months(0)"), "q")
@@ -177,7 +180,14 @@ def test_explain_tells_its_class_and_what_cannot_be_said_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [Months(1), Months(3), SameHour(1), SameHour(4), Shifts(7_200_000_000, 3_600_000_000, 5)],
+    [
+        Cumulate(5_000_000, 60_000_000, 7),
+        Months(1),
+        Months(3),
+        SameHour(1),
+        SameHour(4),
+        Shifts(7_200_000_000, 3_600_000_000, 5),
+    ],
     ids=repr,
 )
 def test_the_examples_keep_the_contract(kind: hr.UserWindow) -> None:

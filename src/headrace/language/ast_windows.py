@@ -97,12 +97,13 @@ class SessionWindow:
 
 @dataclass(frozen=True, slots=True)
 class NamedWindow:
-    """`[WINDOW name(constants) ON x, y]`: a user's own kind of window."""
+    """`[WINDOW name(constants) ON x, y]`: a user's own kind of window; CUMULATE, which names its event time."""
 
     name: str
     arguments: tuple[Expr, ...]
     on: tuple[Expr, ...]
     span: Span
+    attribute: Name | None = None
 
 
 WindowClause: TypeAlias = (

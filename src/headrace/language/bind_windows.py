@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 
+from headrace.algebra.cumulating import KNOWN
 from headrace.algebra.expressions import Cast, Expression, Literal
 from headrace.algebra.functions import UserFunction
 from headrace.algebra.query import QueryScan, StreamScan
@@ -23,6 +24,7 @@ from headrace.algebra.windows import (
     Unbounded,
     Window,
 )
+from headrace.catalog.definitions import WindowDefinition
 from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
 from headrace.language.ast import Constant, FunctionCall, Name
 from headrace.language.ast_windows import (
@@ -83,6 +85,7 @@ def bind_window(
             partition = tuple(_partition(scan, text, functions).bind(item) for item in clause.partition)
             return Session(clause.gap, partition)
         case NamedWindow():
+            check_attribute(clause.attribute, scan, text)
             binder = _partition(scan, text, functions, "a WINDOW")
             given = tuple(binder.bind(item) for item in clause.on)
             return replace(_registered(clause, text, names), on=given)
@@ -105,6 +108,8 @@ def bind_window(
 def _registered(clause: NamedWindow, text: str, names: Names) -> Custom:
     """The user's window, made once to see that its constants suit it."""
     found = names.window(clause.name)
+    if found is None and clause.name.lower() in KNOWN:
+        found = WindowDefinition(clause.name.lower(), KNOWN[clause.name.lower()], "")
     if found is None:
         raise UserError(
             f"there is no window '{clause.name}'",

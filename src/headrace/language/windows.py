@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from headrace.errors import Span, UserError
 from headrace.language.ast import Constant, Expr, FunctionCall, Name
 from headrace.language.ast_windows import (
@@ -62,16 +60,10 @@ def bracket(cursor: Cursor) -> WindowClause:
         window = _landmark(cursor, start)
     elif cursor.accept("WINDOW"):
         window = _named(cursor, start)
-    elif cursor.at_any("CUMULATE"):
-        _not_yet(cursor, "CUMULATE windows")
     else:
         raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK, SESSION, DELTA, WINDOW or NOW", AVAILABLE)
     cursor.expect_sign("]", " or SLIDE, ORIGIN, WATTR, RATTR, SATTR, PA")
     return window
-
-
-def _not_yet(cursor: Cursor, what: str) -> NoReturn:
-    raise cursor.unsupported(f"{what} are not available yet", cursor.token.span, AVAILABLE)
 
 
 def _range(cursor: Cursor, start: Span) -> WindowClause:
@@ -233,19 +225,13 @@ def _landmark(cursor: Cursor, start: Span) -> LandmarkWindow:
 # -------------------------------------------------------------------------------------- windows that start at multiples
 
 
-def table_function(cursor: Cursor) -> tuple[str, StartingWindow | SessionWindow]:
-    """Pass `TUMBLE(TABLE s, DESCRIPTOR(t), size[, offset])`, `HOP(TABLE s, DESCRIPTOR(t), slide, size[, offset])` or
-    `SESSION(TABLE s [PARTITION BY k], DESCRIPTOR(t), gap)`.
+def table_function(cursor: Cursor) -> tuple[str, StartingWindow | SessionWindow | NamedWindow]:
+    """Pass `TUMBLE(TABLE s, DESCRIPTOR(t), size[, offset])`, `HOP(TABLE s, DESCRIPTOR(t), slide, size[, offset])`,
+    `CUMULATE(TABLE s, DESCRIPTOR(t), step, size[, offset])` or `SESSION(TABLE s [PARTITION BY k], DESCRIPTOR(t), gap)`.
 
     Returns the stream's name and the window.
     """
     function = cursor.advance()
-    if function.upper == "CUMULATE":
-        raise cursor.unsupported(
-            "CUMULATE windows are not available yet",
-            function.span,
-            "Available are TUMBLE, HOP and SESSION.",
-        )
     cursor.expect_sign("(")
     cursor.expect("TABLE", purpose=f" and a stream's name in {function.upper}")
     name = cursor.name("a stream's name")
@@ -266,6 +252,13 @@ def table_function(cursor: Cursor) -> tuple[str, StartingWindow | SessionWindow]
         if len(lengths) != 1:
             raise cursor.error("SESSION takes a stream, its event time and a gap", span)
         return name, _with_gap(cursor, SessionWindow(attribute, lengths[0], partition, span))
+    if function.upper == "CUMULATE":
+        if len(lengths) not in (2, 3):
+            raise cursor.error(
+                "CUMULATE takes a stream, its event time, a step, a size and perhaps an offset", span
+            )
+        given = tuple(Constant(length, INTERVAL, str(length), span) for length in lengths)
+        return name, NamedWindow("cumulate", given, (), span, attribute)
     return name, _starting(cursor, function.upper, _lattice(cursor, function.upper, attribute, lengths, span))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+from headrace.algebra.cumulating import KNOWN
 from headrace.algebra.query import Windowed, walk
 from headrace.algebra.user_windows import UserWindow
 from headrace.algebra.windows import Custom
@@ -18,6 +19,8 @@ def define(name: str, kind: object) -> WindowDefinition:
     """A window's definition. Raises `UserError` for what is no class of windows, or cannot be pickled."""
     from pyspark import cloudpickle  # noqa: PLC0415 - only where a window is registered
 
+    if name.lower() in KNOWN:
+        raise UserError(f"'{name}' is a built-in window", remedy="Give yours another name.")
     if not name.isidentifier():
         raise UserError(f"'{name}' is no name for a window", remedy="Use letters, digits and underscores.")
     if not (isinstance(kind, type) and issubclass(kind, UserWindow)):
