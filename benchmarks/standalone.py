@@ -64,7 +64,8 @@ def drive(operator: Operator, rows: Sequence[Batch], punctuations: Sequence[Inst
         greatest = max(greatest, int(batch.at.max()))
         step = operator.advance(runs, [scanner.finish().deltas], Turn(closed, punctuation, greatest))
         closed = punctuation
-        runs = [*runs, step.state] if step.state else runs
+        if step.state:  # one chunk a column, as from a file
+            runs = [*runs, {name: table.combine_chunks() for name, table in step.state.items()}]
         if len(runs) >= FAN_IN:
             runs = _merged(operator, runs, Turn(closed, closed, greatest))
         told.append(Told(step.results, sum(t.num_rows for run in runs for t in run.values())))

@@ -6,7 +6,7 @@ punctuation (Tucker). All figures but those of `overhead` are counts, the same o
 
 from __future__ import annotations
 
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
 from benchmarks import disorder
@@ -82,13 +82,13 @@ def overhead(rows: int, rounds: int) -> Report:
     made = disorder.band(rows, _SECONDS, 0, seed=2)
     shares = (0.0, 0.01, 0.05, 0.15)
     seconds: dict[float, list[float]] = {share: [] for share in shares}
-    for _ in range(max(3, rounds)):
+    for _ in range(max(5, rounds)):
         for share in shares:
             clauses = "PUNCTUATED BY done" if share else "SLACK 0 SECONDS"
-            seconds[share].append(run(made, clauses, epoch_rows=rows // 10, marks=share).seconds)
-    took = {share: median(each) for share, each in seconds.items()}
+            seconds[share].append(run(made, clauses, epoch_rows=rows // 10, marks=share).cpu)
+    took = {share: min(each) for share, each in seconds.items()}
     table = [
-        {"punctuation": f"{share:.0%} of rows", "rows_per_second": round(rows / took[share])}
+        {"punctuation": f"{share:.0%} of rows", "rows_per_cpu_second": round(rows / took[share])}
         for share in shares
     ]
     drawn = [
@@ -97,7 +97,13 @@ def overhead(rows: int, rounds: int) -> Report:
     ]
     ratio = Ratio("time with 15% punctuation to time without", took[0.15] / took[0.0], 1.15, True)
     return Report(
-        "overhead", "Price of punctuation", table, [ratio], drawn, "rows/s", [f"{rows:,} rows in ten epochs."]
+        "overhead",
+        "Price of punctuation",
+        table,
+        [ratio],
+        drawn,
+        "rows/s",
+        [f"{rows:,} rows in ten epochs. Time of processors, the least of {max(5, rounds)} in turn."],
     )
 
 
