@@ -110,7 +110,7 @@ def adapt(rows: int, rounds: int) -> Report:
     notes = [
         f"{rows:,} rows a second, {_SPLITS} batches a second; windows of ten seconds: a tenth of that.",
         "Read to answer: entries and rows touched between punctuation and its answer.",
-        "Work: that, rows combined with windows, rows put aside, and entries made. Seconds stand beside, without a threshold.",
+        "Work: that, rows combined with windows, rows put aside, and entries made. Seconds stand beside, without a threshold: choosing is a few more passes over each batch.",
     ]
     return Report(
         "adapt", "Peak state: rows, partials, or each group's better", table, ratios, drawn, "KiB", notes

@@ -17,7 +17,7 @@ from typing import Literal as Choice
 import numpy as np
 
 from headrace.algebra.windows import TimeSlide
-from headrace.operators.grouping import Ints
+from headrace.operators.grouping import Ints, compact
 from headrace.operators.partials import Argument, Cells, Column, Partial, concatenate
 from headrace.time import Duration, Instant
 
@@ -146,14 +146,12 @@ class AdaptiveWid:
         """Take in rows, all at or above the punctuation; `up` replaces the threshold of the cost model."""
         groups = replace(groups, greatest=max(groups.greatest, int(rows.at.max(initial=groups.greatest))))
         first, last = self._bounds(rows.at, groups.answered)
-        rows = rows.where(
-            first <= last
-        )  # where the slide is longer than the range, rows between windows are in none
+        held = first <= last  # not so between windows, where the slide is longer than the range
+        rows = rows if held.all() else rows.where(held)
         if self.way == "eager":
             return self._folding(groups, rows)
         eager = np.setdiff1d(groups.folded.group, groups.leaving)
         known = np.isin(rows.group, eager)
-        groups = self._folding(groups, rows.where(known))
         aside = groups.buffer.beside(rows.where(~known))
         if self.way == "lazy":
             return self._keeping(groups, aside, len(groups.buffer.group))
@@ -164,7 +162,7 @@ class AdaptiveWid:
         before = np.flatnonzero(~grown) < len(groups.buffer.group)
         groups = self._keeping(groups, aside.where(~grown), int(before.sum()))
         groups = replace(groups, leaving=np.setdiff1d(groups.leaving, switched.group))
-        return self._folding(groups, switched)
+        return self._folding(groups, rows.where(known).beside(switched))
 
     def close(self, groups: Groups, punctuation: Instant, down: float | None = None) -> tuple[Groups, Folded]:
         """Answer the windows that end at or before the punctuation; `down` replaces the threshold of the cost model."""
@@ -193,7 +191,7 @@ class AdaptiveWid:
         """Eager groups of few live rows keep their rows from now on."""
         if self.way != "adaptive":
             return groups
-        names, place = np.unique(groups.folded.group, return_inverse=True)
+        place, names = _numbered(groups.folded.group)
         live = np.bincount(place, groups.folded.ending, minlength=len(names))
         small = names[live < (self.thresholds(groups)[1] if down is None else down)]
         still = np.intersect1d(groups.leaving, names)
@@ -248,15 +246,24 @@ class AdaptiveWid:
 
 def _pairs(group: Ints, window: Ints) -> tuple[Ints, Ints, Ints]:
     """Codes of (group, window) pairs, and the group and window of each code."""
-    names, place = np.unique(group, return_inverse=True)
+    place, names = _numbered(group)
     low = int(window.min(initial=0))
     span = int(window.max(initial=0)) - low + 1
-    live, codes = np.unique(place * span + (window - low), return_inverse=True)
+    codes, live = compact(place * span + (window - low), len(names) * span)
     return codes, names[live // span], live % span + low
+
+
+def _numbered(group: Ints) -> tuple[Ints, Ints]:
+    """The place of each group among the distinct ones, and these; without sorting where they are close."""
+    if not len(group):
+        return group, group
+    low = int(group.min())
+    codes, live = compact(group - low, int(group.max()) - low + 1)
+    return codes, live + low
 
 
 def _volumes(group: Ints, folded: Folded) -> tuple[Ints, Ints]:
     """Live rows of each distinct group, rows and folded together, and where each of `group` is among them."""
-    names, place = np.unique(np.concatenate([group, folded.group]), return_inverse=True)
+    place, names = _numbered(np.concatenate([group, folded.group]))
     weight = np.concatenate([np.ones(len(group), np.int64), folded.ending])
     return np.bincount(place, weight, minlength=len(names)), place[: len(group)]
