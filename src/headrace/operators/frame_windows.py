@@ -206,8 +206,11 @@ def _windows_of(now: Cut, keys: Sequence[pa.Array], numbers: Ints) -> Ints:
 
 
 def _cells(layout: Layout, tables: Sequence[pa.Table], now: Cut, partitions: int) -> WindowCells:
-    """The cells of windows that end now."""
-    rows = gather(layout, tables)
+    """The cells of windows that end now; those of partitions that have been silent since are not loaded."""
+    numbers = [flat(table.column(KEY)).to_numpy(zero_copy_only=False) for table in tables]
+    due = np.unique(now.ids)
+    kept = [table.filter(pa.array(np.isin(own, due))) for table, own in zip(tables, numbers, strict=True)]
+    rows = gather(layout, kept)
     keys = [key.take(pa.array(rows.groups.codes)) for key in rows.groups.keys[:partitions]]
     place = _windows_of(now, keys, rows.blocks)
     due = np.flatnonzero(place >= 0)
