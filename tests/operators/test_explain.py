@@ -37,8 +37,8 @@ def test_approximate_aggregates_say_what_they_take_and_what_exact_ones_would() -
     assert lines[1:3] == [
         "  window every 1 SECOND of 3600 panes (context free)",
         (
-            "  count(*) in an exponential histogram, k = 10: for 1,000,000 at most 107 buckets, "
-            "about 214 bytes a group (every pane: 28,800)"
+            "  count(*) in an exponential histogram, k = 10: for 1,000,000 at most 113 buckets, "
+            "about 226 bytes a group (every pane: 28,800)"
         ),
     ]
     assert (
