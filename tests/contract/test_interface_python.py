@@ -123,3 +123,29 @@ def test_workers_of_a_users_local_session_run_this_python_unless_one_was_chosen(
     with _our_python(context):
         assert context.pythonExec == used
     assert context.pythonExec == chosen
+
+
+HIDDEN = {
+    "windows, ordered by what is not selected": (
+        "SELECT k, COUNT(*) AS n FROM cars [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k ORDER BY MAX(v) DESC LIMIT 2",
+        ["k", "n"],
+    ),
+    "windows of partitions": ("SELECT k, v FROM cars [PARTITION BY k ROWS 2 SLIDE 1]", ["k", "v"]),
+    "HAVING on what is not selected": (
+        "SELECT k FROM cars [RANGE TUMBLING 1 MINUTE] GROUP BY k HAVING COUNT(v) FILTER (WHERE v > 0) > 0",
+        ["k"],
+    ),
+    "differences of windows": ("SELECT ISTREAM(k) FROM cars [RANGE TUMBLING 1 MINUTE]", ["k"]),
+    "a stream": ("SELECT v FROM cars WHERE k IS NOT NULL", ["v"]),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_an_answer_has_exactly_the_selected_columns_however_it_is_asked_for(hub, name) -> None:
+    text, columns = HIDDEN[name]
+    query = hub.register(text, name="q")
+    hub.push("cars", [*ROWS, {"k": "b", "v": 9, "at": at(200)}])
+    closing = hub.run_once()
+    assert query.history().num_rows > 0
+    for answer in (query.history(), query.invoke(), *closing.values()):
+        assert answer.column_names == columns

@@ -118,6 +118,16 @@ def test_a_relative_path_is_resolved_when_the_stream_is_made(home) -> None:
     assert done.stdout == "k,t\na,1\nb,2\nc,9\n"
 
 
+def test_a_stream_whose_path_is_not_there_yet_waits_and_says_so_once(tmp_path) -> None:
+    home = Home(tmp_path)
+    made = home.once(FIRST + SUMS)
+    assert (made.returncode, made.stdout) == (0, "k,t\n")
+    assert made.stderr.count(f"s: there is no '{tmp_path / 's'}' yet; the stream waits for it.") == 1
+    home.put(1, "a,1,@0")
+    assert home.once(FIRST + SUMS).stderr == ""
+    assert home.once(FIRST + SUMS).stdout == "k,t\na,1\n"
+
+
 BAD = "a,1,@1 a,x,@2 a,3 a,4,@5,6 a,5, b,1.0,@6 b,2,@3000000000 ,9,@9 c,99999999999999999999,@10"
 REJECTED = {  # options: rows of the stream, how many are rejected
     "": ("a,1 ,9", 7),

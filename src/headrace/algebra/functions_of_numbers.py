@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.algebra import functions_rules as rules
 from headrace.algebra.functions_row import Function, own
-from headrace.algebra.functions_rules import alike, anything, fixed, repeated, truth
+from headrace.algebra.functions_rules import alike, anything, fixed, like_pattern, repeated, truth
 from headrace.schema import BOOLEAN, DOUBLE, STRING
 
 _COMPARED: Final = alike(2, 2, BOOLEAN, ordered=True)
@@ -98,14 +98,14 @@ OPERATORS: Final = (
     Function(
         "like",
         "text LIKE pattern",
-        fixed(BOOLEAN, STRING, STRING, optional=(STRING,)),
+        like_pattern(),
         "The whole text fits; `%` any characters, `_` one, `\\` (or the third argument) escapes.",
         "'headrace' LIKE 'h_ad%'",
     ),
     Function(
         "ilike",
         "text ILIKE pattern",
-        fixed(BOOLEAN, STRING, STRING, optional=(STRING,)),
+        like_pattern(),
         "LIKE without regard to case.",
         "'HEAD' ILIKE 'h_a%'",
     ),

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import UnsupportedQuery
+from headrace.errors import UnsupportedQuery, UserError
 
 _LINE_ENDS: Final = r"\n\r\x{85}\x{2028}\x{2029}"
 _SPACE: Final = r" \t\n\x0b\f\r"
@@ -71,6 +71,24 @@ def translated(pattern: str) -> Pattern:
     except pa.ArrowInvalid:
         raise _refused(pattern, pattern) from None
     return Pattern(text, groups, tail, may_be_empty)
+
+
+def check_like(pattern: str, escape: str) -> None:
+    """Raises `UserError` for a LIKE pattern in which the escape stands before a sign that needs none, or at the end."""
+    if len(escape) != 1:
+        raise UserError(
+            f"the escape of LIKE is one character, not '{escape}'", remedy="Write for example like(text, 'a!%', '!')."
+        )
+    place = 0
+    while place < len(pattern):
+        if pattern[place] == escape:
+            place += 1
+            if place == len(pattern) or pattern[place] not in ("%", "_", escape):
+                raise UserError(
+                    f"in the LIKE pattern '{pattern}' the escape '{escape}' stands before neither '%', '_' nor itself",
+                    remedy=f"Write it twice where it means itself: {escape}{escape}.",
+                )
+        place += 1
 
 
 def _escape(pattern: str, place: int, *, inside: bool) -> tuple[str, int]:

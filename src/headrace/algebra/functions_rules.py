@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from headrace.algebra.expressions import Value
-from headrace.algebra.functions_patterns import rewritten, translated
+from headrace.algebra.functions_patterns import check_like, rewritten, translated
 from headrace.algebra.functions_types import (
     MAX_PRECISION,
     accepts,
@@ -338,6 +338,23 @@ def pattern_of(kind: Type, *, replaces: bool = False) -> Rule:
                 or (pattern.tail and group == 0)
             ):
                 return None
+        return typed
+
+    return rule
+
+
+def like_pattern() -> Rule:
+    """A text, a LIKE pattern, and optionally the sign that escapes.
+
+    Raises `UserError` for a constant pattern that could fit no row without an error: then no row needs to come to tell.
+    """
+    texts = fixed(BOOLEAN, STRING, STRING, optional=(STRING,))
+
+    def rule(types: tuple[Type, ...], constants: tuple[Value, ...]) -> Typed | None:
+        typed = texts(types, constants)
+        pattern, escape = constants[1:3] if len(constants) == 3 else (*constants[1:2], "\\")
+        if typed is not None and isinstance(pattern, str) and isinstance(escape, str):
+            check_like(pattern, escape)
         return typed
 
     return rule

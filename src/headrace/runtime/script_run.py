@@ -119,6 +119,8 @@ class _Run:
                 outcome = self._hub.carry_out(each, self._text)
             except UserError as error:
                 raise _named(error, self._options.script, self._text) from None
+            if outcome.warning is not None:
+                self._screen.line.warning(outcome.warning)
             if outcome.kind == "explain":
                 self._screen.text(outcome.message)
             elif outcome.table is not None:

@@ -107,6 +107,8 @@ class Session:
         return self._hub
 
     def _show(self, statement: said.Statement, outcome: Outcome) -> None:
+        if outcome.warning is not None:
+            self.screen.line.warning(outcome.warning)
         if outcome.kind == "explain":
             self.screen.text(outcome.message)
         elif outcome.table is not None:

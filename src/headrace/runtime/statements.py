@@ -24,6 +24,7 @@ from headrace.runtime.differences import differences
 from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import CatalogNames, bind_text
 from headrace.runtime.plans import save_relation
+from headrace.runtime.sources.listing import not_there_yet
 from headrace.runtime.sources.options import settle
 from headrace.runtime.sources.readers import read_all
 from headrace.time import render_duration, render_instant
@@ -123,7 +124,8 @@ class Statements:
             self._hub.log({"do": "drop", "kind": "stream", "name": definition.name})
         self._hub.frames.check(definition)
         self._hub.log({"do": "create_stream", "stream": stream_to_json(definition)})
-        return Outcome("create", definition.name, f"stream {definition.name} created")
+        told = f"stream {definition.name} created"
+        return Outcome("create", definition.name, told, warning=not_there_yet(definition))
 
     def _free(self, name: str, known: Any, wanted: Any, replacing: bool) -> None:
         """The name is free, or bears a thing of the same kind that may be replaced."""

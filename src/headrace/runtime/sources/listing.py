@@ -130,6 +130,14 @@ def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
         )
 
 
+def not_there_yet(definition: StreamDefinition) -> str | None:
+    """What to tell who made a stream of files whose path has nothing at it yet; None when there is something to read."""
+    path = option(definition.options, "path", "")
+    if definition.using.lower() not in FILES or not path or _is_glob(path) or Path(path).exists():
+        return None
+    return f"{definition.name}: there is no '{path}' yet; the stream waits for it. If that is a slip, DROP STREAM and correct the path."
+
+
 def _folder(path: str, *, deep: bool) -> Iterator[str]:
     try:
         with os.scandir(path) as entries:
