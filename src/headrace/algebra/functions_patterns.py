@@ -77,7 +77,8 @@ def check_like(pattern: str, escape: str) -> None:
     """Raises `UserError` for a LIKE pattern in which the escape stands before a sign that needs none, or at the end."""
     if len(escape) != 1:
         raise UserError(
-            f"the escape of LIKE is one character, not '{escape}'", remedy="Write for example like(text, 'a!%', '!')."
+            f"the escape of LIKE is one character, not '{escape}'",
+            remedy="Write for example like(text, 'a!%', '!').",
         )
     place = 0
     while place < len(pattern):
