@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,12 @@ class EpochObservation:
 
     def as_dict(self) -> dict[str, object]:
         """Plain JSON-able values, for the line-JSON log."""
-        return asdict(self)
+        names = OperatorObservation.__slots__
+        operators = {
+            name: {measure: getattr(seen, measure) for measure in names}
+            for name, seen in self.operators.items()
+        }
+        return {**asdict(replace(self, operators={})), "operators": operators}
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,10 @@ class Schema:
     def find(self, name: str) -> Field | None:
         """The field of that name whatever its case, or None."""
         folded = name.lower()
-        return next((field for field in self.fields if field.name.lower() == folded), None)
+        for field in self.fields:
+            if field.name.lower() == folded:
+                return field
+        return None
 
     def field(self, name: str) -> Field:
         """The field of that name; raises `UserError` that lists what is near."""

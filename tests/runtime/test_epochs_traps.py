@@ -12,7 +12,7 @@ import pytest
 
 from headrace.errors import AlreadyPublished, EpochFailed
 from headrace.runtime import answers as answers_of_runtime
-from headrace.runtime import plans, results
+from headrace.runtime import plan_files, plans, results
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
 from headrace.runtime.messages import ScanMessage, StateMessage, StateReceipt
@@ -213,6 +213,7 @@ class Moving(LocalExecutor):
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         plans._cache.clear()
+        plan_files.forget()
         return super().run(scans, states)
 
 
@@ -287,6 +288,7 @@ def test_a_reader_whose_epoch_is_collected_under_it_answers_from_a_newer_one(
         assert hub.loop.engine.collect().deleted
         awake = type(reader.home).latest
         plans._cache.clear()
+        plan_files.forget()
         operator, query = reader.operator_and_query("now")
         with pytest.raises(MissingFile):
             answers_of_runtime.invoke(reader.home, slept[0], operator, query)

@@ -92,7 +92,8 @@ def walk(expression: Expression) -> Iterator[Expression]:
     while pending:
         node = pending.pop()
         yield node
-        pending.extend(reversed(children(node)))
+        if below := children(node):
+            pending.extend(below[::-1])
 
 
 def columns_of(expression: Expression) -> frozenset[str]:
@@ -105,9 +106,8 @@ def transform(expression: Expression, change: Callable[[Expression], Expression 
     rebuilt: Expression
     match expression:
         case Call():
-            rebuilt = replace(
-                expression, arguments=tuple(transform(part, change) for part in expression.arguments)
-            )
+            parts = tuple([transform(part, change) for part in expression.arguments])
+            rebuilt = Call(expression.function, parts, expression.type)
         case Cast():
             rebuilt = replace(expression, argument=transform(expression.argument, change))
         case Case():

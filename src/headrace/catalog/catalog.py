@@ -6,7 +6,7 @@ it its present text. ALTER makes a new generation, RENAME and PAUSE keep it; a g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -95,6 +95,27 @@ class Catalog:
             return "relation"
         return "query" if self.query(name) else None
 
+    def apply_all(self, entries: Sequence[Mapping[str, Any]]) -> Catalog:
+        """The catalog after log entries; a run of registrations costs one copy of the names, however long it is."""
+        after, at = self, 0
+        while at < len(entries):
+            end = at
+            while end < len(entries) and entries[end]["do"] == "put_query":
+                end += 1
+            if end > at:
+                after = after._registered(entries[at:end])
+            else:
+                after, end = after.apply(entries[at]), at + 1
+            at = end
+        return after
+
+    def _registered(self, entries: Sequence[Mapping[str, Any]]) -> Catalog:
+        queries = dict(self.queries)
+        for generation, entry in enumerate(entries, self.position):
+            query = query_from_json(entry["query"])
+            queries[query.name.lower()] = StandingQuery(query, generation)
+        return replace(self, queries=queries, position=self.position + len(entries))
+
     def apply(self, entry: Mapping[str, Any]) -> Catalog:
         """The catalog after one log entry.
 
@@ -112,9 +133,7 @@ class Catalog:
                 stored = StoredRelation(relation, entry["file"], known.version + 1 if known else 0)
                 return replace(after, relations={**self.relations, relation.name.lower(): stored})
             case "put_query":
-                query = query_from_json(entry["query"])
-                standing = StandingQuery(query, ordinal)
-                return replace(after, queries={**self.queries, query.name.lower(): standing})
+                return self._registered([entry])
             case "put_function":
                 function = function_from_json(entry["function"])
                 return replace(after, functions={**self.functions, function.name.lower(): function})

@@ -56,6 +56,8 @@ class Cursor:
 
     def at_word(self, *words: str) -> bool:
         """True when the next tokens are these keywords."""
+        if self._tokens[self._at].upper != words[0]:
+            return False
         return all(self.ahead(place).upper == word for place, word in enumerate(words))
 
     def at_any(self, *words: str) -> bool:

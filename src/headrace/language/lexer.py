@@ -36,6 +36,7 @@ _NUMBER: Final = re.compile(
 )
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIGN: Final = re.compile(r"<=>|<=|>=|<>|!=|==|\|\||::|->|<<|>>|[-<>=+*/%()\[\],.;!~&|^:?]")
+_BEGINS_NUMBER: Final = frozenset("0123456789.")
 _RAW: Final = re.compile(r"[rR](['\"])")
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([0-3][0-7]{2})|(.))", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "%": "\\%", "_": "\\_"}
@@ -105,13 +106,13 @@ def _token(text: str, at: int) -> Token:
     first = text[at]
     if first in "'\"":
         return _string(text, at)
-    if _RAW.match(text, at):
+    if first in "rR" and _RAW.match(text, at):
         return _raw_string(text, at)
     if first == "`":
         return _quoted_name(text, at)
     if match := _NAME.match(text, at):
         return Token("name", match.group(), Span(at, match.end()))
-    if match := _NUMBER.match(text, at):
+    if first in _BEGINS_NUMBER and (match := _NUMBER.match(text, at)):
         return _number(text, at, match.end())
     if match := _SIGN.match(text, at):
         return Token("sign", match.group(), Span(at, match.end()))

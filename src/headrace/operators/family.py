@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -31,6 +32,7 @@ MEMBER: Final = "__member"
 _COLUMN: Final = Column(MEMBER, BIGINT)
 _AT_REST: Final = "k0"
 """The member's column in a state table: the first group key."""
+_NUMBER: Final = itemgetter(0)
 _NUMBERED: Final = re.compile(r"q(\d+)")
 
 
@@ -54,7 +56,21 @@ def in_family(operator: PaneAggregate) -> PaneAggregate:
         return operator
     window = (operator.stream, operator.panes, operator.range, operator.window_alias)
     shape = (window, operator.keys, operator.aggregates)
-    return replace(operator, family=f"f{hashlib.blake2b(repr(shape).encode(), digest_size=9).hexdigest()}")
+    family = f"f{hashlib.blake2b(repr(shape).encode(), digest_size=9).hexdigest()}"
+    return _alike(replace(operator, family=family))
+
+
+_examples: Final[dict[str, PaneAggregate]] = {}
+_FEW_EXAMPLES: Final = 4096
+
+
+def _alike(operator: PaneAggregate) -> PaneAggregate:
+    """The operator, with what it has in common with another one of its family as the same objects: less to keep and send."""
+    if len(_examples) >= _FEW_EXAMPLES:
+        _examples.clear()
+    finish = f"{operator.family}{operator.finish!r}"
+    same, like = _examples.setdefault(str(operator.family), operator), _examples.setdefault(finish, operator)
+    return replace(operator, panes=same.panes, keys=same.keys, aggregates=same.aggregates, finish=like.finish)
 
 
 def number_of(operator_id: str) -> int:
@@ -95,9 +111,11 @@ class Harvest:
 
     def add(self, operator: Operator, scanned: Scanned) -> None:
         """Take in what one operator's scanner made."""
-        for section, table in tagged(operator, scanned.deltas).items():
-            self.sections.setdefault(f"{state_name(operator)}/{section}", []).append(table)
-        rows = sum(table.num_rows for table in scanned.deltas.values())
+        rows = 0
+        if scanned.deltas:
+            for section, table in tagged(operator, scanned.deltas).items():
+                self.sections.setdefault(f"{state_name(operator)}/{section}", []).append(table)
+            rows = sum(table.num_rows for table in scanned.deltas.values())
         self.delta_rows[operator.id] = self.delta_rows.get(operator.id, 0) + rows
         self.scanned[operator.id] = scanned
 
@@ -155,11 +173,8 @@ class Cohort:
     """Members of one family that take the same turn, in the order of their numbers."""
 
     members: tuple[PaneAggregate, ...]
-
-    @property
-    def numbers(self) -> Ints:
-        """The members' numbers."""
-        return np.array([number_of(member.id) for member in self.members], np.int64)
+    numbers: Ints
+    """The members' numbers."""
 
     def only(self, table: pa.Table, census: Census) -> pa.Table:
         """The members' rows of a state table; `census` says whose rows are in it."""
@@ -174,7 +189,7 @@ class Cohort:
     ) -> tuple[Sections, dict[str, MemberStep]]:
         """The family's new state sections, and what each member answers; runs and deltas hold members' rows alone."""
         closed = close(together(self.members), runs, deltas, turn)
-        results, rejected = _finished(self.members, closed)
+        results, rejected = _finished(self.members, self.numbers, closed)
         steps = {
             member.id: MemberStep(
                 results.get(place),
@@ -199,28 +214,38 @@ class _Finishing:
     """Collects result rows and rejects by member; members of equal finish go through it together."""
 
     def __init__(self, members: Sequence[PaneAggregate]) -> None:
-        self.alike: dict[Finish, list[int]] = {}
+        same: dict[
+            int, tuple[Finish, list[int]]
+        ] = {}  # thousands share the object, which spares hashing the value
         for place, member in enumerate(members):
-            self.alike.setdefault(member.finish, []).append(place)
+            same.setdefault(id(member.finish), (member.finish, []))[1].append(place)
+        self.alike: dict[Finish, list[int]] = {}
+        for plan, places in same.values():
+            self.alike.setdefault(plan, []).extend(places)
         self.tables: dict[int, list[pa.Table]] = {}
         self.rejected: dict[int, list[Rejected]] = {}
 
 
 def _finished(
-    members: Sequence[PaneAggregate], closed: Closed
+    members: Sequence[PaneAggregate], numbers: Ints, closed: Closed
 ) -> tuple[dict[int, pa.Table], dict[int, list[Rejected]]]:
     """Result rows and rejects by the place of the member."""
-    numbers = np.array([number_of(member.id) for member in members], np.int64)
     work = _Finishing(members)
     for chunk in closed.chunks:
         places = np.searchsorted(numbers, flat(chunk.columns[MEMBER]).to_numpy())
         order = np.argsort(places, kind="stable")
         edges = np.searchsorted(places[order], np.arange(len(members) + 1))
         for plan, alike in work.alike.items():
-            rows = np.concatenate([order[edges[place] : edges[place + 1]] for place in alike])
+            rows = order if len(alike) == len(members) else _joined(order, edges, alike)
             if len(rows):
                 _finish_rows(work, plan, chunk.rows(rows), places[rows])
     return {place: pa.concat_tables(tables) for place, tables in work.tables.items()}, work.rejected
+
+
+def _joined(order: Ints, edges: Ints, places: Sequence[int]) -> Ints:
+    """The rows of some members, one after the other."""
+    joined: Ints = np.concatenate([order[edges[place] : edges[place + 1]] for place in places])
+    return joined
 
 
 def _finish_rows(work: _Finishing, plan: Finish, chunk: Chunk, places: Ints) -> None:
@@ -259,8 +284,11 @@ def _by_member(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 def cohorts(operators: Sequence[Operator], turns: Mapping[str, Turn]) -> list[tuple[Cohort, Turn]]:
     """A family's members by the turn they take."""
-    by_turn: dict[Turn, list[PaneAggregate]] = {}
-    members = [each for each in operators if isinstance(each, PaneAggregate)]
-    for operator in sorted(members, key=lambda each: number_of(each.id)):
-        by_turn.setdefault(turns[operator.id], []).append(operator)
-    return [(Cohort(tuple(alike)), turn) for turn, alike in by_turn.items()]
+    by_turn: dict[Turn, list[tuple[int, PaneAggregate]]] = {}
+    members = [(number_of(each.id), each) for each in operators if isinstance(each, PaneAggregate)]
+    for numbered in sorted(members, key=_NUMBER):
+        by_turn.setdefault(turns[numbered[1].id], []).append(numbered)
+    return [
+        (Cohort(tuple(each for _, each in alike), np.array([n for n, _ in alike], np.int64)), turn)
+        for turn, alike in by_turn.items()
+    ]

@@ -19,7 +19,8 @@ from headrace.operators.operator import Operator, Scanner
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.row_steps import Keep, RowStep
 from headrace.operators.shared_panes import SharedPanes
-from headrace.operators.shared_predicates import SharedPredicates, predicate_of
+from headrace.operators.shared_plan import predicate_of
+from headrace.operators.shared_predicates import SharedPredicates
 
 FEW_PREDICATES: Final = 12
 """Up to so many conditions, each filters the rows by itself: measured, an index pays from about twelve on."""
@@ -61,12 +62,23 @@ class Alone:
 def foldings(operators: Iterable[Operator], relations: Mapping[str, pa.Table]) -> list[Folding]:
     """Scanners for one task's operators, those that can share together."""
     alike: dict[_Key, list[PaneAggregate]] = {}
+    families: dict[str, list[PaneAggregate]] = {}
     found: list[Folding] = []
     for operator in operators:
-        if isinstance(operator, PaneAggregate) and shares(operator):
-            alike.setdefault(_grouping(operator), []).append(operator)
-        else:
+        if not isinstance(operator, PaneAggregate) or not shares(operator):
             found.append(Alone(operator, operator.scanner(relations)))
+        elif operator.family is not None and _has_one_filter(operator):
+            families.setdefault(operator.family, []).append(operator)
+        else:
+            alike.setdefault((operator.steps, _keys(operator)), []).append(operator)
+    for (
+        members
+    ) in families.values():  # members of a family have the same keys and arguments: one is asked for all
+        if members[0].grouped.distinct_arguments:
+            for operator in members:
+                alike.setdefault((operator.steps, _keys(operator)), []).append(operator)
+        else:
+            alike.setdefault((_ANY, _keys(members[0])), []).extend(members)
     for (steps, _), members in alike.items():
         found += _together(members, relations, any_condition=steps == _ANY)
     return found
@@ -77,21 +89,31 @@ def shares(operator: PaneAggregate) -> bool:
     return not operator.answers_empty and operator.revisions is None and not operator.panes.has_gaps
 
 
-def _grouping(operator: PaneAggregate) -> _Key:
-    """What operators must have in common to be folded together whatever their conditions."""
-    one_filter = len(operator.steps) <= 1 and all(isinstance(step, Keep) for step in operator.steps)
-    plain = one_filter and operator.family is not None and not operator.grouped.distinct_arguments
-    return (_ANY if plain else operator.steps, tuple(named.expression for named in operator.keys))
+def _has_many_predicates(members: Sequence[PaneAggregate]) -> bool:
+    found: set[object] = set()
+    for member in members:
+        found.add(predicate_of(member))
+        if len(found) > FEW_PREDICATES:
+            return True
+    return False
+
+
+def _has_one_filter(operator: PaneAggregate) -> bool:
+    return not operator.steps or (len(operator.steps) == 1 and isinstance(operator.steps[0], Keep))
+
+
+def _keys(operator: PaneAggregate) -> tuple[object, ...]:
+    return tuple(named.expression for named in operator.keys)
 
 
 def _together(
     members: Sequence[PaneAggregate], relations: Mapping[str, pa.Table], *, any_condition: bool
 ) -> list[Folding]:
+    if any_condition and _has_many_predicates(members):
+        return [SharedPredicates.of(tuple(members))]
     by_steps: dict[tuple[RowStep, ...], list[PaneAggregate]] = {}
     for member in members:
         by_steps.setdefault(member.steps, []).append(member)
-    if any_condition and len({predicate_of(member) for member in members}) > FEW_PREDICATES:
-        return [SharedPredicates.of(tuple(members))]
     return [
         SharedPanes.of(tuple(same), relations)
         if len(same) > 1

@@ -42,7 +42,7 @@ from headrace.planner.lower_approximate import (
     has_approximate,
 )
 from headrace.planner.lower_correlated import check, has_correlated, regrouping
-from headrace.planner.lower_rows import Lowering, lower_rows, with_changes
+from headrace.planner.lower_rows import Lowering, lower_rows, tells_changes, with_changes
 from headrace.planner.shape import Shape, shape_of
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
 
@@ -58,24 +58,26 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
             counting = _pane_aggregate(name, query, counting_exactly(shape), operator_id)
             return approximate_windows(counting, _grouped(shape, _Rename(shape)).aggregates)
         shape = exactly(shape)
+    known_at_once = slides(shape.window) and context_of(shape.window) is Context.FREE
+    has_panes = known_at_once and not isinstance(shape.window, Custom)
+    aggregates_panes = has_panes and shape.aggregate is not None and shape.bounds is None
+    of_rows = not isinstance(shape.scan, StreamScan) or shape.scan.channel == "rows"
+    is_correlated = shape.aggregate is not None and has_correlated(shape)
+    if aggregates_panes and of_rows and not is_correlated and not tells_changes(query, shape):
+        return _pane_aggregate(name, query, shape, operator_id)  # nearly all of a thousand alerts
     lowering = _lowering(name, query, shape, operator_id)
-    if lowering.grouped is not None and has_correlated(shape):
+    if lowering.grouped is not None and is_correlated:
         check(query, shape)
         finish = regrouping(lowering.finish, lowering.grouped, shape.window_alias)
         alone = replace(lowering, finish=finish, grouped=None, shape=replace(shape, aggregate=None))
         return lower_rows(alone)
-    if (
-        isinstance(shape.scan, StreamScan)
-        and shape.scan.channel != "rows"
-        and not isinstance(lower_rows(lowering), Passing)
-    ):
+    if not of_rows and not isinstance(lower_rows(lowering), Passing):
+        assert isinstance(shape.scan, StreamScan)
         raise UnsupportedQuery(
             f"{shape.scan.channel.upper()} rows come after their time: no window holds them",
             remedy="Select them without a window and without aggregates.",
         )
-    known_at_once = slides(shape.window) and context_of(shape.window) is Context.FREE
-    has_panes = known_at_once and not isinstance(shape.window, Custom)
-    if has_panes and shape.aggregate is not None and shape.bounds is None:
+    if aggregates_panes:
         return with_changes(lowering, _pane_aggregate(name, query, shape, operator_id))
     return lower_rows(lowering)
 
@@ -112,6 +114,7 @@ def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> 
     finish = finish_of(shape)
     changes = shape.emit is not None and shape.emit.kind != "rstream"
     single = finish.needs_whole_window or not grouped.keys or changes or query.revisions is not None
+    steps = row_steps(shape, apart=query.emit_empty)
     aggregate = PaneAggregate(
         id=operator_id,
         query=name,
@@ -122,12 +125,12 @@ def _pane_aggregate(name: str, query: Query, shape: Shape, operator_id: str) -> 
         keys=grouped.keys,
         aggregates=grouped.aggregates,
         finish=finish,
-        steps=row_steps(shape, apart=query.emit_empty),
+        steps=steps,
         below=1 if shape.before and query.emit_empty else 0,
         single_slot=slot_of_name(operator_id) if single else None,
         emit_empty=query.emit_empty,
         revisions=query.revisions,
-        relations=relations_of(row_steps(shape)),
+        relations=relations_of(steps),
     )
     return in_family(aggregate)
 

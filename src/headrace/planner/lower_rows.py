@@ -236,6 +236,11 @@ def _passes(lowering: Lowering) -> bool:
     return plain and isinstance(shape.window, Unbounded) and lowering.telling == "istream"
 
 
+def tells_changes(query: Query, shape: Shape) -> bool:
+    """Whether ISTREAM or DSTREAM over windows, or revisions of them, are asked for."""
+    return query.revisions is not None or (shape.emit is not None and shape.emit.kind != "rstream")
+
+
 def with_changes(lowering: Lowering, inner: PaneAggregate | WindowRows) -> Operator:
     """ISTREAM or DSTREAM over successive windows, or their revisions, where asked for."""
     emit, revisions = lowering.shape.emit, lowering.query.revisions

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.catalog.definitions import QueryDefinition, StreamDefinition
+from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import AlreadyPublished
 from headrace.observation import EpochObservation
 from headrace.operators.grouping import SLOTS
@@ -33,8 +33,8 @@ from headrace.runtime.messages import (
     StateReceipt,
     StreamProgress,
 )
-from headrace.runtime.planning import make_plan
-from headrace.runtime.plans import save_plan
+from headrace.runtime.plan_files import NO_PLAN, SavedPlan, save_plan
+from headrace.runtime.planning import make_plan, plan_after
 from headrace.runtime.progress import progress_of
 from headrace.runtime.standing import ArchiveEntry, Standing, pieces_of
 from headrace.runtime.state import bounds_of_slots
@@ -62,7 +62,8 @@ class Engine:
     turns: Turns = field(default_factory=Turns)
     holds: Callable[[], Mapping[str, int]] = dict
     """Operator → index of the first result that somebody who must have all still waits for."""
-    _plan_name: str = field(init=False, default="")
+    _saved: SavedPlan = field(init=False, default=NO_PLAN)
+    _is_saved: bool = field(init=False, default=False)
     _planned: int = field(init=False, default=-1)
 
     def __post_init__(self) -> None:
@@ -79,12 +80,12 @@ class Engine:
         self.manifest = self.home.manifests.takeover(self.home.incarnation or None)
         self.home.taken_over(self.manifest.incarnation)
         self.intake.resume(self.manifest)
-        self._planned = -1
+        self._planned, self._saved = -1, NO_PLAN
         self.replan()
 
     def collect(self) -> Collected:
         """Remove files that are old enough and needed by nobody; done by itself at every start and every so many epochs."""
-        return self.housekeeping.collect(self.manifest.epoch, self._plan_name, self.clock())
+        return self.housekeeping.collect(self.manifest.epoch, self._saved.files, self.clock())
 
     # -- what changes the catalog ------------------------------------------------------------------------------------
 
@@ -93,10 +94,10 @@ class Engine:
         home = self.home
         entries = tuple(self._born(entry) for entry in entries)
         # What cannot be planned must not get into the log: nobody could open the home.
-        after = home.catalog
-        for entry in entries:
-            after = after.apply(entry)
-        plan = make_plan(after)
+        before = home.catalog
+        after = before.apply_all(entries)
+        plan = plan_after(self.plan, before, after, entries) if self._planned == before.position else None
+        plan = plan or make_plan(after)
         home.fence()
         try:
             home.query_log.append(entries)
@@ -120,18 +121,22 @@ class Engine:
         if catalog.position == self._planned:
             return
         self.plan = made or make_plan(catalog)
-        self._plan_name = save_plan(self.home.store, self.plan)
+        self._is_saved = False
         self._planned = catalog.position
         self.manifest = self._without_dropped_streams()
-        known = {operator: Standing(**place) for operator, place in self.manifest.operators.items()}
-        queries = {query.operator_id: query.definition for query in catalog.queries.values()}
-        places = {
-            operator: known.get(operator) or self._newcomer(operator, queries[derived.owner_of(operator)])
-            for operator in self.plan.operators
-        }
-        self.manifest = replace(
-            self.manifest, operators={name: place.as_json() for name, place in places.items()}
-        )
+        places = self.manifest.operators
+        fresh = sorted(self.plan.operators.keys() - places.keys())
+        if len(places) + len(fresh) > len(self.plan.operators):
+            places = {name: place for name, place in places.items() if name in self.plan.operators}
+        begun = {name: self._newcomer(name).as_json() for name in fresh}
+        self.manifest = replace(self.manifest, operators={**places, **begun})
+
+    def _in_files(self) -> SavedPlan:
+        """The plan's files, written when they are first needed: registrations between two epochs make one version."""
+        if not self._is_saved:
+            self._saved = save_plan(self.home.store, self.plan, self._saved)
+            self._is_saved = True
+        return self._saved
 
     def _without_dropped_streams(self) -> Manifest:
         """Progress, archive and rejects of streams that are no more go; one of the same name begins anew."""
@@ -146,9 +151,10 @@ class Engine:
             old, streams=streams, lists={name: each for name, each in old.lists.items() if name not in gone}
         )
 
-    def _newcomer(self, operator: str, query: QueryDefinition) -> Standing:
+    def _newcomer(self, operator: str) -> Standing:
         """A new operator begins with the archive, or FROM NOW (or without an archive) with what comes next."""
         stream = self.plan.operators[operator].stream
+        query = self.home.catalog.require_query(self.plan.operators[operator].query).definition
         definition = self.plan.streams[stream]
         if query.from_now or definition.archive == "none":
             length = self._archive_length(stream)
@@ -182,12 +188,17 @@ class Engine:
         return closing.close(self.home.store, self.plan, self._state_messages(work, 1)[0])
 
     def _live_operators(self) -> tuple[str, ...]:
-        paused = {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
+        paused, behind = self._paused(), self._behind()
+        if not paused and not behind:
+            return tuple(self.plan.operators)
         return tuple(
             name
             for name in self.plan.operators
-            if derived.owner_of(name) not in paused and not self._is_behind(name)
+            if derived.owner_of(name) not in paused and name not in behind
         )
+
+    def _paused(self) -> set[str]:
+        return {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
 
     def _archive_length(self, stream: str) -> int:
         return self.home.list_of(self.manifest, f"archive:{stream}").length
@@ -195,8 +206,17 @@ class Engine:
     def _standing(self, operator: str) -> Standing:
         return Standing(**self.manifest.operators[operator])
 
-    def _is_behind(self, operator: str) -> bool:
-        return self._standing(operator).replayed < self._archive_length(self.plan.operators[operator].stream)
+    def _behind(self) -> dict[str, int]:
+        """How far operators have folded that have not folded all of their stream's archive."""
+        places, lengths = (
+            self.manifest.operators,
+            {name: self._archive_length(name) for name in self.plan.streams},
+        )
+        return {
+            name: places[name]["replayed"]
+            for name, operator in self.plan.operators.items()
+            if places[name]["replayed"] < lengths[operator.stream]
+        }
 
     def _progress(self, stream: str) -> StreamProgress:
         return progress_of(self.manifest.streams.get(stream))
@@ -260,11 +280,12 @@ class Engine:
 
     def _late(self) -> dict[str, tuple[str, int]]:
         """Where operators stand that are behind and not paused: their stream, and their place in its archive."""
-        paused = {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
+        behind = self._behind()
+        paused = self._paused() if behind else ()
         return {
-            name: (operator.stream, self._standing(name).replayed)
-            for name, operator in self.plan.operators.items()
-            if self._is_behind(name) and derived.owner_of(name) not in paused
+            name: (self.plan.operators[name].stream, place)
+            for name, place in behind.items()
+            if derived.owner_of(name) not in paused
         }
 
     def _replay(self, size: Chunk) -> Work | None:
@@ -307,7 +328,7 @@ class Engine:
             work,
             receipts,
             self.plan,
-            self._plan_name,
+            self._in_files().files,
             self.home.catalog.position,
             self.clock(),
             files,
@@ -326,7 +347,7 @@ class Engine:
 
     def _execute(self, work: Work) -> list[StateReceipt]:
         owners = tuple(low for low, _ in bounds_of_slots(self.tasks, SLOTS))
-        epoch, root = self.manifest.epoch + 1, str(self.home.store.root)
+        epoch, root, plan = self.manifest.epoch + 1, str(self.home.store.root), self._in_files().name
         punctuation = {name: self._progress(name).punctuation for name in self.plan.streams}
         streams = self.manifest.streams
         whole = {
@@ -335,7 +356,7 @@ class Engine:
         scans = [
             ScanMessage(
                 root,
-                self._plan_name,
+                plan,
                 epoch,
                 task,
                 pieces,
@@ -362,15 +383,16 @@ class Engine:
             name: replace(self._progress(name), floor=work.floors.get(name, BEGINNING))
             for name in self.plan.streams
         }
-        closed = {name: self._standing(name).closed for name in work.operators}
-        resting = {name: self._standing(name).closed for name in self.plan.operators if name not in closed}
+        places = self.manifest.operators
+        closed = {name: places[name]["closed"] for name in work.operators}
+        resting = {name: places[name]["closed"] for name in self.plan.operators if name not in closed}
         runs = [
             RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes) for run in self.manifest.state
         ]
         return [
             StateMessage(
                 str(self.home.store.root),
-                self._plan_name,
+                self._in_files().name,
                 self.manifest.epoch + 1,
                 task,
                 low,
@@ -381,7 +403,7 @@ class Engine:
                 work.now,
                 work.final,
                 resting,
-                {name: place.ahead for name in work.operators if (place := self._standing(name)).ahead},
+                {name: ahead for name in work.operators if (ahead := places[name].get("ahead"))},
             )
             for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
         ]

@@ -66,10 +66,17 @@ class Home:
 
     def refresh(self) -> None:
         """Fold query-log entries that have come since."""
+        registrations: list[Mapping[str, Any]] = []
         for _, entry in self.query_log.read(self.catalog.position):
+            if entry["do"] == "put_query":
+                registrations.append(entry)
+                continue
+            self.catalog = self.catalog.apply_all(registrations)
+            registrations.clear()
             if entry["do"] == "create_stream" and self.catalog.stream(entry["stream"]["name"]) is None:
                 self._born[entry["stream"]["name"].lower()] = entry.get(BORN, 0)
             self.catalog = self.catalog.apply(entry)
+        self.catalog = self.catalog.apply_all(registrations)
 
     def born(self, stream: str) -> int:
         """How many ingest records there were when the stream was created: earlier ones are of another of its name."""

@@ -6,7 +6,7 @@ nobody has recorded yet. They are handed on at the next start, however long that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -41,8 +41,8 @@ class Housekeeping:
         """Whether enough epochs have passed since the last collection."""
         return epoch - self._epoch >= self.every
 
-    def collect(self, epoch: int, plan: str, now: Instant) -> Collected:
-        """Remove what is old enough and needed by nobody, at epoch `epoch` of which `plan` is in force."""
+    def collect(self, epoch: int, plan: Collection[str], now: Instant) -> Collected:
+        """Remove what is old enough and needed by nobody, at epoch `epoch`; `plan` are the files of the plan in force."""
         self._epoch = epoch
         home = self.home
         summarised = home.latest().facts.get(INTAKE)
@@ -53,7 +53,7 @@ class Housekeeping:
             home.manifests,
             now=now,
             grace=self.grace,
-            also={plan, *self._unrecorded()},
+            also={*plan, *self._unrecorded()},
             superseded=self._superseded_relations(),
             live=self._names,
         )

@@ -6,7 +6,7 @@ Statements change the catalog; epochs run in one background thread (`running`) o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -89,10 +89,24 @@ class Hub:
         """Run one parsed statement of a script. Raises `UserError` with its place in the script."""
         return self._statements.carry_out(statement, script)
 
+    def carry_out_in_turn(
+        self, statements: Iterable[Statement], script: str, before: Callable[[Statement], bool]
+    ) -> Iterator[Outcome]:
+        """Run parsed statements of a script as far as `before` each says True; registrations in a row are one change."""
+        return self._statements.each_in_turn(statements, script, before)
+
     def register(self, select: str, name: str, *, from_now: bool = False) -> StandingQuery:
         """Register a standing query over all archived rows, then live ones; `from_now` skips the past."""
         self._statements.create_query(name, select, from_now=from_now)
         return StandingQuery(self, name)
+
+    def register_many(self, selects: Mapping[str, str], *, from_now: bool = False) -> list[StandingQuery]:
+        """Register standing queries by name from their texts, all or none: one entry of the log, one plan.
+
+        Raises `UserError` that names the query of the first mistake.
+        """
+        self._statements.create_queries(selects, from_now=from_now)
+        return [StandingQuery(self, name) for name in selects]
 
     def query(self, name: str) -> StandingQuery:
         """The standing query of that name."""

@@ -6,9 +6,10 @@ those, and bound again only when one of them is another: a registration costs wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, derived_in, find_window, walk
 from headrace.algebra.windows import Landmark, TimeSlide
@@ -20,6 +21,8 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     WindowDefinition,
 )
+from headrace.errors import UserError
+from headrace.language.ast import Select
 from headrace.language.bind import bind_query
 from headrace.operators.group_ahead import by_itself
 from headrace.operators.operator import Operator
@@ -115,11 +118,24 @@ _lowered: Final[Recent[tuple[str, str], tuple[Query, Operator]]] = Recent(_REMEM
 
 def bind_text(catalog: Catalog, text: str) -> Query:
     """The algebra of a query's text, among the names and functions of the catalog."""
+    return _bind(catalog, text, text, None)
+
+
+def bind_parsed(catalog: Catalog, text: str, select: Select, script: str) -> None:
+    """Spare `bind_text` reading the text once more: `select` is what was parsed of it, where it stands in a script.
+
+    A mistake is left for it to find, who can say where in the text it is.
+    """
+    with suppress(UserError):
+        _bind(catalog, text, select, script)
+
+
+def _bind(catalog: Catalog, text: str, select: Select | str, script: str | None) -> Query:
     known = _bound.get(text)
     if known is not None and known.holds(catalog):
         return known.query
     watched = _Watched(CatalogNames(catalog))
-    query = bind_query(text, watched, functions=loaded(catalog.functions))
+    query = bind_query(select, watched, script, loaded(catalog.functions))
     _bound.put(text, _Remembered(query, catalog.functions, tuple(watched.found)))
     return query
 
@@ -149,47 +165,10 @@ def levels(name: str, query: Query, operator_id: str) -> Iterator[tuple[str, Que
 
 def make_plan(catalog: Catalog) -> EpochPlan:
     """All operators, the streams they read and the relations in force."""
-    operators, channels, revisions, retentions = {}, {}, {}, {}
-    queries = {
-        operator: (standing.definition.name, query)
-        for standing in catalog.queries.values()
-        for operator, query in levels(
-            standing.definition.name, bound(catalog, standing), standing.operator_id
-        )
-    }
-    retains = {standing.operator_id: standing.definition.retain for standing in catalog.queries.values()}
-    by_name = {name: standing.operator_id for name, standing in catalog.queries.items()}
     streams = {stream.name: stream for stream in catalog.streams.values()}
-    for operator_id, (name, meaning) in queries.items():
-        scan = next((node for node in walk(meaning.root) if isinstance(node, QueryScan)), None)
-        query = meaning
-        if scan is not None:
-            source = derived.inner_of(operator_id) if scan.query is not None else by_name[scan.name.lower()]
-            kept = _retention(retains[derived.owner_of(source)], source, queries[source][1])
-            streams[derived.name_of(source)] = derived.stream_of(source, queries[source][1], kept)
-            query = derived.over_streams(meaning, operator_id, by_name)
-        operator = lowered(name, query, operator_id)
-        channel = next(node.channel for node in walk(query.root) if isinstance(node, StreamScan))
-        stream = streams.get(operator.stream)
-        if channel == "rows" and stream is not None and stream.progress.groups:
-            operator = by_itself(operator)
-        operators[operator.id] = operator
-        if channel != "rows":
-            channels[operator.id] = channel
-        if query.revisions is not None:
-            revisions[operator.id] = query.revisions.within
-        retention = _retention(retains[derived.owner_of(operator_id)], operator_id, meaning)
-        if retention is not None:
-            retentions[operator.id] = retention
-    return EpochPlan(
-        operators,
-        streams,
-        {relation.definition.name: relation.file for relation in catalog.relations.values()},
-        catalog.functions,
-        channels,
-        revisions,
-        retentions,
-    )
+    relations = {relation.definition.name: relation.file for relation in catalog.relations.values()}
+    plan = EpochPlan({}, streams, relations, catalog.functions)
+    return _with_queries(plan, catalog, catalog.queries.values())
 
 
 def _retention(retain: Duration | None, operator: str, query: Query) -> Retention | None:
@@ -207,3 +186,107 @@ def _retention(retain: Duration | None, operator: str, query: Query) -> Retentio
         window.window.slide if window is not None and isinstance(window.window, TimeSlide | Landmark) else 0
     )
     return Retention(max(retain, slide), adds_up)
+
+
+def plan_after(
+    plan: EpochPlan, before: Catalog, after: Catalog, entries: Sequence[Mapping[str, Any]]
+) -> EpochPlan:
+    """The plan of `after`, which is `before` with `entries` of the query log applied; `plan` is that of `before`.
+
+    What only registers, drops, pauses or resumes queries over sources, which no other query reads, costs what it changes.
+    """
+    gone: list[str] = []
+    fresh: dict[str, StandingQuery] = {}
+    for entry in entries:
+        if entry["do"] in ("pause", "resume"):
+            continue
+        if entry["do"] != "put_query" and (entry["do"], entry.get("kind")) != ("drop", "query"):
+            return make_plan(after)
+        name = (entry["query"]["name"] if entry["do"] == "put_query" else entry["name"]).lower()
+        known, now = before.queries.get(name), after.queries.get(name)
+        if known is not None:
+            if _is_woven(plan, known.operator_id):
+                return make_plan(after)
+            gone.append(known.operator_id)
+        if now is not None:
+            fresh[name] = now
+    return _with_queries(_without_queries(plan, gone), after, fresh.values())
+
+
+def _is_woven(plan: EpochPlan, operator_id: str) -> bool:
+    """Whether other operators hang on this one, or it on others."""
+    if derived.name_of(operator_id) in plan.streams:
+        return True
+    operator = plan.operators.get(operator_id)
+    return operator is not None and plan.streams[operator.stream].using == derived.USING
+
+
+def operator_of(catalog: Catalog, standing: StandingQuery) -> Operator:
+    """The operator of one query as the plan has it, without planning the others."""
+    streams = {stream.name: stream for stream in catalog.streams.values()}
+    return _with_queries(EpochPlan({}, streams), catalog, [standing]).operators[standing.operator_id]
+
+
+def _without_queries(plan: EpochPlan, gone: Sequence[str]) -> EpochPlan:
+    """The plan without some operators that read sources, and whose results nobody reads."""
+    if not gone:
+        return plan
+    rooms = tuple(dict(room) for room in (plan.operators, plan.channels, plan.revisions, plan.retentions))
+    for operator_id in gone:
+        for room in rooms:
+            room.pop(operator_id, None)
+    operators, channels, revisions, retentions = rooms
+    return replace(
+        plan, operators=operators, channels=channels, revisions=revisions, retentions=retentions
+    )
+
+
+def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQuery]) -> EpochPlan:
+    """The plan with these queries too."""
+    operators, streams = dict(plan.operators), dict(plan.streams)
+    channels, revisions, retentions = dict(plan.channels), dict(plan.revisions), dict(plan.retentions)
+    for standing in queries:
+        name = standing.definition.name
+        chain = dict(levels(name, bound(catalog, standing), standing.operator_id))
+        for operator_id, meaning in chain.items():
+            query = _over_streams(catalog, standing, operator_id, chain, streams)
+            operator = lowered(name, query, operator_id)
+            channel = next(node.channel for node in walk(query.root) if isinstance(node, StreamScan))
+            stream = streams.get(operator.stream)
+            if channel == "rows" and stream is not None and stream.progress.groups:
+                operator = by_itself(operator)
+            operators[operator.id] = operator
+            if channel != "rows":
+                channels[operator.id] = channel
+            if query.revisions is not None:
+                revisions[operator.id] = query.revisions.within
+            retention = _retention(standing.definition.retain, operator_id, meaning)
+            if retention is not None:
+                retentions[operator.id] = retention
+    return EpochPlan(
+        operators, streams, plan.relations, plan.functions, channels, revisions, retentions
+    )
+
+
+def _over_streams(
+    catalog: Catalog,
+    standing: StandingQuery,
+    operator_id: str,
+    chain: Mapping[str, Query],
+    streams: dict[str, StreamDefinition],
+) -> Query:
+    """A query of `chain` (see `levels`) with what it reads of other queries as streams, which are added to `streams`."""
+    meaning, sources = chain[operator_id], dict[str, str]()
+    for scan in (node for node in walk(meaning.root) if isinstance(node, QueryScan)):
+        if scan.query is not None:
+            source, owner = derived.inner_of(operator_id), standing
+            read = chain[source]
+        else:
+            owner = catalog.require_query(scan.name)
+            source, read = owner.operator_id, bound(catalog, owner)
+            sources[scan.name.lower()] = source
+        kept = _retention(owner.definition.retain, source, read)
+        streams[derived.name_of(source)] = derived.stream_of(source, read, kept)
+    if not any(isinstance(node, QueryScan) for node in walk(meaning.root)):
+        return meaning
+    return derived.over_streams(meaning, operator_id, sources)

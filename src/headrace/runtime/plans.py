@@ -1,12 +1,7 @@
-"""Plans and relations as files in the home, loaded once per worker and version.
-
-A plan captured in a closure would be shipped with every job and never see later registrations; a name is short and exact.
-"""
+"""Relations and runs as files in the home, opened once per worker; plans are in `plan_files`."""
 
 from __future__ import annotations
 
-import hashlib
-import pickle
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,7 +9,6 @@ import pyarrow as pa
 
 from headrace.operators.family import Census
 from headrace.runtime import names
-from headrace.runtime.messages import EpochPlan
 from headrace.runtime.recent import Recent
 from headrace.store.container import Container, parts
 from headrace.store.filesystem import Store
@@ -22,22 +16,6 @@ from headrace.store.filesystem import Store
 _KEPT: Final = 64
 _cache: Final[Recent[tuple[str, str], Any]] = Recent(_KEPT)
 """Immutable values by (home, file name): files are never rewritten, so an entry can never be stale."""
-
-
-def save_plan(store: Store, plan: EpochPlan) -> str:
-    """Write the plan unless a file of equal content is there; returns its name."""
-    data = pickle.dumps(plan, protocol=5)
-    name = names.plan(hashlib.sha256(data).hexdigest()[:24])
-    if not store.exists(name):
-        store.put_if_absent(name, data)
-    return name
-
-
-def load_plan(store: Store, name: str) -> EpochPlan:
-    """The plan of that name."""
-    plan = _cached(store, name, lambda: pickle.loads(store.read(name)))
-    assert isinstance(plan, EpochPlan)
-    return plan
 
 
 def save_relation(store: Store, name: str, version: int, table: pa.Table) -> str:

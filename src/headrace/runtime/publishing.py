@@ -29,6 +29,8 @@ NEW_STREAM: Final[Mapping[str, int]] = {
     "greatest": BEGINNING,
 }
 """What a manifest says of a stream of which nothing was read: the next ordinal, counts, and how far it has come."""
+PLAN_SEGMENTS: Final = "plan segments"
+"""In a manifest's facts: the files that the plan's own file needs."""
 
 
 def next_manifest(
@@ -36,12 +38,12 @@ def next_manifest(
     work: Work,
     receipts: Sequence[StateReceipt],
     plan: EpochPlan,
-    plan_name: str,
+    plan_files: Sequence[str],
     position: int,
     now: Instant,
     files: ListFiles,
 ) -> Manifest:
-    """The manifest after an epoch. Writes list segments that became full; publishes nothing."""
+    """The manifest after an epoch; `plan_files` as in `SavedPlan.files`. Writes list segments that became full; publishes nothing."""
     scans = scans_of(receipts)
     progress = before_epoch(before, plan, work)
     reached = after_scans(plan.streams, progress, () if work.is_replay else scans)
@@ -72,13 +74,13 @@ def next_manifest(
         before,
         epoch=before.epoch + 1,
         kind=work.kind,
-        plan=plan_name,
+        plan=plan_files[0],
         querylog=position,
         streams=_streams(before, plan, work, scans, reached, now),
         operators=operators,
         state=_state(before, receipts),
         lists=lists,
-        facts=facts,
+        facts={**facts, PLAN_SEGMENTS: list(plan_files[1:])},
     )
 
 
@@ -198,20 +200,41 @@ def _operators(
     before: Manifest, work: Work, plan: EpochPlan, reached: Mapping[str, StreamProgress]
 ) -> dict[str, dict[str, Any]]:
     """Where operators stand: those that took part have answered up to the new punctuation."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
+    part, alike = frozenset(work.operators), dict[tuple[Any, ...], dict[str, Any]]()
     for name, operator in plan.operators.items():
-        place = Standing(**before.operators[name])
-        if name in work.operators:
-            now = work.now.get(name, reached[operator.stream].punctuation)
-            seen = work.replayed.get(name, place.replayed + (operator.stream in work.taken))
-            closed = max(place.closed, now)
-            ahead = dict(place.ahead)
-            if not work.is_replay and can_go_ahead(operator, plan.streams[operator.stream].progress.groups):
-                ahead |= reached[operator.stream].groups
-            ahead = {group: at for group, at in ahead.items() if at > closed}
-            place = replace(place, closed=closed, replayed=seen, ahead=ahead)
-        found[name] = place.as_json()
+        known = before.operators[name]
+        turn = (operator.stream, name in part, work.now.get(name), work.replayed.get(name))
+        place = (known["closed"], known["replayed"], known["since"], *turn)
+        if "ahead" in known or plan.streams[operator.stream].progress.groups:
+            found[name] = _after(known, name, name in part, work, plan, reached)
+        elif place in alike:  # thousands that stand together go together
+            found[name] = alike[place]
+        else:
+            found[name] = alike[place] = _after(known, name, name in part, work, plan, reached)
     return found
+
+
+def _after(
+    known: Mapping[str, Any],
+    name: str,
+    took_part: bool,
+    work: Work,
+    plan: EpochPlan,
+    reached: Mapping[str, StreamProgress],
+) -> dict[str, Any]:
+    """Where one operator stands after an epoch."""
+    operator, place = plan.operators[name], Standing(**known)
+    if took_part:
+        now = work.now.get(name, reached[operator.stream].punctuation)
+        seen = work.replayed.get(name, place.replayed + (operator.stream in work.taken))
+        closed = max(place.closed, now)
+        ahead = dict(place.ahead)
+        if not work.is_replay and can_go_ahead(operator, plan.streams[operator.stream].progress.groups):
+            ahead |= reached[operator.stream].groups
+        ahead = {group: at for group, at in ahead.items() if at > closed}
+        place = replace(place, closed=closed, replayed=seen, ahead=ahead)
+    return place.as_json()
 
 
 def _state(before: Manifest, receipts: Sequence[StateReceipt]) -> tuple[StateRun, ...]:

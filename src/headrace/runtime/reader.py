@@ -13,7 +13,7 @@ from headrace.errors import UserError
 from headrace.operators.operator import Operator
 from headrace.runtime import answers, results
 from headrace.runtime.home import Home
-from headrace.runtime.planning import bound, make_plan
+from headrace.runtime.planning import bound, operator_of
 from headrace.runtime.results import visible
 from headrace.runtime.standing_query import sort_of
 
@@ -45,7 +45,7 @@ class Reader:
         catalog = self.catalog
         standing = catalog.require_query(name)
         query = bound(catalog, standing)
-        return make_plan(catalog).operators[standing.operator_id], query
+        return operator_of(catalog, standing), query
 
     def invoke(self, name: str) -> pa.Table:
         """A query's current answer, as of the latest epoch that was committed."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,8 +29,10 @@ from headrace.runtime.archiving import Archiving
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.functions import loaded
 from headrace.runtime.messages import EpochPlan, Piece, ScanMessage, ScanReceipt
-from headrace.runtime.plans import load_plan, load_relation
+from headrace.runtime.plan_files import load_plan
+from headrace.runtime.plans import load_relation
 from headrace.runtime.reading import Arrival, arrivals
+from headrace.runtime.recent import Recent
 from headrace.runtime.rejects import RejectWriter, read_refused
 from headrace.runtime.repeats import encode_keys, greatest_of, open_keys
 from headrace.runtime.sources.records import PUNCTUATION
@@ -224,7 +226,9 @@ class _ScanTask:
             each: OperatorObservation(scanned.rows_in, scanned.rows_kept, harvest.delta_rows[each])
             for each, scanned in harvest.scanned.items()
         }
-        rejected = {each: list(scanned.rejected) for each, scanned in harvest.scanned.items()}
+        rejected = {
+            each: list(scanned.rejected) for each, scanned in harvest.scanned.items() if scanned.rejected
+        }
         archived, refused = self._write()
         streams = self._streams
         receipt = ScanReceipt(
@@ -279,13 +283,27 @@ class _ScanTask:
         return archived, refused
 
 
+_columns: Final[Recent[int, tuple[Operator, frozenset[str]]]] = Recent(200_000)
+"""What operators read, by their identities, which last as long as this keeps them."""
+
+
+def _columns_of(operator: Operator) -> frozenset[str]:
+    known = _columns.get(id(operator))
+    if known is None:
+        known = operator, operator.columns
+        _columns.put(id(operator), known)
+    return known[1]
+
+
 def _columns_read(
     definition: StreamDefinition, operators: list[Operator], archived: bool, watch: Watch
 ) -> tuple[str, ...]:
     """All columns when the rows are archived, else what operators need; always in the stream's order."""
     if archived:
         return definition.schema.names
-    needed = frozenset().union(*(operator.columns for operator in operators)) if operators else frozenset()
+    needed = (
+        frozenset().union(*{_columns_of(operator) for operator in operators}) if operators else frozenset()
+    )
     needed |= watch.columns
     return tuple(name for name in definition.schema.names if name in needed)
 

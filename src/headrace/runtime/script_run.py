@@ -15,6 +15,7 @@ from headrace.runtime.exporting import Exporter, told_rows
 from headrace.runtime.hub import Hub
 from headrace.runtime.interrupts import Interrupts
 from headrace.runtime.opening import leave, open_unless_stopped
+from headrace.runtime.outcome import Outcome
 from headrace.runtime.results import visible
 from headrace.runtime.screen import Screen
 from headrace.runtime.setbacks import closing_setbacks, setbacks
@@ -112,22 +113,28 @@ class _Run:
         return len(made | {each.definition.name.lower() for each in self._hub.catalog.queries.values()})
 
     def _carry_out(self, statements: tuple[said.Statement, ...]) -> bool:
-        for each in statements:
-            if isinstance(each, said.Invoke) and not self._hub.catch_up(self._stop.proceed):
-                return False
-            try:
-                outcome = self._hub.carry_out(each, self._text)
-            except UserError as error:
-                raise _named(error, self._options.script, self._text) from None
-            if outcome.warning is not None:
-                self._screen.line.warning(outcome.warning)
-            if outcome.kind == "explain":
-                self._screen.text(outcome.message)
-            elif outcome.table is not None:
-                self._screen.answer(outcome.name or each.text, outcome.table)
-            else:
-                self._screen.line.message(_sentence(outcome.message))
-        return not self._stop.stop
+        done = 0
+        try:
+            for outcome in self._hub.carry_out_in_turn(statements, self._text, self._may_go_on):
+                self._tell(statements[done], outcome)
+                done += 1
+        except UserError as error:
+            raise _named(error, self._options.script, self._text) from None
+        return done == len(statements) and not self._stop.stop
+
+    def _may_go_on(self, statement: said.Statement) -> bool:
+        """An INVOKE answers from all input that is there."""
+        return not isinstance(statement, said.Invoke) or self._hub.catch_up(self._stop.proceed)
+
+    def _tell(self, statement: said.Statement, outcome: Outcome) -> None:
+        if outcome.warning is not None:
+            self._screen.line.warning(outcome.warning)
+        if outcome.kind == "explain":
+            self._screen.text(outcome.message)
+        elif outcome.table is not None:
+            self._screen.answer(outcome.name or statement.text, outcome.table)
+        else:
+            self._screen.line.message(_sentence(outcome.message))
 
     def _answer(self) -> None:
         closing = self._hub.finish(seal=self._options.seal)

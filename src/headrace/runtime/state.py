@@ -39,13 +39,14 @@ from headrace.runtime.compaction import due_for_merge, level_after
 from headrace.runtime.functions import loaded
 from headrace.runtime.messages import ResultsFile, RunRef, StateMessage, StateReceipt, StreamProgress
 from headrace.runtime.naming_values import named
-from headrace.runtime.plans import census_of, load_plan, open_run
+from headrace.runtime.plan_files import load_plan
+from headrace.runtime.plans import census_of, open_run
 from headrace.runtime.progress import after_scans
 from headrace.runtime.rejects import encode_query_rejects
 from headrace.store.container import parts
 from headrace.store.filesystem import LocalStore, Store
 from headrace.store.forgetting import KEEPS_ALL
-from headrace.time import FOREVER
+from headrace.time import FOREVER, Instant
 
 _DEAD_SHARE = 0.2
 """A run is rewritten when more than this part of its rows belongs to dropped queries."""
@@ -137,6 +138,8 @@ class _StateTask:
         self.results: dict[str, pa.Table] = {}
         self.rejected: dict[str, list[Rejected]] = {}
         self._seen: dict[str, OperatorObservation] = {}
+        self._turns: dict[tuple[str, Instant, Instant | None], Turn] = {}
+        """By stream, where the operator stands and where it is told to go: thousands take the same one."""
         self._replaced: tuple[str, ...] = ()
         self._level = 0
         for blob in blobs:
@@ -160,12 +163,14 @@ class _StateTask:
 
     def _turn(self, operator: Operator) -> Turn:
         message = self._message
-        progress = self._progress.get(operator.stream, StreamProgress())
-        closed = message.closed[operator.id]
-        now = message.now.get(operator.id, progress.punctuation)
-        if message.final:
-            now = FOREVER
-        return Turn(closed, max(closed, now), progress.greatest, message.final)
+        place = (operator.stream, message.closed[operator.id], message.now.get(operator.id))
+        known = self._turns.get(place)
+        if known is None:
+            stream, closed, now = place
+            progress = self._progress.get(stream, StreamProgress())
+            now = FOREVER if message.final else progress.punctuation if now is None else now
+            known = self._turns[place] = Turn(closed, max(closed, now), progress.greatest, message.final)
+        return known
 
     def advance_all(self) -> None:
         """Run the operators that take part."""

@@ -6,23 +6,24 @@ the reason. A CREATE equal to what is there does nothing, so a script can be run
 
 from __future__ import annotations
 
+import threading
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from headrace.catalog.catalog import Catalog
+from headrace.catalog.catalog import Catalog, StandingQuery
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.catalog.journal import query_to_json, relation_to_json, stream_to_json
 from headrace.errors import UserError, did_you_mean
 from headrace.language import statement as said
 from headrace.language.statements import parse_script
-from headrace.planner.lower import lower
 from headrace.runtime import showing
 from headrace.runtime.differences import differences
 from headrace.runtime.outcome import Outcome
-from headrace.runtime.planning import CatalogNames, bind_text
+from headrace.runtime.planning import CatalogNames, bind_parsed, operator_of
 from headrace.runtime.plans import save_relation
 from headrace.runtime.sources.listing import not_there_yet
 from headrace.runtime.sources.options import settle
@@ -38,8 +39,12 @@ class Statements:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._waiting: list[Mapping[str, Any]] = []
-        self._tentative: Catalog | None = None
+        self._turn = threading.RLock()
+        """One script at a time: another thread's registrations do not wait for this one's."""
+        self._waiting: list[Mapping[str, Any]] | None = None
+        """Registrations that wait to be logged together; None outside of `_together`."""
+        self._tentative: dict[str, StandingQuery] = {}
+        """The queries of those registrations, by lower-case name."""
         self._actions: dict[type, Callable[[Any], Outcome]] = {
             said.CreateStream: self._create_stream,
             said.CreateRelation: self._create_relation,
@@ -62,31 +67,75 @@ class Statements:
 
     def carry_out_all(self, statements: Iterable[said.Statement], script: str) -> list[Outcome]:
         """Statements in order; queries that are registered one after the other are logged and planned together."""
-        found = []
+        return list(self.each_in_turn(statements, script))
+
+    def each_in_turn(
+        self,
+        statements: Iterable[said.Statement],
+        script: str,
+        before: Callable[[said.Statement], bool] = lambda _: True,
+    ) -> Iterator[Outcome]:
+        """The same, one outcome at a time; ends early where `before` a statement that is no registration says False.
+
+        A registration is told once it is durable: with the last of those that stand in a row.
+        """
+        held: list[Outcome] = []
         with self._together():
-            for statement in statements:
-                if not isinstance(statement, said.CreateQuery):
-                    self._register()
-                found.append(self.carry_out(statement, script))
-        return found
+            try:
+                for statement in statements:
+                    if isinstance(statement, said.CreateQuery):
+                        held.append(self.carry_out(statement, script))
+                        continue
+                    yield from self._registered(held)
+                    if not before(statement):
+                        return
+                    yield self.carry_out(statement, script)
+            except UserError:
+                yield from self._registered(held)
+                raise
+            yield from self._registered(held)
+
+    def _registered(self, held: list[Outcome]) -> list[Outcome]:
+        """Log the registrations that wait; their outcomes, which are held no more."""
+        self._register()
+        told, held[:] = held[:], []
+        return told
+
+    def create_queries(self, selects: Mapping[str, str], *, from_now: bool) -> None:
+        """Register queries by name from their texts, all of them or none.
+
+        Raises `UserError` that names the query of the first mistake.
+        """
+        with self._turn:
+            self._waiting = []
+            try:
+                for name, select in selects.items():
+                    try:
+                        self.create_query(name, select, from_now=from_now)
+                    except UserError as error:
+                        error.message = f"{error.message} (in the query '{name}')"
+                        raise
+                self._register()
+            finally:
+                self._waiting, self._tentative = None, {}
 
     @contextmanager
     def _together(self) -> Iterator[None]:
         """Registrations wait for each other until the end of the block, also where it ends with an error."""
-        self._tentative = self._hub.catalog
-        try:
-            yield
-        finally:
-            self._register()
-            self._tentative = None
+        with self._turn:
+            self._waiting = []
+            try:
+                yield
+            finally:
+                self._register()
+                self._waiting = None
 
     def _register(self) -> None:
         """Log the registrations that wait."""
-        waiting, self._waiting = self._waiting, []
-        if waiting:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._tentative = {}
             self._hub.log(*waiting)
-        if self._tentative is not None:
-            self._tentative = self._hub.catalog
 
     def carry_out(self, statement: said.Statement, script: str) -> Outcome:
         """One statement.
@@ -97,7 +146,10 @@ class Statements:
         try:
             if action is None:
                 return showing.show(self._hub.home, statement)
-            return action(statement)
+            with self._turn:
+                if isinstance(statement, said.CreateQuery):
+                    bind_parsed(self._catalog, statement.definition.text, statement.select, script)
+                return action(statement)
         except UserError as error:
             if error.span is None:
                 error.span = statement.span
@@ -110,7 +162,11 @@ class Statements:
     @property
     def _catalog(self) -> Catalog:
         """What exists, with the registrations that wait."""
-        return self._hub.catalog if not self._waiting or self._tentative is None else self._tentative
+        known = self._hub.catalog
+        if not self._waiting:
+            return known
+        queries = ChainMap(self._tentative, cast("dict[str, StandingQuery]", known.queries))
+        return replace(known, queries=queries, position=known.position + len(self._waiting))
 
     def _create_stream(self, statement: said.CreateStream) -> Outcome:
         definition = settle(statement.definition, Path.cwd())
@@ -199,17 +255,17 @@ class Statements:
             self._without_readers(definition.name)
         self._check(definition)
         entry = {"do": "put_query", "query": query_to_json(definition)}
-        if self._tentative is None:
+        if self._waiting is None:
             self._hub.log(entry)
         else:
-            self._tentative = self._catalog.apply(entry)
+            self._tentative[definition.name.lower()] = StandingQuery(definition, self._catalog.position)
             self._waiting.append(entry)
         return Outcome("create", definition.name, f"query {definition.name} registered")
 
     def _check(self, definition: QueryDefinition) -> None:
         """Bind and lower: whatever cannot run is refused now."""
-        query = bind_text(self._catalog, definition.text)
-        lower(definition.name, query, "unregistered")
+        catalog = self._catalog
+        operator_of(catalog, StandingQuery(definition, catalog.position))
 
     def _alter(self, statement: said.AlterQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)

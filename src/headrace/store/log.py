@@ -77,7 +77,7 @@ class RecordLog:
         last = self._last_chunk()
         if last is None or from_ordinal >= last.end:
             return
-        chunk = self._chunk_of(from_ordinal, last)
+        chunk = last if from_ordinal >= last.first else self._chunk_of(from_ordinal, last)
         expected = chunk.first
         while True:
             if chunk.first != expected:

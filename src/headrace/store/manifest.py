@@ -141,7 +141,7 @@ class ManifestLog:
         What the manifest names must be durable before (`Store.sync`).
         """
         self._files.publish(manifest.epoch, manifest.encode())
-        self._known = manifest.epoch
+        self._known, self._newest = manifest.epoch, manifest
 
     def takeover(self, of: int | None = None) -> Manifest:
         """Publish a copy of the latest manifest under a new incarnation: no earlier driver can publish any more.
