@@ -15,6 +15,7 @@ from benchmarks.suite.instants import instants
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.memory import memory
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
+from benchmarks.suite.queries import queries
 from benchmarks.suite.query_index import query_index
 from benchmarks.suite.ranges import ranges
 from benchmarks.suite.skew import late_union, skew
@@ -38,6 +39,7 @@ SUITE = {
     "skew": skew,
     "late-union": late_union,
     "query-index": query_index,
+    "queries": queries,
     "epoch": epoch,
     "instants": instants,
     "memory": memory,

@@ -117,12 +117,13 @@ def run(who: Contender, task: str, count: int) -> Measurement:
     command += ["--rows-folder", str(rows.folder), "--output", str(output)]
     for option, value in who.options.items():
         command += ["--option", f"{option}={value}"]
-    said, peak_kb = _watched(command, scratch)
+    said, peak_kb = run_watched(command, scratch)
     result_rows = expected.check(output, task, count)
     return Measurement(count, said["seconds"], said["startup_seconds"], peak_kb / 1024, result_rows)
 
 
-def _watched(command: list[str], scratch: Path) -> tuple[dict[str, Any], int]:
+def run_watched(command: list[str], scratch: Path) -> tuple[dict[str, Any], int]:
+    """What a runner says of itself on its last line, and its processes' peak memory in KiB. Raises `RunFailed`."""
     python = command[0]
     settings = {
         **os.environ,
