@@ -30,6 +30,30 @@ class OperatorObservation:
     rejected: int = 0
     open_windows: int = 0
 
+    def plus(self, other: OperatorObservation) -> OperatorObservation:
+        """What two tasks have measured."""
+        return OperatorObservation(
+            self.rows_in + other.rows_in,
+            self.rows_kept + other.rows_kept,
+            self.delta_rows + other.delta_rows,
+            self.state_rows + other.state_rows,
+            self.results + other.results,
+            self.rejected + other.rejected,
+            self.open_windows + other.open_windows,
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[int, ...]]:
+        """Thousands travel from every task: named fields, pickled one by one, would be most of what travels."""
+        return OperatorObservation, (
+            self.rows_in,
+            self.rows_kept,
+            self.delta_rows,
+            self.state_rows,
+            self.results,
+            self.rejected,
+            self.open_windows,
+        )
+
     @property
     def selectivity(self) -> float | None:
         """Share of offered rows that were kept; None when none were offered."""

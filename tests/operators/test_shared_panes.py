@@ -17,7 +17,7 @@ from headrace.algebra.windows import Landmark, TimeSlide, Window
 from headrace.operators import foldings as foldings_of
 from headrace.operators import shared_panes
 from headrace.operators.batch import Batch
-from headrace.operators.family import Census, Cohort, Harvest, family_of, gathered, state_name
+from headrace.operators.family import Census, Harvest, cohorts, family_of, gathered, state_name
 from headrace.operators.foldings import Alone, foldings
 from headrace.operators.operator import Operator, Turn
 from headrace.operators.pane_aggregate import PaneAggregate
@@ -92,7 +92,7 @@ def answers(operators: Sequence[Operator], queries: Sequence[Query], found: Harv
             results = operator.advance([], [deltas], turn).results
         else:
             assert isinstance(operator, PaneAggregate)
-            cohort = Cohort((operator,))
+            ((cohort, _),) = cohorts([operator], {operator.id: turn})
             mine = {name: cohort.only(table, Census.of(table)) for name, table in deltas.items()}
             mine = {name: table for name, table in mine.items() if table.num_rows}
             results = cohort.advance([], [mine], turn)[1][operator.id].results
@@ -125,7 +125,8 @@ def test_queries_that_differ_in_windows_only_are_folded_by_one_scanner() -> None
     same = [lower(f"q{n}", query(each, None, keys, count), f"q{n}") for n, each in enumerate(slides)]
     other = lower("other", query(slides[0], some.call("isnull", column("g")), keys, count), "other")
     made = foldings([*same, other], {})
-    assert [type(each) for each in made] == [SharedPanes, Alone]
+    assert len(made) == 2
+    assert {type(each) for each in made} == {SharedPanes, Alone}
 
 
 def test_an_expression_that_fails_for_one_query_leaves_the_others_whole() -> None:

@@ -144,3 +144,21 @@ def test_an_index_that_points_outside_is_told() -> None:
     container._index["sections"]["a"][2] = 7
     with pytest.raises(CorruptStore, match="holds 1 rows where the index says 7"):
         container.table("a")
+
+
+def test_small_sections_of_one_schema_rest_together_and_come_back_apart() -> None:
+    small = {f"q{n}": pa.table({"x": list(range(n % 5)), "y": ["é"] * (n % 5)}) for n in range(40)}
+    large = pa.table({"x": np.arange(100_000), "y": pa.array(["abc"] * 100_000)})
+    given_tables = {**small, "large": large, "alone": pa.table({"z": [1.5]})}
+    packed = pack(given_tables)
+    held = Container.open(packed)
+    assert len(packed) < len(pack({"large": large, "alone": given_tables["alone"]})) + 40 * 150
+    assert held.sections().keys() == given_tables.keys()
+    assert all(held.table(name).equals(table) for name, table in given_tables.items())
+    assert {name: section.rows for name, section in held.sections().items()}["q39"] == 4
+    held.verify()
+    damaged = bytearray(packed)
+    at = packed.index("é".encode() * 4)
+    damaged[at : at + 2] = b"ab"
+    with pytest.raises(CorruptStore, match="group 0"):
+        Container.open(bytes(damaged)).verify()

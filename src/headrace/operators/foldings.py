@@ -71,9 +71,7 @@ def foldings(operators: Iterable[Operator], relations: Mapping[str, pa.Table]) -
             families.setdefault(operator.family, []).append(operator)
         else:
             alike.setdefault((operator.steps, _keys(operator)), []).append(operator)
-    for (
-        members
-    ) in families.values():  # members of a family have the same keys and arguments: one is asked for all
+    for members in families.values():  # which have the same keys and arguments: one is asked for all
         if members[0].grouped.distinct_arguments:
             for operator in members:
                 alike.setdefault((operator.steps, _keys(operator)), []).append(operator)

@@ -300,13 +300,9 @@ def _stream_seen(after: Manifest, name: str, scans: Sequence[ScanReceipt], now: 
 def _operators_seen(
     receipts: Sequence[StateReceipt], scans: Sequence[ScanReceipt]
 ) -> dict[str, OperatorObservation]:
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, OperatorObservation] = {}
     for part in [scan.operators for scan in scans] + [receipt.operators for receipt in receipts]:
         for name, seen in part.items():
-            total = found.setdefault(name, dict.fromkeys(_SUMMED, 0))
-            for measure in _SUMMED:
-                total[measure] += getattr(seen, measure)
-    return {name: OperatorObservation(**total) for name, total in found.items()}
-
-
-_SUMMED = ("rows_in", "rows_kept", "delta_rows", "state_rows", "results", "rejected", "open_windows")
+            known = found.get(name)
+            found[name] = seen if known is None else known.plus(seen)
+    return found

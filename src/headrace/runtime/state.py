@@ -13,7 +13,6 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.observation import OperatorObservation
 from headrace.operators.batch import Rejected
@@ -365,8 +364,8 @@ def _rows_of(owner: Operator | Cohort, tables: Sequence[pa.Table]) -> list[pa.Ta
 
 
 def _facts(table: pa.Table) -> tuple[int, int, int]:
-    bounds = pc.min_max(table.column(AT))
-    return table.num_rows, bounds["min"].as_py(), bounds["max"].as_py()
+    at = flat(table.column(AT)).to_numpy()
+    return table.num_rows, int(at.min()), int(at.max())
 
 
 def bounds_of_slots(tasks: int, slots: int) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -36,7 +37,11 @@ _MERGED_BELOW: Final = 4 << 20
 
 _BATCHES: Final = 0
 _STREAM: Final = 1
-"""A section's body: record batches against a shared schema, or (dictionaries need it) a whole IPC stream."""
+_SLICE: Final = 2
+"""A section's body: record batches against a shared schema, or (dictionaries need it) a whole IPC stream, or rows of a
+group, which small sections of one schema have together."""
+_MANY: Final = 16
+"""From so many sections of one schema on, the small ones are written as a group: a message costs more than their rows."""
 
 
 def parts(
@@ -54,9 +59,30 @@ def parts(
     are smaller, and no longer views of the file when they are read.
     """
     writer = _Writer(checksums, compressed)
+    grouped = dict[str, bytes]() if stats else _small_ones(tables)
     for name, table in tables.items():
-        writer.add(name, table, (stats or {}).get(name))
+        if name not in grouped:
+            writer.add(name, table, (stats or {}).get(name))
+    for schema in dict.fromkeys(grouped.values()):
+        writer.add_group({name: tables[name] for name, own in grouped.items() if own == schema})
     return writer.finish(header or {})
+
+
+def _small_ones(tables: Mapping[str, pa.Table]) -> dict[str, bytes]:
+    """Small sections of schemas that many of them have, by name: the encoded schema."""
+    if len(tables) < _MANY:
+        return {}
+    schemas = {
+        name: table.schema.serialize().to_pybytes()
+        for name, table in tables.items()
+        if table.nbytes < _COMPRESSED_FROM
+    }
+    counts = Counter(schemas.values())
+    return {
+        name: schema
+        for name, schema in schemas.items()
+        if counts[schema] >= _MANY and not _has_dictionary(schema)
+    }
 
 
 def pack(
@@ -78,12 +104,32 @@ class _Writer:
         self._checksums = checksums
         self._schemas: dict[bytes, int] = {}
         self._sections: dict[str, list[Any]] = {}
+        self._groups: list[list[Any]] = []
 
-    def add(self, name: str, table: pa.Table, stats: Mapping[str, Any] | None) -> None:
+    def add_group(self, tables: Mapping[str, pa.Table]) -> None:
+        """Sections of one schema as one table."""
+        self.add("", pa.concat_tables(tables.values()).combine_chunks(), None, plain=True)
+        group = self._sections.pop("")
+        start = 0
+        for name, table in tables.items():
+            self._sections[name] = [
+                _SLICE,
+                group[1],
+                table.num_rows,
+                None,
+                [[len(self._groups), start]],
+                None,
+            ]
+            start += table.num_rows
+        self._groups.append(group)
+
+    def add(
+        self, name: str, table: pa.Table, stats: Mapping[str, Any] | None, *, plain: bool = False
+    ) -> None:
         schema = table.schema.serialize().to_pybytes()
         if _has_dictionary(schema):
             kind, bodies = _STREAM, [_stream(table)]
-        elif self._compressed and table.nbytes >= _COMPRESSED_FROM:
+        elif self._compressed and not plain and table.nbytes >= _COMPRESSED_FROM:
             kind, bodies = _STREAM, [_stream(table.combine_chunks(), "lz4")]
         else:
             if table.num_columns and table.column(0).num_chunks > 1 and table.nbytes < _MERGED_BELOW:
@@ -100,7 +146,7 @@ class _Writer:
 
     def finish(self, header: Mapping[str, Any]) -> list[Any]:
         schemas = [[self._put(schema), len(schema), zlib.crc32(schema)] for schema in self._schemas]
-        index = {"header": header, "schemas": schemas, "sections": self._sections}
+        index = {"header": header, "schemas": schemas, "sections": self._sections, "groups": self._groups}
         try:
             encoded = json.dumps(index, separators=(",", ":"), ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
@@ -132,10 +178,11 @@ class Section:
 class Container:
     """The reader. Tables are views of the buffer given to `open`, and keep it alive."""
 
-    __slots__ = ("_buffer", "_index", "_name", "header")
+    __slots__ = ("_buffer", "_groups", "_index", "_name", "header")
 
     def __init__(self, buffer: pa.Buffer, index: dict[str, Any], name: str) -> None:
         self._buffer, self._index, self._name = buffer, index, name
+        self._groups: dict[int, pa.Table] = {}
         self.header: Mapping[str, Any] = index["header"]
 
     @staticmethod
@@ -153,22 +200,42 @@ class Container:
     def sections(self) -> dict[str, Section]:
         """All sections in the order they were written."""
         return {
-            name: Section(rows, sum(size for _, size in places), stats or {})
-            for name, (_, _, rows, _, places, stats) in self._index["sections"].items()
+            name: Section(rows, self._bytes(kind, rows, places), stats or {})
+            for name, (kind, _, rows, _, places, stats) in self._index["sections"].items()
         }
+
+    def _bytes(self, kind: int, rows: int, places: list[list[int]]) -> int:
+        """Bytes of a section's rows; of one in a group its share."""
+        if kind != _SLICE:
+            return sum(size for _, size in places)
+        _, _, all_rows, _, pieces, _ = self._index["groups"][places[0][0]]
+        return sum(size for _, size in pieces) * rows // max(all_rows, 1)
 
     def schema(self, name: str) -> pa.Schema:
         """The schema of a section."""
-        offset, size, _ = self._index["schemas"][self._entry(name)[1]]
+        return self._schema_of(self._entry(name)[1])
+
+    def _schema_of(self, number: int) -> pa.Schema:
+        offset, size, _ = self._index["schemas"][number]
         try:
             return _schema(self._piece(offset, size).to_pybytes())
         except (pa.ArrowInvalid, OSError) as error:
-            raise self._corrupt(f"the schema of section '{name}' cannot be read: {error}") from error
+            raise self._corrupt(f"the schema at byte {offset} cannot be read: {error}") from error
 
     def table(self, name: str) -> pa.Table:
         """A section's rows, without copying them."""
         kind, _, rows, _, places, _ = self._entry(name)
-        schema = self.schema(name)
+        if kind == _SLICE:
+            ((group, start),) = places
+            if group not in self._groups:
+                whole = self._index["groups"][group]
+                self._groups[group] = self._read(f"group {group}", whole)
+            return self._groups[group].slice(start, rows)
+        return self._read(name, self._entry(name))
+
+    def _read(self, name: str, entry: list[Any]) -> pa.Table:
+        kind, number, rows, _, places, _ = entry
+        schema = self._schema_of(number)
         try:
             if kind == _STREAM:
                 with pa.ipc.open_stream(self._piece(*places[0])) as stream:
@@ -191,13 +258,16 @@ class Container:
         for offset, size, expected in self._index["schemas"]:
             if zlib.crc32(self._piece(offset, size)) != expected:
                 raise self._corrupt(f"the schema at byte {offset} has another checksum than the index says")
-        for name, (_, _, _, expected, places, _) in self._index["sections"].items():
+        whole = {name: entry for name, entry in self._index["sections"].items() if entry[0] != _SLICE}
+        groups = {f"group {number}": entry for number, entry in enumerate(self._index["groups"])}
+        for name, entry in {**groups, **whole}.items():
+            _, _, _, expected, places, _ = entry
             crc = 0
             for place in places:
                 crc = zlib.crc32(self._piece(*place), crc)
             if expected is not None and crc != expected:
                 raise self._corrupt(f"section '{name}' has checksum {crc:08x}, expected {expected:08x}")
-            self.table(name).validate()
+            self._read(name, entry).validate()
 
     def _entry(self, name: str) -> list[Any]:
         try:
@@ -240,6 +310,7 @@ def _index_of(buffer: pa.Buffer, name: str) -> dict[str, Any]:
             f"the container '{name}' is damaged: its index has another checksum than its trailer says"
         )
     index: dict[str, Any] = json.loads(bytes(encoded))
+    index.setdefault("groups", [])  # files of earlier versions have none
     return index
 
 
