@@ -21,6 +21,11 @@ class Pending:
     bytes: int
     record: Mapping[str, Any]
 
+    @property
+    def weight(self) -> int:
+        """About how many rows it is worth, when tasks are to be of like size."""
+        return 1 + (self.rows or self.bytes // 32)
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:

@@ -123,7 +123,7 @@ class Engine:
         self.plan = made or make_plan(catalog)
         self._is_saved = False
         self._planned = catalog.position
-        self.manifest = self._without_dropped_streams()
+        self.manifest = publishing.without_dropped_streams(self.manifest, self.plan, self.home)
         places = self.manifest.operators
         fresh = sorted(self.plan.operators.keys() - places.keys())
         if len(places) + len(fresh) > len(self.plan.operators):
@@ -137,19 +137,6 @@ class Engine:
             self._saved = save_plan(self.home.store, self.plan, self._saved)
             self._is_saved = True
         return self._saved
-
-    def _without_dropped_streams(self) -> Manifest:
-        """Progress, archive and rejects of streams that are no more go; one of the same name begins anew."""
-        old, home = self.manifest, self.home
-        kept = {name for name, known in old.streams.items() if known.get("born", 0) == home.born(name)}
-        kept &= set(self.plan.streams)
-        gone = {f"{kind}:{name}" for name in set(old.streams) - kept for kind in ("archive", "rejects")}
-        streams = {name: known for name, known in old.streams.items() if name in kept}
-        for name in set(self.plan.streams) - kept:
-            streams[name] = {**publishing.NEW_STREAM, "born": home.born(name)}
-        return replace(
-            old, streams=streams, lists={name: each for name, each in old.lists.items() if name not in gone}
-        )
 
     def _newcomer(self, operator: str) -> Standing:
         """A new operator begins with the archive, or FROM NOW (or without an archive) with what comes next."""
@@ -229,7 +216,7 @@ class Engine:
             chosen = self.admission.take(self._waiting(definition), definition)
             if chosen:
                 pieces += [
-                    (Piece(name, record.ordinal, record=record.record), _weight(record)) for record in chosen
+                    (Piece(name, record.ordinal, record=record.record), record.weight) for record in chosen
                 ]
                 taken[name] = tuple(record.ordinal for record in chosen)
         floors = clock_floors(self.intake, self.plan.streams.values(), self.manifest, taken, self.clock())
@@ -373,7 +360,7 @@ class Engine:
                 },
             )
             for task, pieces in enumerate(
-                together(packed(work.pieces, _scan_tasks(work, self.executor.cores)), whole)
+                together(packed(work.pieces, work.tasks(self.executor.cores)), whole)
             )
         ]
         return self.executor.run(scans, self._state_messages(work, self.tasks))
@@ -407,13 +394,3 @@ class Engine:
             )
             for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
         ]
-
-
-def _weight(record: Pending) -> int:
-    return 1 + (record.rows or record.bytes // 32)
-
-
-def _scan_tasks(work: Work, cores: int) -> int:
-    """About two tasks a core for much input, one for little: each task costs a fixed 20 ms."""
-    weight = sum(weight for _, weight in work.pieces)
-    return max(1, min(2 * cores, weight // 100_000, len(work.pieces)))

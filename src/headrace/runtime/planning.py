@@ -231,13 +231,13 @@ def _without_queries(plan: EpochPlan, gone: Sequence[str]) -> EpochPlan:
     """The plan without some operators that read sources, and whose results nobody reads."""
     if not gone:
         return plan
-    rooms = tuple(dict(room) for room in (plan.operators, plan.channels, plan.revisions, plan.retentions))
-    for operator_id in gone:
-        for room in rooms:
-            room.pop(operator_id, None)
-    operators, channels, revisions, retentions = rooms
+    some = frozenset(gone)
     return replace(
-        plan, operators=operators, channels=channels, revisions=revisions, retentions=retentions
+        plan,
+        operators={name: each for name, each in plan.operators.items() if name not in some},
+        channels={name: each for name, each in plan.channels.items() if name not in some},
+        revisions={name: each for name, each in plan.revisions.items() if name not in some},
+        retentions={name: each for name, each in plan.retentions.items() if name not in some},
     )
 
 
@@ -263,9 +263,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
             retention = _retention(standing.definition.retain, operator_id, meaning)
             if retention is not None:
                 retentions[operator.id] = retention
-    return EpochPlan(
-        operators, streams, plan.relations, plan.functions, channels, revisions, retentions
-    )
+    return EpochPlan(operators, streams, plan.relations, plan.functions, channels, revisions, retentions)
 
 
 def _over_streams(

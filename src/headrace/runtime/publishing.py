@@ -9,6 +9,7 @@ from typing import Any, Final
 from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import EpochObservation, OperatorObservation, StreamObservation
 from headrace.operators.group_ahead import can_go_ahead
+from headrace.runtime.home import Home
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateReceipt, StreamProgress
 from headrace.runtime.progress import after_scans, as_known, merged, progress_of
 from headrace.runtime.repeats import kept_files
@@ -81,6 +82,19 @@ def next_manifest(
         state=_state(before, receipts),
         lists=lists,
         facts={**facts, PLAN_SEGMENTS: list(plan_files[1:])},
+    )
+
+
+def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manifest:
+    """Progress, archive and rejects of streams that are no more go; one of the same name begins anew."""
+    kept = {name for name, known in old.streams.items() if known.get("born", 0) == home.born(name)}
+    kept &= set(plan.streams)
+    gone = {f"{kind}:{name}" for name in set(old.streams) - kept for kind in ("archive", "rejects")}
+    streams = {name: known for name, known in old.streams.items() if name in kept}
+    for name in set(plan.streams) - kept:
+        streams[name] = {**NEW_STREAM, "born": home.born(name)}
+    return replace(
+        old, streams=streams, lists={name: each for name, each in old.lists.items() if name not in gone}
     )
 
 

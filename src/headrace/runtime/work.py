@@ -32,3 +32,8 @@ class Work:
     def is_replay(self) -> bool:
         """True when the archive is read, not the sources."""
         return self.kind == "replay"
+
+    def tasks(self, cores: int) -> int:
+        """About two scan tasks a core for much input, one for little: each task costs a fixed 20 ms."""
+        weight = sum(weight for _, weight in self.pieces)
+        return max(1, min(2 * cores, weight // 100_000, len(self.pieces)))

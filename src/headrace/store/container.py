@@ -209,7 +209,8 @@ class Container:
         if kind != _SLICE:
             return sum(size for _, size in places)
         _, _, all_rows, _, pieces, _ = self._index["groups"][places[0][0]]
-        return sum(size for _, size in pieces) * rows // max(all_rows, 1)
+        whole = sum(size for _, size in pieces)
+        return int(whole * rows // max(all_rows, 1))
 
     def schema(self, name: str) -> pa.Schema:
         """The schema of a section."""
