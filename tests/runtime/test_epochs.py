@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from headrace.errors import UserError
 from headrace.operators.family import state_name
-from headrace.runtime import engine as engine_module
 from headrace.runtime.hub import Hub
 from headrace.runtime.plans import open_run
+from headrace.runtime.work import Work
 from headrace.time import SECOND
 from tests.runtime.rig import (
     QUERIES,
@@ -56,9 +56,7 @@ def test_any_cut_tasks_and_restarts_give_the_answer_of_the_reference(
     files = [file for file in files if file]
     together = data.draw(st.integers(1, 3))
     scan_tasks = data.draw(st.integers(1, 4))
-    monkeypatch.setattr(
-        engine_module, "_scan_tasks", lambda work, cores: max(1, min(scan_tasks, len(work.pieces)))
-    )
+    monkeypatch.setattr(Work, "tasks", lambda work, cores: max(1, min(scan_tasks, len(work.pieces))))
     rig = Rig(tmp_path_factory.mktemp("home"), {"maxFilesPerTrigger": str(together)}, slack)
     rig.drop(*files)
     for _ in range(len(files)):
