@@ -93,7 +93,11 @@ def frame_windows(lowering: Lowering) -> FrameWindows:
 
 
 def user_windows(lowering: Lowering) -> UserWindows:
-    """`[WINDOW name(args)]`; raises `UnsupportedQuery` for EMIT EMPTY."""
+    """`[WINDOW name(args)]`.
+
+    Raises `UnsupportedQuery` for EMIT EMPTY, and for changes where WHERE or a join may empty a window: that it was there,
+    and what was in the one before is gone, is not known then.
+    """
     shape, grouped, window = lowering.shape, lowering.grouped, lowering.shape.window
     assert isinstance(window, Custom)
     if lowering.query.emit_empty:
@@ -103,6 +107,13 @@ def user_windows(lowering: Lowering) -> UserWindows:
         )
     kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
     changes = shape.emit is not None and shape.emit.kind != "rstream"
+    rows = lowering.layout(kept, None)
+    if changes and rows.above:
+        raise UnsupportedQuery(
+            f"ISTREAM and DSTREAM over windows of {window.name} go with no WHERE and no join:"
+            " a window that these empty would not be seen",
+            remedy="Leave out ISTREAM or DSTREAM, or filter in a query that reads this one.",
+        )
     return UserWindows(
         id=lowering.id,
         query=lowering.name,
@@ -110,7 +121,7 @@ def user_windows(lowering: Lowering) -> UserWindows:
         window=window,
         on=tuple(map(lowering.rename, window.on)),
         bounds_prefix=f"{shape.window_alias}.",
-        rows=lowering.layout(kept, None),
+        rows=rows,
         grouped=grouped,
         finish=finish,
         telling=lowering.telling if changes else None,
