@@ -220,7 +220,7 @@ def test_changes_of_a_relation_with_doubles_add_up_to_the_relation_at_every_inst
 def test_changes_between_windows_of_users_are_refused_where_a_window_may_be_emptied() -> None:
     """The engine sees the rows that pass WHERE alone, the meaning counts every window that holds a row."""
     window = Custom("striped", (Literal(1, BIGINT),), pickle.dumps(Striped))
-    scan = Windowed(some.SCAN, window)
+    scan = Windowed(some.SCAN, "s", window)
     passed = Filter(scan, Call("=", (Column("s.k", STRING), Literal("a", STRING)), BOOLEAN))
     for node, refused in ((scan, False), (passed, True)):
         query = Query(Emit(Project(node, (Named("k", Column("s.k", STRING)),)), "dstream"), "windows")
