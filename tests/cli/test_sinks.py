@@ -96,9 +96,12 @@ def test_the_public_names_are_there_and_no_others() -> None:
         "connect",
         "HeadraceError",
         "Hub",
+        "LinearWindow",
         "StandingQuery",
         "UserError",
+        "UserWindow",
         "__version__",
+        "check_window",
         "open",
         "test",
     }

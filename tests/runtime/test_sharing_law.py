@@ -1,0 +1,78 @@
+"""Law 6: a thousand standing queries on one stream answer each as the reference says, whoever comes and goes beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.runtime.rig import Rig, answers, cut, expected, made_rows
+
+QUERIES, EPOCHS, CHURN = 1000, 5, 200
+WINDOWS = (
+    "[RANGE 10 SECONDS SLIDE 5 SECONDS]",
+    "[RANGE TUMBLING 10 SECONDS]",
+    "[RANGE 13 SECONDS SLIDE 4 SECONDS]",
+    "[LANDMARK SLIDE 15 SECONDS]",
+)
+MEASURES = ("COUNT(*) AS n", "SUM(x) AS sx", "AVG(x) AS ax", "MIN(y) AS ly", "MAX(x) AS mx", "COUNT(y) AS cy")
+
+
+def condition(rng: np.random.Generator) -> str:
+    """A conjunction of comparisons, as in the paper's experiments, with some of every other form."""
+    low = int(rng.integers(-5, 8))
+    factors = [
+        f"x > {low}",
+        f"x <= {low}",
+        f"x BETWEEN {low} AND {low + int(rng.integers(0, 9))}",
+        f"y < {rng.integers(-40, 40) / 4}",
+        f"g = {rng.integers(1, 4)}",
+        f"k IN ('a', '{rng.choice(['b', 'c'])}')",
+        "k IS NULL",
+        f"g <> {rng.integers(1, 4)}",
+        f"k LIKE '{rng.choice(['a', 'b'])}%'",
+        f"(x < {low} OR y > {rng.integers(-10, 10)})",
+        f"x % {rng.integers(2, 4)} = 1",
+    ]
+    return " AND ".join(rng.choice(factors, rng.integers(1, 4), replace=False))
+
+
+def generated(rng: np.random.Generator) -> str:
+    """Mostly aggregates of few shapes with conditions of their own; some selections, windows of rows, and relations."""
+    where = condition(rng)
+    kind = rng.random()
+    if kind < 0.1:
+        return f"SELECT k, x, y FROM s WHERE {where}"
+    if kind < 0.15:
+        return f"SELECT g, COUNT(*) AS n FROM s [ROWS {rng.integers(2, 9)} SLIDE 3] WHERE {where} GROUP BY g"
+    if kind < 0.2:
+        return f"SELECT k, COUNT(*) AS n FROM s [RANGE {rng.integers(1, 9)} SECONDS] WHERE {where} GROUP BY k"
+    key = str(rng.choice(["k", "k", "g"]))
+    measures = ", ".join(rng.choice(MEASURES, rng.integers(1, 4), replace=False))
+    having = str(rng.choice(["", "", "HAVING COUNT(*) > 1"]))
+    return f"SELECT {key}, {measures} FROM s {rng.choice(WINDOWS)} WHERE {where} GROUP BY {key} {having}"
+
+
+def test_a_thousand_queries_answer_each_as_if_alone_while_others_come_and_go(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    files = cut(made_rows(61, 60), *range(60 // EPOCHS, 60, 60 // EPOCHS))
+    rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})
+    standing = {f"q{number}": generated(rng) for number in range(QUERIES)}
+    with rig.hub(2, {}) as hub:
+        hub.register_many(standing)
+        for epoch, file in enumerate(files):
+            rig.drop(file)
+            hub.catch_up()
+            gone = [str(name) for name in rng.choice(list(standing), CHURN, replace=False)]
+            fresh = {f"e{epoch}q{number}": generated(rng) for number in range(CHURN)}
+            hub.log(*({"do": "drop", "kind": "query", "name": name} for name in gone))
+            hub.register_many(fresh)
+            standing = {name: text for name, text in standing.items() if name not in gone} | fresh
+        found = answers(hub, hub.run_once())
+        assert set(found) == set(standing)
+        told: dict[str, list] = {}
+        for name, text in standing.items():
+            if text not in told:
+                told[text] = expected(hub.operator_and_query(name)[1], files)
+            assert found[name] == told[text], text
+        assert sum(map(bool, told.values())) > QUERIES / 2  # most of them have something to say
