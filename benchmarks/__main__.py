@@ -10,6 +10,7 @@ import sys
 from benchmarks import data, report
 from benchmarks.suite.adapt import adapt
 from benchmarks.suite.correlated import correlated
+from benchmarks.suite.correlated_sliding import correlated_sliding
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
@@ -18,6 +19,7 @@ from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuat
 from benchmarks.suite.queries import queries
 from benchmarks.suite.query_index import query_index
 from benchmarks.suite.ranges import ranges
+from benchmarks.suite.sketches import sketches
 from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
 from benchmarks.suite.synopses import synopses
@@ -50,6 +52,8 @@ SUITE = {
     "adapt": adapt,
     "synopses": synopses,
     "correlated": correlated,
+    "correlated-sliding": correlated_sliding,
+    "sketches": sketches,
 }
 EXPERIMENTS = {
     "E1": "buffering",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.correlated_data import FACTORS, GENERATORS, Doubles, reversed_order
+from benchmarks.panels import Panel, panels
 from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
@@ -64,9 +65,14 @@ def correlated(rows: int, rounds: int) -> Report:
             )
     shown = next(row for row in table if row["figure"] == "8" and row["data"] == "MULTIFRAC")
     kinds = {"heuristic": "yardstick", "equi-width": "theirs", "equi-depth": "theirs"}
-    drawn = [
-        Bar(name, shown[name], kinds.get(name, "ours"))
-        for name in ("heuristic", "equi-width", "equi-depth", *STRATEGIES)
+    names = ("heuristic", "equi-width", "equi-depth", *STRATEGIES)
+    drawn = [Bar(name, shown[name], kinds.get(name, "ours")) for name in names]
+    charts = [
+        Panel(
+            f"Figure {row['figure']}: {row['about']}, {row['data']} {row['with']}",
+            [Bar(name, row[name], kinds.get(name, "ours")) for name in names],
+        )
+        for row in table
     ]
     notes = [
         f"{rows:,} rows, {BUCKETS} buckets but where it says 5, means over {len(_SEEDS)} seeds, errors at every {_EVERY}th position.",
@@ -79,7 +85,9 @@ def correlated(rows: int, rounds: int) -> Report:
             "other three smear what they counted and are worse than equi-depth."
         ),
     ]
-    return Report("correlated", "COUNT of x > AVG(x), MULTIFRAC: error", table, ratios, drawn, "RMSE", notes)
+    title = "Correlated aggregates since a landmark: error"
+    picture = panels(title, "RMSE", charts)
+    return Report("correlated", title, table, ratios, drawn, "RMSE", notes, picture=picture)
 
 
 def _row(
@@ -128,7 +136,7 @@ def _near_minimum(x: Doubles, y: Doubles, places: np.ndarray, factor: float, buc
     for kind in ("equi-width", "equi-depth"):
         found[kind] = np.array(
             [
-                _of_all(kind, x[: p + 1], y[: p + 1], limit, buckets)
+                by_all(kind, x[: p + 1], y[: p + 1], limit, buckets)
                 for p, limit in zip(places, limits, strict=True)
             ]
         )
@@ -146,7 +154,7 @@ def _above_mean(x: Doubles, y: Doubles, places: np.ndarray, factor: float, bucke
     for kind in ("equi-width", "equi-depth"):
         found[kind] = np.array(
             [
-                y[: p + 1].sum() - _of_all(kind, x[: p + 1], y[: p + 1], mean, buckets)
+                y[: p + 1].sum() - by_all(kind, x[: p + 1], y[: p + 1], mean, buckets)
                 for p, mean in zip(places, at, strict=True)
             ]
         )
@@ -155,7 +163,7 @@ def _above_mean(x: Doubles, y: Doubles, places: np.ndarray, factor: float, bucke
     return exact, found
 
 
-def _of_all(kind: str, x: Doubles, y: Doubles, limit: float, buckets: int) -> float:
+def by_all(kind: str, x: Doubles, y: Doubles, limit: float, buckets: int) -> float:
     """The weight below a limit, by a histogram of everything so far."""
     bounds = np.linspace(x.min(), x.max(), buckets + 1)
     if kind == "equi-depth":

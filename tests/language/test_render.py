@@ -48,6 +48,14 @@ def test_every_query_survives_being_rendered(text: str) -> None:
         "SELECT window.start FROM bids GROUP BY window(at, '1 minute')",
         "SELECT count(*) FROM bids WHERE price > 1 GROUP BY window(at, '1 minute'), 'x', 5 + 0",
         "SELECT APPROX_COUNT(*) WITHIN 0.125 PERCENT AS n, ERROR_BOUND(n) + 1 AS b FROM bids [RANGE TUMBLING 1 HOUR]",
+        (
+            "SELECT APPROX_DISTINCT(k) WITHIN 5 PERCENT AS d, APPROX_TOP_K(k, 3) AS t, APPROX_PERCENTILE(n, 0.9) AS p, "
+            "ERROR_BOUND(p) AS b, L2_NORM(k) WITHIN 5 PERCENT AS l FROM events [RANGE 5 MINUTES SLIDE 1 MINUTE]"
+        ),
+        (
+            "SELECT COUNT(*) FILTER (WHERE n > AVG(n)) BUCKETS 3 AS a, SUM(n) FILTER (WHERE n >= MIN(n) + 1) WITHIN 2 PERCENT AS s "
+            "FROM events [RANGE 5 MINUTES SLIDE 1 MINUTE]"
+        ),
         "SELECT APPROX_SUM(n) FILTER (WHERE ok) AS s, ERROR_BOUND(APPROX_COUNT(k)) AS b FROM events [ROWS 5]",
         "SELECT auction, COUNT(*) FILTER (WHERE price > AVG(price)) AS n FROM bids [ROWS 5 SLIDE 5] GROUP BY auction",
         "SELECT COUNT_IF(n > 2 * MIN(n) FILTER (WHERE n > AVG(n))), MIN(n) FROM events [RANGE TUMBLING 1 HOUR]",

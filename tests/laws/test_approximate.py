@@ -3,7 +3,9 @@ compaction, against the reference's exact answers."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,11 +16,12 @@ from hypothesis import strategies as st
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Column, Expression, Named
 from headrace.algebra.query import Aggregate, Filter, Node, Project, Query, Windowed
-from headrace.algebra.windows import TimeSlide, Window
+from headrace.algebra.windows import TimeRange, TimeSlide, Window
 from headrace.operators import thinned_store
+from headrace.operators.approximate_instants import ApproximateInstants
 from headrace.operators.approximate_windows import ApproximateWindows
 from headrace.planner.lower import lower
-from headrace.reference.evaluate import windows_answer
+from headrace.reference.evaluate import changes, relation_at, windows_answer
 from headrace.reference.history import record
 from headrace.schema import BIGINT
 from tests.laws import strategies as some
@@ -157,3 +160,34 @@ def test_long_streams_are_thinned_over_many_epochs_and_stay_within_their_bounds(
     results = run(query, history, SCHEMAS, final=False, compact_after=compactions, operator=operator)
     expected = windows_answer(query, history, history.punctuation(query), final=False)
     within_bounds(query, plain(results, query), expected)
+
+
+def relations() -> st.SearchStrategy[Window]:
+    """`[RANGE d]`, which holds at every instant."""
+    return st.builds(TimeRange, st.sampled_from((3, 8, 20)).map(lambda n: n * some.TICK))
+
+
+@given(data=st.data())
+def test_relations_are_within_their_bounds_at_every_instant(data: st.DataObject) -> None:
+    query = replace(data.draw(queries(relations()), "query"), emission="relation")
+    history = data.draw(some.histories(), "history")
+    note(described(query))
+    assert isinstance(lower("q", query, "q"), ApproximateInstants)
+    cut = [data.draw(some.splits(epoch), "splits") for epoch in epochs(history.streams["s"])]
+    tasks = data.draw(st.lists(st.integers(1, 4), min_size=len(cut), max_size=len(cut)), "tasks")
+    merges = st.dictionaries(st.integers(0, max(len(cut) - 1, 0)), st.integers(1, 4), max_size=3)
+    compactions = data.draw(merges, "compactions")
+    results = run(query, history, SCHEMAS, splits=cut, tasks=tasks, final=False, compact_after=compactions)
+    told = plain(results, query, changes=True)
+    limit = history.punctuation(query)
+    instants = {at for at, _, _ in changes(query, history, limit)} | {at for at, _, _ in told}
+    held: Counter[str] = Counter()
+    rows: dict[str, Any] = {}
+    for at in sorted(instants):
+        for instant, sign, row in told:
+            if instant == at:
+                rows[repr(row)] = row
+                held[repr(row)] += sign
+        assert min(held.values(), default=0) >= 0
+        now = [(at, rows[name]) for name, count in held.items() for _ in range(count)]
+        within_bounds(query, now, [(at, row) for row in relation_at(query, history, at)])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.algebra import query as nodes
+from headrace.algebra.aggregates import AggregateCall
 from headrace.algebra.expressions import Call, Cast, Column
 from headrace.algebra.query import Ago, Bounds, Distinct, Emit, Filter, Mark, Query, Revisions, SortKey, Top
 from headrace.algebra.windows import (
@@ -82,6 +83,7 @@ def approximate(function, argument=None, part="value"):
     return replace(agg(function, argument), within=Fraction(1, 100), part=part)
 
 
+TOP = AggregateCall("approx_top_k", Cast(col("v"), STRING), STRING, within=Fraction(1, 100), most=1)
 MEAN = Column("mean", DOUBLE)
 ABOVE = compare(">=", Cast(col("v"), DOUBLE), MEAN)
 
@@ -107,6 +109,21 @@ QUERIES = {
             "n",
             "total",
             "bound",
+        )
+    ),
+    "SELECT APPROX_DISTINCT(v) AS d, APPROX_PERCENTILE(v, 0.5) AS m, APPROX_TOP_K(v, 1) AS t, ERROR_BOUND(t) AS b, L2_NORM(v) AS l "
+    "FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]": query(
+        select(
+            grouped(
+                windowed(TEN),
+                [],
+                d=AggregateCall("approx_distinct", col("v"), BIGINT, within=Fraction(1, 100)),
+                m=AggregateCall("approx_percentile", col("v"), DOUBLE, within=Fraction(1, 100), share=0.5),
+                t=TOP,
+                b=replace(TOP, type=BIGINT, part="bound"),
+                l=AggregateCall("l2_norm", col("v"), DOUBLE),
+            ),
+            *"dmtbl",
         )
     ),
     "SELECT k FROM s": query(over(Unbounded(), "k"), "stream"),

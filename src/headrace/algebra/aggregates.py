@@ -9,7 +9,7 @@ from typing import Literal as Choice
 
 from headrace.algebra.expressions import Expression
 from headrace.errors import UserError, did_you_mean
-from headrace.schema import BIGINT, DOUBLE, Type, decimal
+from headrace.schema import BIGINT, DOUBLE, STRING, Type, decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class AggregateCall:
     """`function(argument)` over the rows of a group for which `condition` is true.
 
     `argument` is None for COUNT(*). NULL arguments do not count. `distinct` keeps one row per distinct argument.
-    `share` (0 to 1) says which percentile.
+    `share` (0 to 1) says which percentile, `most` how many of the most frequent values.
     """
 
     function: str
@@ -26,14 +26,21 @@ class AggregateCall:
     distinct: bool = False
     condition: Expression | None = None
     within: Fraction | None = None
-    """How wrong an approximate aggregate may be, as a part of the exact one; None for exact aggregates."""
+    """How wrong an approximate aggregate may be, as a part (of what, see `approximation`); None for exact aggregates."""
     part: Choice["value", "bound"] = "value"
     """`bound`: how far the approximate value may be from the exact one, up or down."""
     share: float | None = None
+    most: int | None = None
+    against: tuple[tuple[str, Expression], ...] = ()
+    """Of aggregates that compare: the argument against values of its group, and all must hold."""
+    weight: Expression | None = None
+    """Of those: what is added where the comparison holds; None counts rows."""
 
     def __post_init__(self) -> None:
-        if (self.share is not None) != (self.function == "percentile"):
+        if (self.share is not None) != (self.function in _WITH_SHARE):
             raise ValueError(f"{self.function} with share {self.share}")
+        if (self.most is not None) != (self.function in _WITH_MOST):
+            raise ValueError(f"{self.function} of {self.most} values")
         if self.share is not None and not 0 <= self.share <= 1:
             raise UserError(f"a percentile is between 0 and 1, not {self.share}")
 
@@ -57,16 +64,35 @@ ALIASES: Final = {
     "bool_or": "max",
     "some": "max",
     "any": "max",
+    "approx_count_distinct": "approx_distinct",
 }
 """Other names for the same function, as in Spark; MEDIAN is the percentile 0.5."""
 
-APPROXIMATE: Final = ("approx_count", "approx_sum")
+APPROXIMATE: Final = ("approx_count", "approx_sum", "approx_distinct", "approx_percentile", "approx_top_k")
 """Aggregates that may be wrong within a bound, and take little memory for it."""
+
+SKETCHED: Final = ("approx_distinct", "approx_percentile", "approx_top_k")
+"""Those that are kept as sketches in panes."""
+
+MAY_COMPARE: Final = ("count", "sum")
+"""Exact aggregates that may be approximate where their FILTER compares rows with aggregates of the same group."""
+
+BELONGS: Final = "WITHIN and BUCKETS belong to APPROX_…, L2_NORM, and COUNT and SUM whose FILTER compares with an aggregate"
+"""Said where they stand elsewhere."""
+
+MOST_FREQUENT: Final = 1000
+"""The most values that TOP_K gives."""
+
+LEAST_WITHIN: Final = {"approx_distinct": Fraction(1, 400), "l2_norm": Fraction(1, 100)}
+"""Errors below these take more than the thing itself."""
+
+_WITH_SHARE: Final = ("percentile", "approx_percentile")
+_WITH_MOST: Final = ("top_k", "approx_top_k")
 
 OF_CONDITIONS: Final = ("bool_and", "every", "bool_or", "some", "any")
 """Names whose argument is a condition: false is less than true."""
 
-BY_VALUE: Final = ("percentile", "mode")
+BY_VALUE: Final = ("percentile", "mode", "top_k", "l1_norm", "l2_norm")
 """Holistic: computed from the distinct values with how often each occurs."""
 
 AGGREGATES: Final = (
@@ -98,8 +124,12 @@ def result_type(function: str, argument: Type | None) -> Type:
 
     Raises `UserError` when the function does not accept that type.
     """
-    if function in ("count", "approx_count"):
+    if function in ("count", "approx_count", "approx_distinct", "l1_norm"):
         return BIGINT
+    if function in _WITH_MOST:
+        return STRING
+    if function == "l2_norm":
+        return DOUBLE
     if argument is None:
         raise UserError(f"{function.upper()} needs an argument", remedy="Only COUNT takes *.")
     if function in ("min", "max", "mode"):
@@ -122,7 +152,7 @@ def result_type(function: str, argument: Type | None) -> Type:
         return _sum_type(argument)
     if function == "avg" and argument.name == "DECIMAL":
         return decimal(min(38, argument.precision + 4), min(38, argument.scale + 4))
-    if function in AGGREGATES:
+    if function in AGGREGATES or function == "approx_percentile":
         return DOUBLE
     raise UserError(f"there is no aggregate '{function}'", remedy=did_you_mean(function, AGGREGATES))
 

@@ -1,7 +1,7 @@
 """What do approximate aggregates approximate? The exact call that each stands for.
 
-An approximate answer is a value v and a bound b with |v - exact| <= b <= within * exact (rounded down), so the exact answer,
-with bound 0, is always one of the right ones.
+An approximate answer is a value v and a bound b with |v - exact| <= b, so the exact answer, with bound 0, is always one of the
+right ones. For counts and sums b <= within * exact (rounded down); what `within` is a part of for the others is in docs/semantics.md.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from headrace.algebra.aggregates import APPROXIMATE, AggregateCall
+from headrace.algebra.aggregates import APPROXIMATE, SKETCHED, AggregateCall
 from headrace.algebra.expressions import Call, Case, Cast, Expression, Literal
 from headrace.schema import BIGINT, BOOLEAN, STRING
 
@@ -19,13 +19,20 @@ _NEGATIVE: Final = "a negative value under APPROX_SUM"
 
 def is_approximate(call: AggregateCall) -> bool:
     """True for a call that may be answered within a bound."""
-    return call.function in APPROXIMATE
+    return call.function in APPROXIMATE or call.within is not None
+
+
+def is_sketched(call: AggregateCall) -> bool:
+    """True for a call that panes keep a sketch for, unless it is answered exactly."""
+    return call.function in SKETCHED or (call.function == "l2_norm" and call.within is not None)
 
 
 def exact(call: AggregateCall) -> AggregateCall:
     """The exact call that an approximate one stands for; other calls as they are."""
     if not is_approximate(call):
         return call
+    if call.function == "approx_distinct":
+        return replace(call, function="count", distinct=True, within=None, part="value")
     plain = call.function.removeprefix(_PREFIX)
     return replace(call, function=plain, argument=counted(call), within=None, part="value")
 

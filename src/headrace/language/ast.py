@@ -146,6 +146,7 @@ class FunctionCall:
     star: bool = False
     condition: Expr | None = None
     within: Fraction | None = None
+    """`WITHIN p PERCENT` as a part of one; `BUCKETS n` as half of one of n."""
 
 
 @dataclass(frozen=True, slots=True)

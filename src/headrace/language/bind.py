@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from headrace.algebra.aggregates import APPROXIMATE
+from headrace.algebra.aggregates import APPROXIMATE, canonical
 from headrace.algebra.expressions import Call, Column, Expression, Named, columns_of, transform
 from headrace.algebra.functions import UserFunction
 from headrace.algebra.query import (
@@ -258,7 +258,9 @@ class _SelectBinder:
         asked = call.arguments[0] if len(call.arguments) == 1 and call.condition is None else None
         if isinstance(asked, Name) and len(asked.parts) == 1:
             asked = self._aliased(asked.parts[0])
-        if not isinstance(asked, FunctionCall) or asked.name.lower() not in APPROXIMATE:
+        if not isinstance(asked, FunctionCall) or not (
+            asked.within is not None or canonical(asked.name) in APPROXIMATE
+        ):
             self._fail(
                 "ERROR_BOUND is of an approximate aggregate of the select list",
                 call.span,

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Final
 
 from headrace.algebra.aggregates import (
     APPROXIMATE,
+    BELONGS,
     DEFAULT_WITHIN,
+    LEAST_WITHIN,
+    MAY_COMPARE,
+    MOST_FREQUENT,
     OF_CONDITIONS,
     AggregateCall,
     NamedAggregate,
     canonical,
     result_type,
 )
+from headrace.algebra.correlated import depends_on
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, Named, children
 from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.ast import FunctionCall
 from headrace.language.bind_expressions import ExpressionBinder, cast, joined, located
-from headrace.schema import BIGINT, BOOLEAN
+from headrace.schema import BIGINT, BOOLEAN, STRING
+
+_NOT_DISTINCT: Final = ("mode", "top_k", "l1_norm", "l2_norm")
 
 
 @dataclass(slots=True)
@@ -60,18 +69,36 @@ class Grouping:
         condition = None
         if node.condition is not None:
             condition = self._over_group.condition(node.condition, "the condition of FILTER")
-        if node.name.lower() == "count_if":
-            return self._count_if(node, condition)
         function = canonical(node.name)
         if function in APPROXIMATE:
             return self._approximate(function, node, condition)
-        assert function is not None
+        if node.name.lower() == "count_if":
+            call = self._count_if(node, condition)
+        else:
+            assert function is not None
+            call = self._exact(function, node, condition)
+        return call if node.within is None else self._within(node, call)
+
+    def _within(self, node: FunctionCall, call: AggregateCall) -> AggregateCall:
+        """An exact aggregate that may be wrong all the same: it compares rows with their group, or is a norm."""
+        name = node.name.upper()
+        if call.function == "l2_norm":
+            _check_within(name, call.function, node.within)
+        elif call.function not in MAY_COMPARE or not depends_on(call, self.aggregates):
+            raise UserError(
+                f"{name} is exact here: {BELONGS}",
+                remedy="Leave it out, or write for example COUNT(*) FILTER (WHERE x > AVG(x)) WITHIN 1 PERCENT.",
+            )
+        return replace(call, within=node.within)
+
+    def _exact(self, function: str, node: FunctionCall, condition: Expression | None) -> AggregateCall:
         if node.star:
             if function != "count":
                 raise UserError(f"{node.name.upper()} does not take *", remedy="Only COUNT takes *.")
             return AggregateCall("count", None, result_type("count", None), condition=condition)
         arguments = [self.inner.bind(argument) for argument in node.arguments]
         share, arguments = _share(node, function, arguments)
+        most, arguments = _most(function, node, arguments)
         if function == "count" and arguments and not node.distinct:
             return self._count(arguments, condition)
         if len(arguments) != 1:
@@ -81,19 +108,22 @@ class Grouping:
         argument = arguments[0]
         if node.name.lower() in OF_CONDITIONS and argument.type.name not in ("BOOLEAN", "VOID"):
             raise UserError(f"{node.name.upper()} needs a condition, not {argument.type}")
-        if function == "mode" and node.distinct:
+        if function in _NOT_DISTINCT and node.distinct:
             raise UserError(
-                "MODE does not take DISTINCT", remedy="Every distinct value occurs once; MIN is the least."
+                f"{function.upper()} does not take DISTINCT",
+                remedy="Every distinct value occurs once; MIN is the least.",
             )
-        return AggregateCall(
-            function, argument, result_type(function, argument.type), node.distinct, condition, share=share
-        )
+        kind = result_type(function, argument.type)
+        if most is not None:
+            argument = cast(argument, STRING)
+        return AggregateCall(function, argument, kind, node.distinct, condition, share=share, most=most)
 
     def bound(self, node: FunctionCall) -> Expression:
         """The column that holds the error bound of an approximate aggregate."""
         value = self.aggregate(node)
         known = next(item.call for item in self.aggregates if Column(item.name, item.call.type) == value)
-        return self._column(replace(known, part="bound"))
+        kind = known.type if known.type.is_fractional else BIGINT
+        return self._column(replace(known, type=kind, part="bound"))
 
     def _approximate(self, function: str, node: FunctionCall, condition: Expression | None) -> AggregateCall:
         within, what = node.within or DEFAULT_WITHIN, function.upper()
@@ -103,13 +133,21 @@ class Grouping:
             raise UserError(f"{what} does not take *", remedy="Only counts take *.")
         if node.star:
             return AggregateCall(function, None, BIGINT, condition=condition, within=within)
-        if len(node.arguments) != 1:
-            raise UserError(f"{what} takes one argument, not {len(node.arguments)}")
-        argument = self.inner.bind(node.arguments[0])
+        _check_within(what, function, within)
+        arguments = [self.inner.bind(argument) for argument in node.arguments]
+        share, arguments = _share(node, function, arguments)
+        most, arguments = _most(function, node, arguments)
+        if len(arguments) != 1:
+            raise UserError(f"{what} takes one argument, not {len(arguments)}")
+        argument = arguments[0]
         kind = result_type(function, argument.type)
         if function == "approx_sum":
             argument = cast(argument, BIGINT)
-        return AggregateCall(function, argument, kind, condition=condition, within=within)
+        if most is not None:
+            argument = cast(argument, STRING)
+        return AggregateCall(
+            function, argument, kind, condition=condition, within=within, share=share, most=most
+        )
 
     def _count(self, arguments: list[Expression], condition: Expression | None) -> AggregateCall:
         """COUNT(a, b) counts the rows in which no argument is NULL; a constant never is."""
@@ -156,14 +194,14 @@ def _share(
     node: FunctionCall, function: str, arguments: list[Expression]
 ) -> tuple[float | None, list[Expression]]:
     """Which percentile is asked, and the arguments without it; MEDIAN is the half."""
-    if function != "percentile" or not arguments:
+    if function not in ("percentile", "approx_percentile") or not arguments:
         return None, arguments
     if node.name.lower() == "median":
         return 0.5, arguments
     if len(arguments) != 2:
         raise UserError(
-            f"PERCENTILE takes a number and which percentile, not {len(arguments)} arguments",
-            remedy="For example PERCENTILE(x, 0.9).",
+            f"{function.upper()} takes a number and which percentile, not {len(arguments)} arguments",
+            remedy=f"For example {function.upper()}(x, 0.9).",
         )
     asked = arguments[1]
     if not (isinstance(asked, Literal) and asked.type.is_numeric and asked.value is not None):
@@ -171,6 +209,37 @@ def _share(
             "which percentile must be a constant between 0 and 1", remedy="Write for example 0.9."
         )
     return float(str(asked.value)), arguments[:1]
+
+
+def _most(
+    function: str, node: FunctionCall, arguments: list[Expression]
+) -> tuple[int | None, list[Expression]]:
+    """How many of the most frequent values are asked, and the arguments without it."""
+    if function not in ("top_k", "approx_top_k"):
+        return None, arguments
+    name = node.name.upper()
+    if len(arguments) != 2:
+        raise UserError(
+            f"{name} takes a value and how many of the most frequent, not {len(arguments)} arguments",
+            remedy=f"For example {name}(x, 10).",
+        )
+    asked = arguments[1]
+    number = asked.value if isinstance(asked, Literal) and asked.type.is_integer else None
+    if not isinstance(number, int) or not 1 <= number <= MOST_FREQUENT:
+        raise UserError(
+            f"how many of the most frequent must be a constant from 1 to {MOST_FREQUENT}",
+            remedy="Write for example 10.",
+        )
+    return number, arguments[:1]
+
+
+def _check_within(name: str, function: str, within: Fraction | None) -> None:
+    least = LEAST_WITHIN.get(function)
+    if least is not None and within is not None and within < least:
+        raise UserError(
+            f"{name} is not available within less than {float(100 * least):g} percent: a sketch that good takes more than a megabyte",
+            remedy="Allow a greater error, or leave WITHIN out and count exactly.",
+        )
 
 
 def rewritten(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:

@@ -7,8 +7,8 @@ from typing import Final
 from headrace.errors import UnsupportedQuery
 
 _AGGREGATE_LIST: Final = """
-first last first_value last_value any_value percentile_approx approx_percentile
-collect_list collect_set array_agg approx_count_distinct max_by
+first last first_value last_value any_value percentile_approx
+collect_list collect_set array_agg max_by
 min_by corr covar_pop covar_samp skewness kurtosis sum_distinct bit_and bit_or bit_xor grouping
 string_agg listagg histogram_numeric regr_slope try_sum try_avg
 """
@@ -23,7 +23,8 @@ _RANKS: Final = frozenset(
 )
 _AVAILABLE: Final = (
     "Available are COUNT, COUNT_IF, SUM, AVG, MIN, MAX, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, "
-    "MEDIAN, PERCENTILE, MODE, BOOL_AND and BOOL_OR."
+    "MEDIAN, PERCENTILE, MODE, TOP_K, L1_NORM, L2_NORM, BOOL_AND and BOOL_OR, and APPROX_COUNT, APPROX_SUM, "
+    "APPROX_DISTINCT, APPROX_PERCENTILE and APPROX_TOP_K."
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Final, NoReturn
 
-from headrace.algebra.aggregates import APPROXIMATE
+from headrace.algebra.aggregates import APPROXIMATE, BELONGS, canonical
 from headrace.errors import Span, UserError
 from headrace.language.ast import CaseWhen, CastTo, Constant, Exists, Expr, Extract, FunctionCall, Name
 from headrace.language.cursor import Cursor
@@ -225,11 +225,18 @@ def _with_condition(cursor: Cursor, whole: Whole, call: FunctionCall) -> Functio
         condition = whole(cursor)
         cursor.expect_sign(")")
     within = _within(cursor) if cursor.at_word("WITHIN") and cursor.ahead().kind == "number" else None
-    if within is not None and call.name.lower() not in APPROXIMATE:
+    if cursor.at_word("BUCKETS") and cursor.ahead().kind == "number":
+        within = _buckets(cursor)
+    may_be = (
+        canonical(call.name) in (*APPROXIMATE, "l2_norm")
+        or condition is not None
+        or call.name.lower() == "count_if"
+    )
+    if within is not None and not may_be:
         raise cursor.error(
-            f"{call.name.upper()} is exact: WITHIN belongs to {' and '.join(map(str.upper, APPROXIMATE))}",
+            f"{call.name.upper()} is exact: {BELONGS}",
             cursor.since(call.span),
-            "Leave WITHIN out.",
+            "Leave it out.",
         )
     if cursor.at_word("OVER"):
         raise cursor.unsupported(
@@ -239,6 +246,22 @@ def _with_condition(cursor: Cursor, whole: Whole, call: FunctionCall) -> Functio
         )
     span = cursor.since(call.span)
     return FunctionCall(call.name, call.arguments, span, call.distinct, call.star, condition, within)
+
+
+_MOST_BUCKETS: Final = 1_000_000
+
+
+def _buckets(cursor: Cursor) -> Fraction:
+    """`BUCKETS n`: n parts of equal weight, of which one may be cut and counts half."""
+    start = cursor.advance().span
+    written = cursor.advance().text
+    if not written.isdigit() or not 0 < int(written) <= _MOST_BUCKETS:
+        raise cursor.error(
+            f"BUCKETS takes a whole number from 1 to {_MOST_BUCKETS:,}, not '{written}'",
+            cursor.since(start),
+            "Write for example BUCKETS 10.",
+        )
+    return Fraction(1, 2 * int(written))
 
 
 def _within(cursor: Cursor) -> Fraction:

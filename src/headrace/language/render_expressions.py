@@ -11,7 +11,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Final
 
-from headrace.algebra.aggregates import AggregateCall
+from headrace.algebra.aggregates import MAY_COMPARE, AggregateCall
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from headrace.language.literals import shown_instant
 from headrace.language.primaries import RESERVED
@@ -77,10 +77,13 @@ def render_aggregate(call: AggregateCall, columns: Mapping[str, str]) -> str:
     """An aggregate as text."""
     argument = "*" if call.argument is None else render_expression(call.argument, columns)
     share = "" if call.share is None else f", {call.share!r}D"
+    share += "" if call.most is None else f", {call.most}"
     text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{argument}{share})"
     if call.condition is not None:
         text += f" FILTER (WHERE {render_expression(call.condition, columns)})"
-    if call.within is not None:
+    if call.within is not None and call.function in MAY_COMPARE and (2 * call.within).numerator == 1:
+        text += f" BUCKETS {1 / (2 * call.within)}"
+    elif call.within is not None:
         percent = 100 * call.within
         text += f" WITHIN {Decimal(percent.numerator) / Decimal(percent.denominator):f} PERCENT"
     return text if call.part == "value" else f"error_bound({text})"

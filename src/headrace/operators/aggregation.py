@@ -13,6 +13,7 @@ from headrace.algebra.aggregates import BY_VALUE, AggregateCall
 from headrace.algebra.expressions import Case, Expression, Literal
 from headrace.operators import cells as at_rest
 from headrace.operators.cells import Fed
+from headrace.operators.lower_synopses import is_synopsis, lower_synopsis, synopses_of
 from headrace.operators.partials import Cells
 from headrace.schema import BOOLEAN, to_arrow
 
@@ -43,22 +44,25 @@ def effective_argument(call: AggregateCall) -> Expression | None:
 
 def needs_values(call: AggregateCall) -> bool:
     """True when it is computed from the distinct values, not from partials of a group."""
-    return call.distinct or call.function in BY_VALUE
+    return call.distinct or (call.function in BY_VALUE and not is_synopsis(call))
 
 
 def partials_of(calls: Sequence[AggregateCall]) -> tuple[Fed, ...]:
     """The partials needed, each once; the first is always the count of all rows."""
     found: dict[Fed, None] = {at_rest.rows_fed(): None}
     for call in calls:
-        found.update(dict.fromkeys(_feds(call)))
+        found.update(dict.fromkeys(feds_of(call)))
     return tuple(found)
 
 
-def _feds(call: AggregateCall) -> tuple[Fed, ...]:
+def feds_of(call: AggregateCall) -> tuple[Fed, ...]:
+    """The partials of one call."""
     argument = effective_argument(call)
     if argument is None:
         return (at_rest.rows_fed(),)
     counted = at_rest.count_fed(argument)
+    if is_synopsis(call):
+        return synopses_of(call, argument)
     match call.function:
         case "count":
             return (counted,)
@@ -74,12 +78,14 @@ def _feds(call: AggregateCall) -> tuple[Fed, ...]:
 
 def measure_of(call: AggregateCall) -> Fed:
     """The partial that holds the number itself of a COUNT or SUM."""
-    return _feds(call)[-1]
+    return feds_of(call)[-1]
 
 
 def lower(call: AggregateCall, answer: Answer) -> Lowered:
     """The aggregate's values, one per group."""
-    feds = _feds(call)
+    feds = feds_of(call)
+    if is_synopsis(call):
+        return Lowered(lower_synopsis(call, feds[0], answer.cells[feds[0]][0]))
     if call.function == "count":
         return Lowered(pa.array(answer.cells[feds[0]][0]))
     if len(feds) == 1:

@@ -19,7 +19,6 @@ from headrace.algebra.approximation import exact
 from headrace.operators import aggregation
 from headrace.operators.aggregation import Answer
 from headrace.operators.batch import Rejected
-from headrace.operators.cells import Fed
 from headrace.operators.finish import finish
 from headrace.operators.grouping import Ints
 from headrace.operators.operator import Scanner, Sections, Step, Turn
@@ -27,7 +26,7 @@ from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.pane_store import KEY, Layout, between, block_key, merge
 from headrace.operators.pane_windows import closing
 from headrace.operators.row_steps import RowStep
-from headrace.operators.thinned_store import ThinLayout, Thinned
+from headrace.operators.thinned_store import ThinLayout, Thinned, as_cells
 from headrace.synopses.canonical import Form
 from headrace.time import BEGINNING
 
@@ -210,7 +209,7 @@ def _columns(
         key.name: values.take(pa.array(member))
         for key, values in zip(whole.keys, held.groups.keys, strict=True)
     }
-    cells = Answer({fed: _as_cells(fed, value) for fed, (value, _) in zip(feds, found, strict=True)})
+    cells = Answer({fed: as_cells(fed, value) for fed, (value, _) in zip(feds, found, strict=True)})
     slack = {fed: pa.array(bound) for fed, (_, bound) in zip(feds, found, strict=True)}
     for item in operator.asked:
         call = exact(item.call)
@@ -223,7 +222,3 @@ def _columns(
     columns[f"{whole.window_alias}.window_end"] = pa.array(ends).cast(_STAMP)
     columns[f"{whole.window_alias}.window_id"] = pa.array(windows)
     return columns
-
-
-def _as_cells(fed: Fed, values: Ints) -> tuple[Ints, ...]:
-    return (values & 0xFFFFFFFF, values >> 32) if fed.encoding == "limbs2" else (values,)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.algebra.aggregates import AggregateCall
 from headrace.operators.aggregation import Lowered
+from headrace.operators.as_json import as_json
 from headrace.operators.grouping import Ints
 from headrace.operators.sort_ranks import sort_rank
 from headrace.schema import to_arrow
@@ -41,6 +42,10 @@ def lower_by_value(call: AggregateCall, found: Histogram, rows: int) -> Lowered:
     if pa.types.is_null(found.values.type):
         return Lowered(pa.nulls(rows, to_arrow(call.type)))
     ordered = _ordered(found)
+    if call.function == "top_k":
+        return Lowered(_most_frequent(ordered, rows, call.most or 0))
+    if call.function in ("l1_norm", "l2_norm"):
+        return Lowered(_norm(call.function, ordered, rows))
     if call.function == "mode":
         return Lowered(_mode(ordered, rows).cast(to_arrow(call.type)))
     if call.distinct:
@@ -88,6 +93,28 @@ def _doubles(values: pa.Array) -> np.ndarray:
         return np.array([float(value) for value in values.to_pylist()], np.float64)
     doubles: np.ndarray = values.cast(pa.float64(), safe=False).to_numpy()
     return doubles
+
+
+def _most_frequent(found: Histogram, rows: int, most: int) -> pa.Array:
+    """The most frequent texts of each group with their counts, as JSON."""
+    items: list[list[tuple[str, int]]] = [[] for _ in range(rows)]
+    order = np.lexsort((np.arange(len(found.owner)), -found.counts, found.owner))
+    owner = found.owner[order]
+    place = np.arange(len(order)) - np.searchsorted(owner, owner)
+    order = order[place < most]
+    texts = found.values.take(pa.array(order)).to_pylist()
+    pairs = zip(texts, found.counts[order].tolist(), strict=True)
+    for group, pair in zip(found.owner[order].tolist(), pairs, strict=True):
+        items[group].append(pair)
+    return as_json(items)
+
+
+def _norm(function: str, found: Histogram, rows: int) -> pa.Array:
+    """Of how often each value occurs: the sum, or the root of the sum of squares."""
+    counts = found.counts if function == "l1_norm" else found.counts.astype(np.float64) ** 2
+    total = np.zeros(rows, counts.dtype)
+    np.add.at(total, found.owner, counts)
+    return pa.array(total if function == "l1_norm" else np.sqrt(total), mask=total == 0)
 
 
 def _mode(found: Histogram, rows: int) -> pa.Array:

@@ -16,20 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.algebra.expressions import Expression
-from headrace.operators.grouping import as_int64, flat
+from headrace.operators.grouping import as_int64, flat, hashes
 from headrace.operators.partials import Argument, Cells, Column, Count, Extreme, Moments, Partial, Sum
+from headrace.operators.synopsis_partial import Synopsis
 from headrace.schema import Type, to_arrow
+from headrace.synopses.kinds import Kind
 
-Encoding = Choice["rows", "int", "limbs2", "limbs4", "double", "ranked"]
+Encoding = Choice["rows", "int", "limbs2", "limbs4", "double", "ranked", "hash", "text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """A partial and what it is fed: an expression's values in an encoding, or just rows."""
+    """A partial and what it is fed: an expression's values in an encoding, or just rows; `weight` is what each row weighs."""
 
     partial: Partial
     expression: Expression | None
     encoding: Encoding
+    weight: Expression | None = None
 
     @property
     def is_ranked(self) -> bool:
@@ -40,6 +43,8 @@ class Fed:
         """The types of its columns at rest."""
         if self.is_ranked and self.expression is not None:
             return [to_arrow(self.expression.type)]
+        if isinstance(self.partial, Synopsis):
+            return [pa.large_binary()]
         if isinstance(self.partial, Moments) or (
             self.encoding == "double" and not isinstance(self.partial, Count)
         ):
@@ -83,14 +88,27 @@ def moments_fed(expression: Expression) -> Fed:
     return Fed(Moments(), expression, "double")
 
 
-def argument(fed: Fed, values: pa.Array | None, dictionary: pa.Array | None = None) -> Argument:
+def synopsis_fed(
+    kind: Kind, expression: Expression, encoding: Encoding, weight: Expression | None = None
+) -> Fed:
+    """The partial for a synopsis of values that are not NULL."""
+    return Fed(Synopsis(kind), expression, encoding, weight)
+
+
+def argument(
+    fed: Fed, values: pa.Array | None, dictionary: pa.Array | None = None, weights: pa.Array | None = None
+) -> Argument:
     """A batch's values as numpy, ready to lift. `dictionary` (sorted, distinct) gives the ranks of ranked values."""
     if values is None:
         return Argument(np.empty(0), None)
     valid = ~values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
     if isinstance(fed.partial, Count):
         return Argument(np.empty(0), valid)
-    return Argument(_numbers(fed, values, dictionary), valid)
+    numbers = _numbers(fed, values, dictionary)
+    if weights is None:
+        return Argument(numbers, valid)
+    heavy = pc.fill_null(_as_double(weights), 0.0).to_numpy(zero_copy_only=False)
+    return Argument(numbers, valid, heavy)
 
 
 def _numbers(fed: Fed, values: pa.Array, dictionary: pa.Array | None) -> Column:
@@ -100,6 +118,11 @@ def _numbers(fed: Fed, values: pa.Array, dictionary: pa.Array | None) -> Column:
         return numbers
     if fed.encoding == "int":
         return as_int64(values)
+    if fed.encoding == "hash":
+        return hashes(values)
+    if fed.encoding == "text":
+        texts: Column = values.to_numpy(zero_copy_only=False)
+        return texts
     if fed.encoding == "limbs2":
         whole = as_int64(values)
         return np.stack([whole & 0xFFFFFFFF, whole >> 32], axis=1)
@@ -142,6 +165,8 @@ def ranks(values: pa.Array, dictionary: pa.Array | None) -> Column:
 
 def store(fed: Fed, cells: Cells, dictionary: pa.Array | None) -> list[pa.Array]:
     """Arrow columns of cells; an empty ranked cell is NULL."""
+    if isinstance(fed.partial, Synopsis):
+        return [pa.array(cells[0], pa.large_binary())]
     if not fed.is_ranked:
         return [pa.array(part) for part in cells]
     return [unrank(cells[0], dictionary)]

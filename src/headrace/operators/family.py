@@ -23,6 +23,7 @@ from headrace.algebra.expressions import Column, Named
 from headrace.operators.batch import Rejected
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouping import Ints, flat
+from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import WINDOW, Operator, Scanned, Sections, Turn
 from headrace.operators.pane_aggregate import Chunk, Closed, PaneAggregate, close
 from headrace.operators.pane_store import KEY, Layout
@@ -53,6 +54,8 @@ def family_of(operator: Operator) -> str | None:
 def in_family(operator: PaneAggregate) -> PaneAggregate:
     """The operator with the name of its family, where its query is one of the query log's and can have one."""
     if operator.answers_empty or operator.revisions is not None or not _NUMBERED.fullmatch(operator.id):
+        return operator
+    if keeps_synopses(operator.aggregates):
         return operator
     window = (operator.stream, operator.panes, operator.range, operator.window_alias)
     shape = (window, operator.keys, operator.aggregates)

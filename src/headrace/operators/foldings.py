@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headrace.operators.batch import Batch
 from headrace.operators.family import Harvest
+from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import Operator, Scanner
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.row_steps import Keep, RowStep
@@ -83,8 +84,12 @@ def foldings(operators: Iterable[Operator], relations: Mapping[str, pa.Table]) -
 
 
 def shares(operator: PaneAggregate) -> bool:
-    """True for windows that cover all time and answer only for rows: others must see every row by themselves."""
-    return not operator.answers_empty and operator.revisions is None and not operator.panes.has_gaps
+    """True for windows that cover all time and answer only for rows: others must see every row by themselves.
+
+    Synopses say of themselves how wrong they are; a row folded into them once is not folded again.
+    """
+    alike = not operator.answers_empty and operator.revisions is None and not operator.panes.has_gaps
+    return alike and not keeps_synopses(operator.aggregates)
 
 
 def _has_many_predicates(members: Sequence[PaneAggregate]) -> bool:

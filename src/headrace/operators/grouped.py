@@ -19,6 +19,7 @@ from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer
 from headrace.operators.by_value import Histogram, lower_by_value
 from headrace.operators.cells import Fed
+from headrace.operators.comparing import compared
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.pane_store import Layout, by_block_and_group, fresh_slots
 from headrace.operators.pane_windows import WindowCells
@@ -51,10 +52,9 @@ class Grouped:
     @property
     def arguments(self) -> tuple[Expression, ...]:
         """Everything that is aggregated, each expression once."""
-        feds = (
-            fed.expression for layout in self.layouts for fed in layout.feds if fed.expression is not None
-        )
-        return tuple(dict.fromkeys([*feds, *self.distinct_arguments]))
+        feds = [fed for layout in self.layouts for fed in layout.feds]
+        read = [part for fed in feds for part in (fed.expression, fed.weight) if part is not None]
+        return tuple(dict.fromkeys([*read, *self.distinct_arguments]))
 
     def inputs(self) -> list[Expression]:
         """What is evaluated on each row: keys, then arguments."""
@@ -91,8 +91,10 @@ def lift(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], codes: I
         values = arguments[fed.expression] if fed.expression is not None else None
         if fed.is_ranked and values is not None:
             dictionaries[fed] = at_rest.sorted_dictionary(values)
+        weights = None if fed.weight is None else arguments[fed.weight]
         with np.errstate(all="ignore"):
-            cells[fed] = fed.partial.lift(at_rest.argument(fed, values, dictionaries.get(fed)), codes, count)
+            ready = at_rest.argument(fed, values, dictionaries.get(fed), weights)
+            cells[fed] = fed.partial.lift(ready, codes, count)
     return Answer(cells, dictionaries)
 
 
@@ -111,6 +113,8 @@ def columns_of_cells(
             argument = aggregation.effective_argument(item.call)
             assert argument is not None
             lowered = lower_distinct(item.call, argument, distinct[argument], chunk.rows)
+        elif item.call.against:
+            lowered = compared(item.call, chunk.answer, columns)
         else:
             lowered = aggregation.lower(item.call, chunk.answer)
         columns[item.name] = lowered.values

@@ -142,6 +142,14 @@ def slots_of(keys: Sequence[pa.Array], count: int) -> npt.NDArray[np.int16]:
     return (mixed % np.uint64(SLOTS)).astype(np.int16)
 
 
+def hashes(column: pa.Array) -> Ints:
+    """Stable 64-bit hashes of values: equal for values that are equal as group keys."""
+    encoded = normalise(flat(column)).dictionary_encode(null_encoding="encode")
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    mixed: Ints = _hash(encoded.dictionary).view(np.int64)[codes]
+    return mixed
+
+
 def slot_of_name(name: str) -> int:
     """The stable slot of something that has a name."""
     return int(pd.util.hash_array(np.array([name], object), categorize=False)[0] % SLOTS)

@@ -29,6 +29,8 @@ class Argument:
 
     values: Column
     valid: npt.NDArray[np.bool_] | None
+    weights: Column | None = None
+    """What each row weighs, for partials with weights; None: all alike."""
 
 
 class Partial(Protocol):

@@ -79,6 +79,11 @@ def _numbers(fed: Fed, columns: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarra
     return pa.array(cells[0]), np.zeros(len(cells[0]), bool)
 
 
+def as_cells(fed: Fed, values: Ints) -> tuple[Ints, ...]:
+    """Whole numbers as the cells of a partial."""
+    return (values & 0xFFFFFFFF, values >> 32) if fed.encoding == "limbs2" else (values,)
+
+
 def _keys_and_kinds(table: pa.Table) -> tuple[Ints, np.ndarray]:
     """The pane of each row, and which rows are histograms."""
     keys: Ints = flat(table.column(KEY)).to_numpy(zero_copy_only=False)

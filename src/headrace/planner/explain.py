@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from headrace.algebra.correlated import levels
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from headrace.operators.approximate_windows import ApproximateWindows
+from headrace.operators.cells import Fed
 from headrace.operators.finish import Finish
 from headrace.operators.membership import Membership
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.revising import Revising
 from headrace.operators.row_steps import Keep, RowStep
+from headrace.operators.synopsis_partial import Synopsis
 from headrace.operators.window_changes import WindowChanges
 from headrace.operators.window_costs import MOST_WINDOWS, cost, rows_for_panes_to_pay
 from headrace.time import render_duration
@@ -103,6 +105,7 @@ def _pane_aggregate(operator: PaneAggregate) -> Iterator[str]:
         yield from _costs(operator)
     cut = "" if not panes.cut else f", cut at {render_duration(panes.cut)}"
     yield f"  pane partials: {panes.per_slide} a slide{cut}; {_partials(operator)}"
+    yield from _synopses(operator)
     where = "one slot" if operator.single_slot is not None else "by group"
     yield f"  group by {', '.join(show(key.expression) for key in operator.keys) or 'nothing'} (routed to {where})"
 
@@ -140,8 +143,21 @@ def _partials(operator: PaneAggregate) -> str:
     for layout in operator.layouts:
         for fed in layout.feds:
             argument = show(fed.expression) if fed.expression is not None else "*"
-            named.append(f"{type(fed.partial).__name__.lower()}({argument})")
+            named.append(f"{_kind(fed)}({argument})")
     return ", ".join(named)
+
+
+def _kind(fed: Fed) -> str:
+    partial = fed.partial
+    return type(partial.kind if isinstance(partial, Synopsis) else partial).__name__.lower()
+
+
+def _synopses(operator: PaneAggregate) -> Iterator[str]:
+    """A line for each synopsis: how much a group takes in a pane of many rows, and in a window."""
+    for fed in operator.layouts[0].feds:
+        if isinstance(fed.partial, Synopsis) and fed.expression is not None:
+            size = fed.partial.kind.full_bytes
+            yield f"  synopsis {_kind(fed)}({show(fed.expression)}): at most about {size:,} bytes a group and pane, {fed.partial.kind}"
 
 
 def _settings(operator: Operator) -> Iterator[tuple[str, object]]:

@@ -27,6 +27,7 @@ from headrace.operators.family import in_family
 from headrace.operators.finish import Finish
 from headrace.operators.grouped import Grouped
 from headrace.operators.grouping import slot_of_name
+from headrace.operators.instant_aggregate import InstantAggregate
 from headrace.operators.membership import Membership
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
@@ -35,11 +36,15 @@ from headrace.operators.passing import Passing
 from headrace.operators.row_steps import Keep, LookUp, RowStep, relations_of
 from headrace.planner.every_instant import speaking_always
 from headrace.planner.lower_approximate import (
+    approximate_instants,
     approximate_windows,
+    at_every_instant,
     counting_exactly,
     exactly,
     from_synopses,
     has_approximate,
+    in_panes,
+    with_bounds,
 )
 from headrace.planner.lower_correlated import check, has_correlated, regrouping
 from headrace.planner.lower_rows import Lowering, lower_rows, tells_changes, with_changes
@@ -53,15 +58,19 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
     Raises `UnsupportedQuery` with the reason for what no operator answers yet.
     """
     shape = speaking_always(shape_of(query))
-    if has_approximate(shape):
-        if from_synopses(query, shape):
-            counting = _pane_aggregate(name, query, counting_exactly(shape), operator_id)
-            return approximate_windows(counting, _grouped(shape, _Rename(shape)).aggregates)
-        shape = exactly(shape)
+    if from_synopses(query, shape):
+        counting = _pane_aggregate(name, query, counting_exactly(shape), operator_id)
+        return approximate_windows(counting, _grouped(shape, _Rename(shape)).aggregates)
+    if at_every_instant(query, shape):
+        answering = lower_rows(_lowering(name, query, with_bounds(shape), operator_id))
+        assert isinstance(answering, InstantAggregate)
+        return approximate_instants(answering, _grouped(shape, _Rename(shape)).aggregates)
     known_at_once = slides(shape.window) and context_of(shape.window) is Context.FREE
     has_panes = known_at_once and not isinstance(shape.window, Custom)
     aggregates_panes = has_panes and shape.aggregate is not None and shape.bounds is None
     of_rows = not isinstance(shape.scan, StreamScan) or shape.scan.channel == "rows"
+    if has_approximate(shape):
+        shape = in_panes(shape) if aggregates_panes and of_rows else exactly(shape)
     is_correlated = shape.aggregate is not None and has_correlated(shape)
     if aggregates_panes and of_rows and not is_correlated and not tells_changes(query, shape):
         return _pane_aggregate(name, query, shape, operator_id)  # nearly all of a thousand alerts
@@ -194,7 +203,8 @@ class _Rename:
     def call(self, call: AggregateCall) -> AggregateCall:
         argument = self(call.argument) if call.argument is not None else None
         condition = self(call.condition) if call.condition is not None else None
-        return replace(call, argument=argument, condition=condition)
+        weight = self(call.weight) if call.weight is not None else None
+        return replace(call, argument=argument, condition=condition, weight=weight)
 
 
 def _look_up(join: Join, rename: _Rename) -> LookUp:

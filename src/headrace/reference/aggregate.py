@@ -5,6 +5,7 @@ Integers and decimals are computed exactly, doubles are rounded once, at the end
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
     Approximate aggregates are exact here, and their bounds 0: a right answer is within its bound of this one.
     """
     if call.part == "bound":
-        return 0
+        return 0.0 if call.type.is_fractional else 0
     present = [value for value in values if value is not None] if call.argument is not None else list(values)
     if call.distinct:
         present = list({identity(value): value for value in present}.values())
@@ -40,7 +41,13 @@ def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
             return _average(call, present) if present else None
         case "var_samp" | "var_pop" | "stddev_samp" | "stddev_pop":
             return _spread(call.function, present)
-        case "percentile":
+        case "approx_distinct":
+            return len({identity(value) for value in present})
+        case "l1_norm" | "l2_norm":
+            return _norm(call.function, present) if present else None
+        case "top_k" | "approx_top_k":
+            return _most_frequent(present, call.most or 0) if present else None
+        case "percentile" | "approx_percentile":
             assert call.share is not None
             return _percentile(sorted(present, key=sort_key), call.share) if present else None
         case "mode":
@@ -96,6 +103,19 @@ def _percentile(ascending: Sequence[Any], share: float) -> float:
     low, high = math.floor(position), math.ceil(position)
     lower, upper = float(ascending[low]) + 0.0, float(ascending[high]) + 0.0
     return lower if lower == upper or low == high else lower + (position - low) * (upper - lower)
+
+
+def _norm(function: str, values: Sequence[Any]) -> float | int:
+    """Of the vector that holds for each value how often it occurs."""
+    if function == "l1_norm":
+        return len(values)
+    return math.sqrt(sum(number**2 for number in Counter(map(identity, values)).values()))
+
+
+def _most_frequent(texts: Sequence[str], number: int) -> str:
+    """The most frequent texts, of equally frequent ones the least first."""
+    ranked = sorted(Counter(texts).items(), key=lambda pair: (-pair[1], pair[0]))[:number]
+    return json.dumps([{"item": text, "count": count} for text, count in ranked], ensure_ascii=False)
 
 
 def _mode(values: Sequence[Any]) -> Any:

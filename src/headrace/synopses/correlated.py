@@ -135,49 +135,8 @@ class AboveMean:
         """Inner buckets over the span the mean may stay in, one outer bucket on each side."""
         variance = max(self.squares / self.rows - (self.total / self.rows) ** 2, 0.0)
         error = float(np.sqrt(variance / self.rows)) or abs(mean) * 1e-9 or 1e-9
-        low, high = mean - self.z * error, mean + self.z * error
-        first, last = min(self.least, low), max(float(np.nextafter(self.most, np.inf)), high)
-        inner = self._inner(low, high, mean, error)
-        bounds = np.r_[min(first, inner[0]), inner, max(last, inner[-1])]
-        if self.histogram is None:
-            self.histogram = FocusedHistogram(bounds, np.zeros(len(bounds) - 1))
-            return
-        old = FocusedHistogram(
-            np.r_[
-                min(self.histogram.bounds[0], bounds[0]),
-                self.histogram.bounds[1:-1],
-                max(self.histogram.bounds[-1], bounds[-1]),
-            ],
-            self.histogram.weights,
-        )
-        if self.strategy.piecemeal:
-            bounds = self._kept(old, low, high, bounds)
-        moved = FocusedHistogram(bounds, np.diff(np.r_[0.0, old.below(bounds[1:-1]), old.weights.sum()]))
-        if self.strategy.piecemeal:
-            middle = FocusedHistogram(moved.bounds[1:-1], moved.weights[1:-1])
-            middle = middle.with_buckets(self.buckets - 2, self.strategy)
-            moved = FocusedHistogram(
-                np.r_[moved.bounds[0], middle.bounds, moved.bounds[-1]],
-                np.r_[moved.weights[0], middle.weights, moved.weights[-1]],
-            )
-        self.histogram = moved
-
-    def _inner(self, low: float, high: float, mean: float, error: float) -> Doubles:
-        """Bounds of the inner buckets: equal ones, or equally likely places of the mean."""
-        count = self.buckets - 1
-        if not self.strategy.quantile:
-            return np.linspace(low, high, count)
-        normal = NormalDist(mean, error)
-        return np.array([normal.inv_cdf(p) for p in np.linspace(normal.cdf(low), normal.cdf(high), count)])
-
-    def _kept(self, old: FocusedHistogram, low: float, high: float, bounds: Doubles) -> Doubles:
-        """Piecemeal: old bounds inside the new span stay; whole buckets beyond it go to the outer ones."""
-        inside = old.bounds[1:-1]
-        inside = inside[(inside >= low) & (inside <= high)]
-        ends = [low] if not len(inside) or inside[0] > low else []
-        ends += [high] if not len(inside) or inside[-1] < high else []
-        kept: Doubles = np.r_[bounds[0], np.unique(np.r_[inside, ends]), bounds[-1]]
-        return kept
+        ends = (self.least, self.most)
+        self.histogram = around_mean(self.histogram, self.strategy, self.buckets, mean, error, self.z, ends)
 
     def _told(self, x: Doubles, y: Doubles, means: Doubles) -> Doubles:
         """Count rows in; the weight above each mean, with the rows up to it."""
@@ -195,3 +154,52 @@ class AboveMean:
         share = np.clip((bounds[cut + 1] - means) / np.where(width > 0, width, 1.0), 0.0, 1.0)
         told: Doubles = above + share * held[np.arange(len(x)), cut]
         return told
+
+
+def around_mean(
+    old: FocusedHistogram | None,
+    strategy: Strategy,
+    buckets: int,
+    mean: float,
+    error: float,
+    z: float,
+    ends: tuple[float, float],
+) -> FocusedHistogram:
+    """Inner buckets over mean +- z * error, one outer bucket on each side up to the least and the greatest value."""
+    low, high = mean - z * error, mean + z * error
+    first, last = min(ends[0], low), max(float(np.nextafter(ends[1], np.inf)), high)
+    inner = _inner(strategy, buckets, low, high, mean, error)
+    bounds = np.r_[min(first, inner[0]), inner, max(last, inner[-1])]
+    if old is None:
+        return FocusedHistogram(bounds, np.zeros(len(bounds) - 1))
+    reaching = np.r_[min(old.bounds[0], bounds[0]), old.bounds[1:-1], max(old.bounds[-1], bounds[-1])]
+    old = FocusedHistogram(reaching, old.weights)
+    if strategy.piecemeal:
+        bounds = _kept(old, low, high, bounds)
+    moved = FocusedHistogram(bounds, np.diff(np.r_[0.0, old.below(bounds[1:-1]), old.weights.sum()]))
+    if not strategy.piecemeal:
+        return moved
+    middle = FocusedHistogram(moved.bounds[1:-1], moved.weights[1:-1]).with_buckets(buckets - 2, strategy)
+    return FocusedHistogram(
+        np.r_[moved.bounds[0], middle.bounds, moved.bounds[-1]],
+        np.r_[moved.weights[0], middle.weights, moved.weights[-1]],
+    )
+
+
+def _inner(strategy: Strategy, buckets: int, low: float, high: float, mean: float, error: float) -> Doubles:
+    """Bounds of the inner buckets: equal ones, or equally likely places of the mean."""
+    count = buckets - 1
+    if not strategy.quantile:
+        return np.linspace(low, high, count)
+    normal = NormalDist(mean, error)
+    return np.array([normal.inv_cdf(p) for p in np.linspace(normal.cdf(low), normal.cdf(high), count)])
+
+
+def _kept(old: FocusedHistogram, low: float, high: float, bounds: Doubles) -> Doubles:
+    """Piecemeal: old bounds inside the new span stay; whole buckets beyond it go to the outer ones."""
+    inside = old.bounds[1:-1]
+    inside = inside[(inside >= low) & (inside <= high)]
+    ends = [low] if not len(inside) or inside[0] > low else []
+    ends += [high] if not len(inside) or inside[-1] < high else []
+    kept: Doubles = np.r_[bounds[0], np.unique(np.r_[inside, ends]), bounds[-1]]
+    return kept

@@ -37,6 +37,11 @@ class Cells:
     weights: Ints
     slack: Ints
 
+    def slack_of_newer(self) -> Ints:
+        """The slack of the next newer cell of the same key, 0 where there is none: what is left when a cell expires."""
+        newer = np.r_[0, self.slack[:-1]] if len(self.slack) else self.slack
+        return np.where(np.r_[True, self.keys[1:] != self.keys[:-1]], 0, newer) if len(newer) else newer
+
 
 @dataclass(frozen=True, slots=True)
 class Histograms:

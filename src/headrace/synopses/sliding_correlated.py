@@ -1,0 +1,179 @@
+"""How many of the last w values lie near the least of them, or above their mean? From a few buckets and the values themselves.
+
+As in `correlated`, for windows that slide: the row that leaves is taken out of the bucket it now falls in, so the last w rows are
+kept (the text's constant space is for the buckets). What interpolation put into a wrong bucket stays there when its row leaves
+from another one; so buckets are laid out again as rarely as can be, and are laid out and counted anew from the rows once in `window` rows:
+a row still costs little, and what is misplaced is gone after a window.
+Source: Gehrke, Korn, Srivastava (2001), section 4. Repairs: the least of *closed* panes bounds the region (an open pane of one row
+makes it jump); buckets around the mean stay while it is inside them; z = 3, since w is all there will ever be.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from headrace.synopses.correlated import around_mean
+from headrace.synopses.focused_histogram import BEST, Doubles, FocusedHistogram, Strategy
+
+_PANES: Final = 5
+
+
+@dataclass(slots=True)
+class SlidingNearMinimum:
+    """Sum of y where x < scale * MIN(x), over the last `window` rows; x above 0, scale above 1."""
+
+    scale: float
+    window: int
+    buckets: int = 10
+    strategy: Strategy = BEST
+    rows: deque[tuple[float, float]] = field(default_factory=deque)
+    panes: deque[float] = field(default_factory=deque)
+    """The least value of each closed pane of the window, the oldest first."""
+    seen: int = 0
+    open_least: float = np.inf
+    histogram: FocusedHistogram | None = None
+    rebuilds: bool = True
+    """False: as printed, never counted anew."""
+    counted: int = 0
+    """How many rows had come when it was last counted anew."""
+    negative: int = 0
+    """How often the weight of a bucket was below zero: a sign of drift."""
+
+    @property
+    def pane(self) -> int:
+        """Rows in a pane."""
+        return max(self.window // _PANES, 1)
+
+    def add(self, x: Doubles, y: Doubles) -> Doubles:
+        """Take in rows in their order; the answer after each."""
+        return np.array([self._one(float(value), float(weight)) for value, weight in zip(x, y, strict=True)])
+
+    def _one(self, value: float, weight: float) -> float:
+        gone = self.rows.popleft() if len(self.rows) == self.window else None
+        self.rows.append((value, weight))
+        self._note(value)
+        least = min([self.open_least, *self.panes])
+        reach = self.scale * max(self.panes, default=least)
+        most = max(value, reach)
+        if self.histogram is None:
+            self.histogram = _region(least, reach, most, self.buckets)
+        elif least != self.histogram.bounds[0] or reach != self.histogram.bounds[-2]:
+            self.histogram = self._moved(self.histogram, least, reach)
+        if self.rebuilds and self.seen - self.counted >= self.window:
+            self.histogram = recounted(_region(least, reach, most, self.buckets), self.rows)
+            self.counted = self.seen
+            return float(self.histogram.below(np.array([self.scale * least]))[0])
+        weights = self.histogram.weights.copy()
+        bounds = self.histogram.bounds
+        bounds[-1] = max(bounds[-1], np.nextafter(most, np.inf))
+        places = np.searchsorted(bounds, [value, value if gone is None else gone[0]], side="right") - 1
+        places = np.clip(places, 0, len(weights) - 1)
+        weights[places[0]] += weight
+        if gone is not None:
+            weights[places[1]] -= gone[1]
+            self.negative += int(weights[places[1]] < -1e-6)
+        self.histogram = FocusedHistogram(bounds, weights)
+        return float(self.histogram.below(np.array([self.scale * least]))[0])
+
+    def _note(self, value: float) -> None:
+        """The least of each pane; a pane leaves when its last row does."""
+        self.seen += 1
+        self.open_least = min(self.open_least, value)
+        if self.seen % self.pane == 0:
+            self.panes.append(self.open_least)
+            self.open_least = np.inf
+        if len(self.panes) > self.window // self.pane:
+            self.panes.popleft()
+
+    def _moved(self, old: FocusedHistogram, least: float, reach: float) -> FocusedHistogram:
+        """All buckets but the last one over [least, reach); the last one up to the greatest value."""
+        end = max(old.bounds[-1], np.nextafter(reach, np.inf))
+        wide = FocusedHistogram(np.r_[min(old.bounds[0], least), old.bounds[1:-1], end], old.weights)
+        inner = FocusedHistogram(wide.bounds[:-1], wide.weights[:-1])
+        if reach > wide.bounds[-2]:  # part of the last bucket comes in
+            share = float(np.diff(wide.below(np.array([wide.bounds[-2], reach])))[0])
+            inner = FocusedHistogram(np.r_[wide.bounds[:-1], reach], np.r_[wide.weights[:-1], share])
+        moved = inner.moved(least, reach, self.strategy)
+        if len(moved.weights) != self.buckets - 1:
+            moved = moved.with_buckets(self.buckets - 1, self.strategy)
+        if self.strategy.piecemeal and self.strategy.quantile:
+            moved = moved.evened()
+        rest = old.weights.sum() - moved.weights.sum()
+        return FocusedHistogram(np.r_[moved.bounds, end], np.r_[moved.weights, rest])
+
+
+def _region(least: float, reach: float, most: float, buckets: int) -> FocusedHistogram:
+    bounds = np.r_[np.linspace(least, reach, buckets), np.nextafter(max(most, reach), np.inf)]
+    return FocusedHistogram(bounds, np.zeros(buckets))
+
+
+def recounted(found: FocusedHistogram, rows: Iterable[tuple[float, float]]) -> FocusedHistogram:
+    """The same buckets with what the rows weigh."""
+    x, y = (np.array(part) for part in zip(*rows, strict=True))
+    bounds = found.bounds.copy()
+    bounds[0], bounds[-1] = min(bounds[0], x.min()), max(bounds[-1], float(np.nextafter(x.max(), np.inf)))
+    places = np.clip(np.searchsorted(bounds, x, side="right") - 1, 0, len(found.weights) - 1)
+    return FocusedHistogram(bounds, np.bincount(places, y, len(found.weights)).astype(np.float64))
+
+
+@dataclass(slots=True)
+class SlidingAboveMean:
+    """Sum of y where x > AVG(x), over the last `window` rows: inner buckets over mean +- z * deviation / sqrt(window)."""
+
+    window: int
+    buckets: int = 10
+    strategy: Strategy = BEST
+    z: float = 3.0
+    rows: deque[tuple[float, float]] = field(default_factory=deque)
+    total: float = 0.0
+    squares: float = 0.0
+    centre: float = 0.0
+    histogram: FocusedHistogram | None = None
+    rebuilds: bool = True
+    seen: int = 0
+    counted: int = 0
+    negative: int = 0
+    """As of `SlidingNearMinimum`."""
+
+    def add(self, x: Doubles, y: Doubles) -> Doubles:
+        """Take in rows in their order; the answer after each."""
+        return np.array([self._one(float(value), float(weight)) for value, weight in zip(x, y, strict=True)])
+
+    def _one(self, value: float, weight: float) -> float:
+        if not self.rows:
+            self.centre = value
+        gone = self.rows.popleft() if len(self.rows) == self.window else None
+        self.rows.append((value, weight))
+        for sign, row in ((1, (value, weight)), (-1, gone)):
+            if row is not None:
+                self.total += sign * (row[0] - self.centre)
+                self.squares += sign * (row[0] - self.centre) ** 2
+        self.seen += 1
+        mean = self.centre + self.total / len(self.rows)
+        if self.histogram is None or not self.histogram.bounds[1] <= mean <= self.histogram.bounds[-2]:
+            self.histogram = self._around(mean, self.histogram)
+        if self.rebuilds and self.seen - self.counted >= self.window:
+            self.histogram, self.counted = recounted(self._around(mean, None), self.rows), self.seen
+            return float(self.histogram.weights.sum() - self.histogram.below(np.array([mean]))[0])
+        bounds, weights = self.histogram.bounds, self.histogram.weights
+        bounds[0], bounds[-1] = min(bounds[0], value), max(bounds[-1], float(np.nextafter(value, np.inf)))
+        places = np.searchsorted(bounds, [value, value if gone is None else gone[0]], side="right") - 1
+        places = np.clip(places, 0, len(weights) - 1)
+        weights[places[0]] += weight
+        if gone is not None:
+            weights[places[1]] -= gone[1]
+            self.negative += int(weights[places[1]] < -1e-6)
+        return float(weights.sum() - self.histogram.below(np.array([mean]))[0])
+
+    def _around(self, mean: float, old: FocusedHistogram | None) -> FocusedHistogram:
+        number = len(self.rows)
+        variance = max(self.squares / number - (self.total / number) ** 2, 0.0)
+        error = float(np.sqrt(variance / self.window)) or abs(mean) * 1e-9 or 1e-9
+        values = [row[0] for row in self.rows]
+        ends = (min(values), max(values))
+        return around_mean(old, self.strategy, self.buckets, mean, error, self.z, ends)
