@@ -47,6 +47,23 @@ def test_approximate_aggregates_say_what_they_take_and_what_exact_ones_would() -
     )
 
 
+def test_sketches_say_how_much_they_take_by_the_accuracy_asked_for() -> None:
+    asked = "SELECT auction, APPROX_DISTINCT(bidder) WITHIN {} PERCENT AS n FROM bids [RANGE 1 HOUR SLIDE 1 MINUTE] GROUP BY auction"
+    assert "  synopsis distinctsketch(bidder): at most about 65,600 bytes a group and pane" in told(
+        asked.format(1)
+    )
+    assert "  synopsis distinctsketch(bidder): at most about 576 bytes a group and pane" in told(
+        asked.format(10)
+    )
+    above = (
+        "SELECT COUNT(*) FILTER (WHERE price > AVG(price)) {} AS n FROM bids [RANGE 1 HOUR SLIDE 1 MINUTE]"
+    )
+    assert "  synopsis ranking(price): at most about 1,440 bytes a group and pane" in told(
+        above.format("BUCKETS 10")
+    )
+    assert any("level by level" in line for line in told(above.format("")))
+
+
 def test_aggregates_that_depend_on_others_are_told_with_their_levels() -> None:
     lines = told("SELECT COUNT_IF(price > AVG(price)) AS n FROM bids [RANGE TUMBLING 1 HOUR]")
     assert any("level by level: avg (level 0), count (level 1)" in line for line in lines)

@@ -157,7 +157,7 @@ def _synopses(operator: PaneAggregate) -> Iterator[str]:
     for fed in operator.layouts[0].feds:
         if isinstance(fed.partial, Synopsis) and fed.expression is not None:
             size = fed.partial.kind.full_bytes
-            yield f"  synopsis {_kind(fed)}({show(fed.expression)}): at most about {size:,} bytes a group and pane, {fed.partial.kind}"
+            yield f"  synopsis {_kind(fed)}({show(fed.expression)}): at most about {size:,} bytes a group and pane"
 
 
 def _settings(operator: Operator) -> Iterator[tuple[str, object]]:
