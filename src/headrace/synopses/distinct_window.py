@@ -64,4 +64,5 @@ class DistinctWindow:
             few = many * np.log(
                 many / np.maximum(unset, 1e-9)
             )  # how full the bitmaps are tells more while some are empty
-        return np.where((unset > 0) & (few < 2.5 * many), few, found)
+        told: npt.NDArray[np.float64] = np.where((unset > 0) & (few < 2.5 * many), few, found)
+        return told
