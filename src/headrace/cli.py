@@ -75,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_shell(commands)
     _add_fetch(commands)
+    _add_explain(commands)
     _add_check(commands)
     _add_serve(commands)
     return top
@@ -178,6 +179,25 @@ def _fetch(given: argparse.Namespace) -> int:
 
     client = connect(given.home or Path(_HOME), given.query, given.client)
     fetch_to(Screen.standard(given.format), client, keep=given.keep)
+    return 0
+
+
+def _add_explain(commands: _Commands) -> None:
+    explain = _command(commands, "explain", "tell what runs, who shares it and what it costs", _explain)
+    explain.add_argument(
+        "query", metavar="QUERY", nargs="?", help="one standing query (default: all of them)"
+    )
+    _home(explain, f"the database folder (default: {_HOME})")
+    explain.add_argument(
+        "--as", dest="form", choices=("text", "dot", "svg"), help="default: by the ending of FILE, else text"
+    )
+    explain.add_argument("--output", type=Path, metavar="FILE", help="write it there instead of showing it")
+
+
+def _explain(given: argparse.Namespace) -> int:
+    from headrace.runtime.explaining import explain_to  # noqa: PLC0415
+
+    explain_to(given.home or Path(_HOME), given.query, given.form, given.output)
     return 0
 
 

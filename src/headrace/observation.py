@@ -8,7 +8,11 @@ from dataclasses import asdict, dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class StreamObservation:
-    """One stream in one epoch. Rows are rows; `lag` is the arrival clock minus the punctuation, in microseconds."""
+    """One stream in one epoch.
+
+    `rows` were read, late ones too but not the rejected; `bytes` they are in memory, in the columns that were read; `lag` is
+    the arrival clock minus the punctuation, in microseconds.
+    """
 
     rows: int = 0
     bytes: int = 0
@@ -20,7 +24,12 @@ class StreamObservation:
 
 @dataclass(frozen=True, slots=True)
 class OperatorObservation:
-    """One operator in one epoch: rows offered and kept by its filter, delta and state rows, results, open windows."""
+    """One operator in one epoch.
+
+    `rows_in` were offered, `rows_kept` by its filter; `delta_rows` it made of them (a cell a pane and group, or rows);
+    `state_rows` were merged and are kept; `results` and `rejected` are rows. `open_windows` have not closed yet, up to the last
+    one that holds a row: of all queries of its family that stand where it stands.
+    """
 
     rows_in: int = 0
     rows_kept: int = 0
@@ -61,8 +70,42 @@ class OperatorObservation:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkObservation:
+    """A piece of work that operators may share, in one epoch, all tasks together.
+
+    `rows_in` were offered to it once, however many share it; `rows_out` it handed on (cells of panes, deltas, results).
+    `nanoseconds` add up the wall clocks of all tasks, so several cores may spend more than time went by. `state_bytes` it
+    keeps after the epoch, in memory, which is what its runs take on disk but for their headers.
+    """
+
+    rows_in: int = 0
+    rows_out: int = 0
+    nanoseconds: int = 0
+    state_bytes: int = 0
+
+    def plus(self, other: WorkObservation) -> WorkObservation:
+        """What two tasks have measured."""
+        return WorkObservation(
+            self.rows_in + other.rows_in,
+            self.rows_out + other.rows_out,
+            self.nanoseconds + other.nanoseconds,
+            self.state_bytes + other.state_bytes,
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[int, ...]]:
+        """As an operator's, it travels small."""
+        return WorkObservation, (self.rows_in, self.rows_out, self.nanoseconds, self.state_bytes)
+
+
+@dataclass(frozen=True, slots=True)
 class EpochObservation:
-    """All that one epoch measured. Times are seconds of wall clock per stage; bytes are bytes on disk."""
+    """All that one epoch measured.
+
+    `rows` and `bytes` as in `StreamObservation`, of all streams. `seconds` of wall clock per stage: `scan` (reading and
+    archiving), `fold`, `state` and `write` of the task that took longest; `execute`, all tasks and what it takes to run them;
+    `publish`. `work` is named "read STREAM", "fold OPERATOR" (one of those that share it) and "state STATE".
+    `state_bytes` and `state_runs` are of the files on disk.
+    """
 
     epoch: int
     kind: str
@@ -73,15 +116,21 @@ class EpochObservation:
     operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
     state_bytes: int = 0
     state_runs: int = 0
+    work: Mapping[str, WorkObservation] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, object]:
-        """Plain JSON-able values, for the line-JSON log."""
-        names = OperatorObservation.__slots__
+        """Plain JSON-able values, for the line-JSON log: the fields, and the selectivity of each operator."""
         operators = {
-            name: {measure: getattr(seen, measure) for measure in names}
+            name: {**_measures(seen), "selectivity": seen.selectivity}
             for name, seen in self.operators.items()
         }
-        return {**asdict(replace(self, operators={})), "operators": operators}
+        work = {name: _measures(seen) for name, seen in self.work.items()}
+        return {**asdict(replace(self, operators={}, work={})), "operators": operators, "work": work}
+
+
+def _measures(seen: OperatorObservation | WorkObservation) -> dict[str, int]:
+    """The fields by name; `asdict` is too slow for thousands."""
+    return {measure: getattr(seen, measure) for measure in seen.__slots__}
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,10 @@ def test_only_one_process_writes_a_home_but_others_may_look(tmp_path) -> None:
     )
     assert looked.returncode == 0, looked.stderr
     assert "# dear\nn,auction,top\n1,1,101.0\n" in looked.stdout
-    assert "name,state,answered_to,query\ndear,live,2024-01-01T00:01:05Z," in looked.stdout
+    assert (
+        "name,state,answered_to,complete_since,owner,tags,query\ndear,live,2024-01-01T00:01:05Z,,,,"
+        in looked.stdout
+    )
     refused = headrace("shell", "--home", home, "-e", "DROP QUERY dear;")
     assert refused.returncode == 2
     assert "in use by process" in refused.stderr

@@ -21,7 +21,7 @@ def test_a_mistake_does_not_end_the_prompt(home) -> None:
     assert done.returncode == 0
     assert "there is no query 'nobody'" in done.stderr
     assert "no statement begins with 'SELEC'" in done.stderr
-    assert "name,state,answered_to,query\ndear,live" in done.stdout
+    assert "name,state,answered_to,complete_since,owner,tags,query\ndear,live" in done.stdout
     assert done.stdout.endswith("# dear\nn,auction,top\n1,1,101.0\n")
 
 

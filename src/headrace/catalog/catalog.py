@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import groupby
+from typing import Any, Final
 
 from headrace.catalog.definitions import (
     FunctionDefinition,
@@ -21,6 +22,7 @@ from headrace.catalog.journal import (
     function_from_json,
     query_from_json,
     relation_from_json,
+    settings_from_json,
     stream_from_json,
     window_from_json,
 )
@@ -96,24 +98,20 @@ class Catalog:
         return "query" if self.query(name) else None
 
     def apply_all(self, entries: Sequence[Mapping[str, Any]]) -> Catalog:
-        """The catalog after log entries; a run of registrations costs one copy of the names, however long it is."""
-        after, at = self, 0
-        while at < len(entries):
-            end = at
-            while end < len(entries) and entries[end]["do"] == "put_query":
-                end += 1
-            if end > at:
-                after = after._registered(entries[at:end])
+        """The catalog after log entries; a run of those about queries costs one copy of the names, however long it is."""
+        after = self
+        for about_queries, run in groupby(entries, is_about_queries):
+            if about_queries:
+                after = after._with_queries(list(run))
             else:
-                after, end = after.apply(entries[at]), at + 1
-            at = end
+                for entry in run:
+                    after = after.apply(entry)
         return after
 
-    def _registered(self, entries: Sequence[Mapping[str, Any]]) -> Catalog:
+    def _with_queries(self, entries: Sequence[Mapping[str, Any]]) -> Catalog:
         queries = dict(self.queries)
-        for generation, entry in enumerate(entries, self.position):
-            query = query_from_json(entry["query"])
-            queries[query.name.lower()] = StandingQuery(query, generation)
+        for ordinal, entry in enumerate(entries, self.position):
+            _change(queries, entry, ordinal)
         return replace(self, queries=queries, position=self.position + len(entries))
 
     def apply(self, entry: Mapping[str, Any]) -> Catalog:
@@ -122,6 +120,8 @@ class Catalog:
         Raises `CorruptStore` for an entry of no known kind.
         """
         ordinal, kind = self.position, entry["do"]
+        if is_about_queries(entry):
+            return self._with_queries([entry])
         after = replace(self, position=ordinal + 1)
         match kind:
             case "create_stream":
@@ -132,32 +132,48 @@ class Catalog:
                 known = self.relation(relation.name)
                 stored = StoredRelation(relation, entry["file"], known.version + 1 if known else 0)
                 return replace(after, relations={**self.relations, relation.name.lower(): stored})
-            case "put_query":
-                return self._registered([entry])
             case "put_function":
                 function = function_from_json(entry["function"])
                 return replace(after, functions={**self.functions, function.name.lower(): function})
             case "put_window":
                 window = window_from_json(entry["window"])
                 return replace(after, windows={**self.windows, window.name.lower(): window})
-            case "pause" | "resume" | "rename" | "retain":
-                return replace(after, queries=self._changed(entry))
             case "drop":
                 return replace(after, **self._without(entry["kind"], entry["name"].lower()))
         raise CorruptStore(f"entry {ordinal} of the query log is of the unknown kind '{kind}'")
 
-    def _changed(self, entry: Mapping[str, Any]) -> dict[str, StandingQuery]:
-        queries = dict(self.queries)
-        old = queries.pop(entry["name"].lower())
-        if entry["do"] == "rename":
-            definition = replace(old.definition, name=entry["to"])
-        elif entry["do"] == "retain":
-            definition = replace(old.definition, retain=entry["retain"])
-        else:
-            definition = replace(old.definition, paused=entry["do"] == "pause")
-        queries[definition.name.lower()] = replace(old, definition=definition)
-        return queries
-
     def _without(self, kind: str, name: str) -> dict[str, Any]:
-        room = {"stream": "streams", "relation": "relations", "query": "queries"}[kind]
+        room = {"stream": "streams", "relation": "relations"}[kind]
         return {room: {key: value for key, value in getattr(self, room).items() if key != name}}
+
+
+def is_about_queries(entry: Mapping[str, Any]) -> bool:
+    """Whether a log entry changes standing queries and nothing else."""
+    return entry["do"] in _ABOUT_QUERIES or (entry["do"], entry.get("kind")) == ("drop", "query")
+
+
+_ABOUT_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
+
+
+def _change(queries: dict[str, StandingQuery], entry: Mapping[str, Any], ordinal: int) -> None:
+    """Apply an entry about queries; a registration's ordinal is its generation."""
+    if entry["do"] == "put_query":
+        query = query_from_json(entry["query"])
+        queries[query.name.lower()] = StandingQuery(query, ordinal)
+        return
+    known = entry["name"].lower()
+    old = queries[known]
+    match entry["do"]:
+        case "drop":
+            del queries[known]
+            return
+        case "rename":
+            del queries[known]
+            definition = replace(old.definition, name=entry["to"])
+        case "retain":  # as older versions wrote it
+            definition = replace(old.definition, retain=entry["retain"])
+        case "set":
+            definition = replace(old.definition, **settings_from_json(entry["settings"]))
+        case _:
+            definition = replace(old.definition, paused=entry["do"] == "pause")
+    queries[definition.name.lower()] = replace(old, definition=definition)

@@ -105,7 +105,8 @@ class RelationDefinition:
 class QueryDefinition:
     """CREATE QUERY: its text is the truth; it is bound against the catalog of its position in the query log.
 
-    `retain`: how long results are kept, in event time behind what the query has answered; None keeps all.
+    `retain`: how long results are kept, in event time behind what the query has answered; None keeps all. `owner` and
+    `tags` mean nothing to the engine: people find and administer queries by them, compared without case.
     """
 
     name: str
@@ -113,6 +114,8 @@ class QueryDefinition:
     from_now: bool = False
     paused: bool = False
     retain: Duration | None = None
+    owner: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,19 +91,31 @@ def relation_from_json(value: Mapping[str, Any]) -> RelationDefinition:
 
 
 def query_to_json(query: QueryDefinition) -> dict[str, Any]:
-    """A query definition."""
-    return {
+    """A query definition; an owner and tags only where it has them."""
+    told: dict[str, Any] = {
         "name": query.name,
         "text": query.text,
         "from_now": query.from_now,
         "paused": query.paused,
         "retain": query.retain,
     }
+    settings = {"owner": query.owner, "tags": query.tags}
+    return told | settings_to_json({name: each for name, each in settings.items() if each})
+
+
+def settings_to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Owner, tags, retention: those that are given."""
+    return {name: list(each) if isinstance(each, tuple) else each for name, each in settings.items()}
+
+
+def settings_from_json(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse."""
+    return {name: tuple(each) if isinstance(each, list) else each for name, each in value.items()}
 
 
 def query_from_json(value: Mapping[str, Any]) -> QueryDefinition:
     """The inverse."""
-    return QueryDefinition(**value)
+    return QueryDefinition(**settings_from_json(value))
 
 
 def function_to_json(function: FunctionDefinition) -> dict[str, Any]:

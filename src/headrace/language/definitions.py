@@ -54,10 +54,10 @@ def stream(cursor: Cursor) -> StreamDefinition:
     using = _using(cursor)
     clauses = _clauses(cursor, schema)
     options = dict(clauses.options or {})
-    ahead = _taken(options, "maxahead")
-    archive = _taken(options, "archive")
-    retain = _taken(options, "retain")
-    blocks = _taken(options, "blocks")
+    ahead = taken(options, "maxahead")
+    archive = taken(options, "archive")
+    retain = taken(options, "retain")
+    blocks = taken(options, "blocks")
     _check_path(cursor, using, options)
     _check_order(cursor, using, options, clauses.places)
     punctuated = clauses.punctuated
@@ -71,9 +71,9 @@ def stream(cursor: Cursor) -> StreamDefinition:
         clauses.slack or 0,
         None if punctuated is None else cursor.text[punctuated.span.start : punctuated.span.end],
         clauses.idle_timeout,
-        DAY if ahead is None else _interval(cursor, "maxAhead", ahead, clauses.places["maxahead"]),
+        DAY if ahead is None else interval_option(cursor, "maxAhead", ahead, clauses.places["maxahead"]),
         "copy" if archive is None else _archive(cursor, archive, clauses.places["archive"]),
-        None if retain is None else _interval(cursor, "retain", retain, clauses.places["retain"]),
+        None if retain is None else interval_option(cursor, "retain", retain, clauses.places["retain"]),
         clauses.progress.definition(),
         clauses.progress.deduplicate,
         1 if blocks is None else _blocks(cursor, blocks, archive, clauses.places["blocks"]),
@@ -88,7 +88,7 @@ def relation(cursor: Cursor) -> RelationDefinition:
     name = cursor.name("the relation's name")
     schema = columns(cursor)
     using = _using(cursor)
-    options = _options(cursor, {}) if cursor.accept("OPTIONS") else {}
+    options = option_list(cursor, {}) if cursor.accept("OPTIONS") else {}
     if cursor.at_any("TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE", "PROGRESS", "HEARTBEAT", "DEDUPLICATE"):
         raise cursor.error(
             f"a relation has no {cursor.token.upper}",
@@ -137,7 +137,7 @@ def _clauses(cursor: Cursor, schema: Schema) -> _Clauses:
         start = cursor.token.span
         if cursor.accept("OPTIONS"):
             _once(cursor, found.options is None, "OPTIONS", start)
-            found.options = _options(cursor, found.places)
+            found.options = option_list(cursor, found.places)
         elif cursor.accept("TIMESTAMP"):
             _once(cursor, found.time is None, "TIMESTAMP BY", start)
             cursor.expect("BY", purpose=" after TIMESTAMP")
@@ -202,7 +202,7 @@ def _time(cursor: Cursor, schema: Schema) -> str:
     return column.name
 
 
-def _options(cursor: Cursor, places: dict[str, Span]) -> dict[str, str]:
+def option_list(cursor: Cursor, places: dict[str, Span]) -> dict[str, str]:
     """`(key 'value', key = value, …)`; `places` gets the place of each value by lower-case key."""
     cursor.expect_sign("(", " and options")
     found: dict[str, str] = {}
@@ -217,26 +217,6 @@ def _options(cursor: Cursor, places: dict[str, Span]) -> dict[str, str]:
         if not cursor.accept_sign(",") and not cursor.at_sign(")"):
             raise cursor.wanted("')' or ',' after an option")
     return found
-
-
-def query_retention(cursor: Cursor) -> Duration | None:
-    """`(retain '7 DAYS')`, of a query: how long its results are kept; None for 'ALL'.
-
-    Raises `UserError` for anything else.
-    """
-    start = cursor.token.span
-    places: dict[str, Span] = {}
-    options = _options(cursor, places)
-    text = _taken(options, "retain")
-    for name in options:
-        raise cursor.error(
-            f"a query has no option '{name}'",
-            places[name.lower()],
-            "Its only one is retain, such as '7 DAYS'.",
-        )
-    if text is None:
-        raise cursor.error("no option is given", cursor.since(start), "Write (retain '7 DAYS').")
-    return None if text.upper() == "ALL" else _interval(cursor, "retain", text, places["retain"])
 
 
 def _key(cursor: Cursor) -> str:
@@ -254,13 +234,17 @@ def _value(cursor: Cursor, key: str) -> str:
     raise cursor.wanted(f"the value of the option '{key}', in quotes")
 
 
-def _taken(options: dict[str, str], key: str) -> str | None:
+def taken(options: dict[str, str], key: str) -> str | None:
     """The value of an option whatever the case of its name, removed from the options."""
     found = next((name for name in options if name.lower() == key), None)
     return None if found is None else options.pop(found)
 
 
-def _interval(cursor: Cursor, option: str, text: str, at: Span) -> Duration:
+def interval_option(cursor: Cursor, option: str, text: str, at: Span) -> Duration:
+    """A length of time given as an option's value.
+
+    Raises `UserError` for anything else.
+    """
     try:
         length = interval_text(text)
     except UserError as error:

@@ -352,6 +352,10 @@ def render_relation(relation: RelationDefinition) -> str:
 def render_query(query: QueryDefinition) -> str:
     """The CREATE QUERY that makes this definition."""
     options = {} if query.retain is None else {"retain": render_duration(query.retain)}
+    if query.owner is not None:
+        options["owner"] = query.owner
+    if query.tags:
+        options["tags"] = ", ".join(query.tags)
     told = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"
     return f"CREATE QUERY {identifier(query.name)}{told} AS {query.text}"
 

@@ -9,9 +9,13 @@ from typing import TypeAlias
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.errors import Span
 from headrace.language.ast import Select
-from headrace.time import Duration, Instant
+from headrace.language.query_options import QuerySettings
+from headrace.language.selection import Selection
+from headrace.time import Instant
 
 Kind: TypeAlias = Choice["stream", "relation", "query"]
+Form: TypeAlias = Choice["text", "dot", "svg"]
+"""In what form a plan is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +70,10 @@ class RenameQuery(_Written):
 
 @dataclass(frozen=True, slots=True)
 class SetQuery(_Written):
-    """`ALTER QUERY name SET (retain '…')`; None for 'ALL'."""
+    """`ALTER QUERY name SET (retain '…', owner '…', tags '…')`: those that are given."""
 
     name: str
-    retain: Duration | None
+    settings: QuerySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +100,19 @@ class ResumeQuery(_Written):
 
 
 @dataclass(frozen=True, slots=True)
+class AllQueries(_Written):
+    """`PAUSE | RESUME | DROP QUERIES [LIKE 'pattern'] [WHERE …]`: every query that is meant, as one change."""
+
+    verb: Choice["pause", "resume", "drop"]
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True)
 class Show(_Written):
-    """`SHOW STREAMS | RELATIONS | QUERIES [LIKE 'pattern']`; in the pattern % stands for any text, _ for one character."""
+    """`SHOW STREAMS | RELATIONS [LIKE 'pattern']`, `SHOW QUERIES [LIKE 'pattern'] [WHERE …]`."""
 
     kind: Kind
-    like: str | None
+    selection: Selection = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +125,17 @@ class Describe(_Written):
 
 @dataclass(frozen=True, slots=True)
 class ExplainQuery(_Written):
-    """`EXPLAIN QUERY name`."""
+    """`EXPLAIN QUERY name [AS TEXT | DOT | SVG]`."""
 
     name: str
+    form: Form = "text"
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainAll(_Written):
-    """`EXPLAIN ALL`: the plan of everything that runs."""
+    """`EXPLAIN ALL [AS TEXT | DOT | SVG]`: all that runs, and what is shared."""
+
+    form: Form = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +185,7 @@ Statement: TypeAlias = (
     | Drop
     | PauseQuery
     | ResumeQuery
+    | AllQueries
     | Show
     | Describe
     | ExplainQuery

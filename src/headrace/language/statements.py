@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
+from typing import Literal as Choice
 from zoneinfo import ZoneInfo
 
 from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import Span, did_you_mean
 from headrace.language.ast import Select
 from headrace.language.cursor import Cursor
-from headrace.language.definitions import query_retention, relation, stream
+from headrace.language.definitions import relation, stream
 from headrace.language.durations import instant
+from headrace.language.query_options import query_options
 from headrace.language.select import at_select, select
+from headrace.language.selection import Selection, selection
 from headrace.language.statement import (
+    AllQueries,
     AlterQuery,
     CreateQuery,
     CreateRelation,
@@ -23,6 +27,7 @@ from headrace.language.statement import (
     ExplainAll,
     ExplainQuery,
     ExplainSelect,
+    Form,
     Invoke,
     Kind,
     PauseQuery,
@@ -137,11 +142,11 @@ def _no_condition(cursor: Cursor) -> None:
 def _create_query(cursor: Cursor, start: Span, replace: bool) -> CreateQuery:
     name = cursor.name("the query's name")
     from_now = cursor.accept("FROM", "NOW")
-    retain = query_retention(cursor) if cursor.accept("OPTIONS") else None
+    settings = query_options(cursor) if cursor.accept("OPTIONS") else {}
     cursor.expect("AS", purpose=" and a SELECT")
     found = _select(cursor, "AS")
     from_now = cursor.accept("FROM", "NOW") or from_now
-    query = QueryDefinition(name, _text(cursor, found), from_now, retain=retain)
+    query = QueryDefinition(name, _text(cursor, found), from_now, **settings)
     return CreateQuery(*_written(cursor, start), query, found, replace)
 
 
@@ -170,8 +175,8 @@ def _alter(cursor: Cursor) -> Statement:
         new_name = cursor.name("the new name")
         return RenameQuery(*_written(cursor, start), name, new_name)
     if cursor.accept("SET"):
-        retain = query_retention(cursor)
-        return SetQuery(*_written(cursor, start), name, retain)
+        settings = query_options(cursor)
+        return SetQuery(*_written(cursor, start), name, settings)
     raise cursor.wanted("AS and a SELECT, RENAME TO or SET")
 
 
@@ -179,8 +184,23 @@ _KINDS: Final[dict[str, Kind]] = {"STREAM": "stream", "RELATION": "relation", "Q
 _PLURALS: Final[dict[str, Kind]] = {"STREAMS": "stream", "RELATIONS": "relation", "QUERIES": "query"}
 
 
-def _drop(cursor: Cursor) -> Drop:
+def _of_many(cursor: Cursor, verb: Choice["pause", "resume", "drop"], start: Span) -> AllQueries:
+    """The rest of `VERB QUERIES`; without a condition it would be about everybody's, which is hardly meant."""
+    chosen = selection(cursor)
+    if not chosen:
+        raise cursor.wanted(
+            f"LIKE or WHERE after {verb.upper()} QUERIES", "LIKE '%' means all queries there are."
+        )
+    return AllQueries(*_written(cursor, start), verb, chosen)
+
+
+_FORMS: Final[dict[str, Form]] = {"TEXT": "text", "DOT": "dot", "SVG": "svg"}
+
+
+def _drop(cursor: Cursor) -> Statement:
     start = cursor.advance().span
+    if cursor.accept("QUERIES"):
+        return _of_many(cursor, "drop", start)
     kind = _KINDS.get(cursor.token.upper)
     if kind is None:
         raise cursor.wanted("STREAM, RELATION or QUERY after DROP")
@@ -190,21 +210,33 @@ def _drop(cursor: Cursor) -> Drop:
     return Drop(*_written(cursor, start), kind, name, if_exists)
 
 
-def _query_name(cursor: Cursor) -> tuple[str, Span]:
-    """`VERB [QUERY] name`: the name, and where the statement began."""
-    start = cursor.advance().span
+def _query_name(cursor: Cursor, start: Span) -> tuple[str, Span]:
+    """The rest of `VERB [QUERY] name`: the name, and where the statement began."""
     if cursor.at_word("QUERY") and cursor.ahead().kind in ("name", "quoted"):
         cursor.advance()
     return cursor.name("the query's name"), start
 
 
-def _pause(cursor: Cursor) -> PauseQuery:
-    name, start = _query_name(cursor)
+def _is_of_many(cursor: Cursor) -> bool:
+    """At `QUERIES LIKE` or `QUERIES WHERE`; a query may be named `queries`."""
+    return cursor.at_word("QUERIES") and cursor.ahead().kind != "end" and cursor.ahead().text != ";"
+
+
+def _pause(cursor: Cursor) -> Statement:
+    start = cursor.advance().span
+    if _is_of_many(cursor):
+        cursor.advance()
+        return _of_many(cursor, "pause", start)
+    name, start = _query_name(cursor, start)
     return PauseQuery(*_written(cursor, start), name)
 
 
-def _resume(cursor: Cursor) -> ResumeQuery:
-    name, start = _query_name(cursor)
+def _resume(cursor: Cursor) -> Statement:
+    start = cursor.advance().span
+    if _is_of_many(cursor):
+        cursor.advance()
+        return _of_many(cursor, "resume", start)
+    name, start = _query_name(cursor, start)
     return ResumeQuery(*_written(cursor, start), name)
 
 
@@ -215,7 +247,7 @@ def _invoke(cursor: Cursor) -> Invoke:
             cursor.ahead().span,
             "Register it: CREATE QUERY name AS SELECT …; INVOKE name;",
         )
-    name, start = _query_name(cursor)
+    name, start = _query_name(cursor, cursor.advance().span)
     return Invoke(*_written(cursor, start), name)
 
 
@@ -225,8 +257,17 @@ def _show(cursor: Cursor) -> Show:
     if kind is None:
         raise cursor.wanted("STREAMS, RELATIONS or QUERIES after SHOW")
     cursor.advance()
-    like = cursor.string("a pattern in quotes after LIKE") if cursor.accept("LIKE") else None
-    return Show(*_written(cursor, start), kind, like)
+    chosen = selection(cursor) if kind == "query" else _like(cursor)
+    return Show(*_written(cursor, start), kind, chosen)
+
+
+def _like(cursor: Cursor) -> Selection:
+    """`[LIKE 'pattern']`, of streams and relations, which have no owner, tags or state."""
+    if cursor.at_word("WHERE"):
+        raise cursor.unsupported(
+            "WHERE chooses among queries only", cursor.token.span, "SHOW … LIKE 'pattern' chooses by name."
+        )
+    return selection(cursor)
 
 
 def _describe(cursor: Cursor) -> Describe:
@@ -256,10 +297,23 @@ def _explain(cursor: Cursor) -> Statement:
         found = select(cursor)
         return ExplainSelect(*_written(cursor, start), _text(cursor, found), found)
     if cursor.accept("ALL"):
-        return ExplainAll(*_written(cursor, start))
+        form = _form(cursor)
+        return ExplainAll(*_written(cursor, start), form)
     cursor.expect("QUERY", purpose=" and a name, ALL or a SELECT after EXPLAIN")
     name = cursor.name("the query's name")
-    return ExplainQuery(*_written(cursor, start), name)
+    form = _form(cursor)
+    return ExplainQuery(*_written(cursor, start), name, form)
+
+
+def _form(cursor: Cursor) -> Form:
+    """`[AS TEXT | DOT | SVG]`."""
+    if not cursor.accept("AS"):
+        return "text"
+    form = _FORMS.get(cursor.token.upper)
+    if form is None:
+        raise cursor.wanted("TEXT, DOT or SVG after AS")
+    cursor.advance()
+    return form
 
 
 def _refresh(cursor: Cursor) -> RefreshRelation:

@@ -7,9 +7,10 @@ the task is the same in each case: an operator's deltas as it would have made th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
+from typing import Literal as Choice
 
 import pyarrow as pa
 
@@ -33,6 +34,11 @@ _Key: TypeAlias = tuple[object, object]
 class Folding(Protocol):
     """The scan half of one or several operators."""
 
+    @property
+    def representative(self) -> str:
+        """The id of one of the operators: none of them folds anywhere else."""
+        ...
+
     def add(self, batch: Batch) -> None:
         """Take in a batch of accepted rows."""
         ...
@@ -49,6 +55,11 @@ class Alone:
     operator: Operator
     scanner: Scanner
 
+    @property
+    def representative(self) -> str:
+        """The operator's id."""
+        return self.operator.id
+
     def add(self, batch: Batch) -> None:
         """Fold a batch."""
         self.scanner.add(batch)
@@ -60,14 +71,32 @@ class Alone:
         return found
 
 
+How: TypeAlias = Choice["alone", "panes", "conditions"]
+
+
 def foldings(operators: Iterable[Operator], relations: Mapping[str, pa.Table]) -> list[Folding]:
     """Scanners for one task's operators, those that can share together."""
+    return [_folding(how, members, relations) for how, members in groups(operators)]
+
+
+def _folding(how: How, members: Sequence[Operator], relations: Mapping[str, pa.Table]) -> Folding:
+    if how == "alone":
+        (operator,) = members
+        return Alone(operator, operator.scanner(relations))
+    sharing = tuple(member for member in members if isinstance(member, PaneAggregate))
+    return SharedPanes.of(sharing, relations) if how == "panes" else SharedPredicates.of(sharing)
+
+
+def groups(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Operator]]]:
+    """Who folds together, of operators that see the same rows, and how.
+
+    Alone; by common panes (the same rows and keys); or by an index of their conditions (the same keys).
+    """
     alike: dict[_Key, list[PaneAggregate]] = {}
     families: dict[str, list[PaneAggregate]] = {}
-    found: list[Folding] = []
     for operator in operators:
         if not isinstance(operator, PaneAggregate) or not shares(operator):
-            found.append(Alone(operator, operator.scanner(relations)))
+            yield "alone", (operator,)
         elif operator.family is not None and _has_one_filter(operator):
             families.setdefault(operator.family, []).append(operator)
         else:
@@ -79,8 +108,7 @@ def foldings(operators: Iterable[Operator], relations: Mapping[str, pa.Table]) -
         else:
             alike.setdefault((_ANY, _keys(members[0])), []).extend(members)
     for (steps, _), members in alike.items():
-        found += _together(members, relations, any_condition=steps == _ANY)
-    return found
+        yield from _together(members, any_condition=steps == _ANY)
 
 
 def shares(operator: PaneAggregate) -> bool:
@@ -110,16 +138,13 @@ def _keys(operator: PaneAggregate) -> tuple[object, ...]:
 
 
 def _together(
-    members: Sequence[PaneAggregate], relations: Mapping[str, pa.Table], *, any_condition: bool
-) -> list[Folding]:
+    members: Sequence[PaneAggregate], *, any_condition: bool
+) -> Iterator[tuple[How, Sequence[PaneAggregate]]]:
     if any_condition and _has_many_predicates(members):
-        return [SharedPredicates.of(tuple(members))]
+        yield "conditions", members
+        return
     by_steps: dict[tuple[RowStep, ...], list[PaneAggregate]] = {}
     for member in members:
         by_steps.setdefault(member.steps, []).append(member)
-    return [
-        SharedPanes.of(tuple(same), relations)
-        if len(same) > 1
-        else Alone(same[0], same[0].scanner(relations))
-        for same in by_steps.values()
-    ]
+    for same in by_steps.values():
+        yield "panes" if len(same) > 1 else "alone", same

@@ -273,8 +273,9 @@ def close(
     present = extent(stores[0].sealed)
     if operator.answers_empty:
         present = extent([*arrived, *(run[SEEN] for run in runs if SEEN in run)])
+    opened = [part["open0"] for part in (*runs, *deltas) if "open0" in part and part["open0"].num_rows]
     if turn.now == BEGINNING or present is None:
-        return Closed(state)
+        return Closed(state, open_windows=_open_windows(operator, present, opened, turn.now))
     closed = _LOWEST if turn.closed == BEGINNING else operator.panes.last_closed(turn.closed)
     now = operator.panes.last_closed(turn.now)
     if turn.final and operator.panes.back is None:
@@ -284,7 +285,7 @@ def close(
         due = range(due.start, max(due.stop, now + 1))
     again = _again(operator, deltas, present[0], closed)
     chunks = itertools.chain.from_iterable(_chunks(operator, stores, each) for each in (*again, due))
-    return Closed(state, chunks, _open_windows(operator, present, stores[0], now), again)
+    return Closed(state, chunks, _open_windows(operator, present, opened, turn.now), again)
 
 
 def _again(operator: PaneAggregate, deltas: Sequence[Sections], first: int, closed: int) -> Windows:
@@ -306,12 +307,20 @@ def _again(operator: PaneAggregate, deltas: Sequence[Sections], first: int, clos
     return operator.panes.holding(panes, closed)
 
 
-def _open_windows(operator: PaneAggregate, present: tuple[int, int], store: _Store, now: int) -> int:
-    last = present[1]
-    if store.still_open is not None and store.still_open.num_rows:
-        last = max(last, int(flat(store.still_open.column(KEY))[-1].as_py()) - block_key(0, 0))
-    final = operator.panes.last_window(last)
-    return 1 if final is None else max(0, final - now)
+def _open_windows(
+    operator: PaneAggregate, sealed: tuple[int, int] | None, opened: Sequence[pa.Table], now: Instant
+) -> int:
+    """How many windows have not closed, up to the last one that holds a row; one where a window never ends."""
+    keys = [flat(table.column(KEY)) for table in opened]
+    first = [key[0].as_py() - block_key(0, 0) for key in keys] + ([] if sealed is None else [sealed[0]])
+    last = [key[-1].as_py() - block_key(0, 0) for key in keys] + ([] if sealed is None else [sealed[1]])
+    if not last:
+        return 0
+    final = operator.panes.last_window(max(last))
+    if final is None:
+        return 1
+    least = operator.panes.first_window(min(first))
+    return max(0, final - (least - 1 if now == BEGINNING else max(least - 1, operator.panes.last_closed(now))))
 
 
 def _seal(

@@ -60,6 +60,11 @@ class SharedPanes:
         own = {member.id: member.scanner(relations) for member in members}
         return SharedPanes(members, union, RowPipeline.of(members[0].steps, relations), own)
 
+    @property
+    def representative(self) -> str:
+        """The first member's id."""
+        return self.members[0].id
+
     def add(self, batch: Batch) -> None:
         """Fold a batch once for all; or once for each, where sharing does not pay or an expression fails."""
         if not self.pays or not self._fold(batch):

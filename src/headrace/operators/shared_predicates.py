@@ -52,6 +52,11 @@ class SharedPredicates:
         own = _Lazily({member.id: member for member in members})
         return SharedPredicates(plan_of(members), own)
 
+    @property
+    def representative(self) -> str:
+        """The first member's id."""
+        return self.plan.members[0].id
+
     def add(self, batch: Batch) -> None:
         """Fold a batch once for all."""
         evaluation = Evaluation(batch.columns, batch.rows)

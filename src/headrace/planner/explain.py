@@ -93,18 +93,11 @@ def _pane_aggregate(operator: PaneAggregate) -> Iterator[str]:
         yield f"  first {finish.limit} rows of each window{f' by {keys}' if keys else ''}"
     for predicate in finish.having:
         yield f"  keep groups where {show(predicate)}"
-    reach = (
-        "all of the past"
-        if panes.per_window is None
-        else "1 pane"
-        if panes.per_window == 1
-        else f"{panes.per_window} panes"
-    )
-    yield f"  window every {render_duration(panes.slide)} of {reach} (context free), combined from dyadic blocks"
+    yield f"  {window(operator)} (context free), combined from dyadic blocks"
     if panes.per_window is not None and panes.per_window > 1:
         yield from _costs(operator)
     cut = "" if not panes.cut else f", cut at {render_duration(panes.cut)}"
-    yield f"  pane partials: {panes.per_slide} a slide{cut}; {_partials(operator)}"
+    yield f"  pane partials: {panes.per_slide} a slide{cut}; {', '.join(partials(operator))}"
     yield from _synopses(operator)
     where = "one slot" if operator.single_slot is not None else "by group"
     yield f"  group by {', '.join(show(key.expression) for key in operator.keys) or 'nothing'} (routed to {where})"
@@ -138,13 +131,27 @@ def _costs(operator: PaneAggregate) -> Iterator[str]:
     yield f"    panes pay from {rows_for_panes_to_pay(operator.panes):.1f} rows of a group in a window on"
 
 
-def _partials(operator: PaneAggregate) -> str:
+def window(operator: PaneAggregate) -> str:
+    """`window every 10 SECONDS of 6 panes`."""
+    panes = operator.panes
+    reach = (
+        "all of the past"
+        if panes.per_window is None
+        else "1 pane"
+        if panes.per_window == 1
+        else f"{panes.per_window} panes"
+    )
+    return f"window every {render_duration(panes.slide)} of {reach}"
+
+
+def partials(operator: PaneAggregate) -> list[str]:
+    """What is kept in each pane: `count(*)`, `sum(price)`."""
     named = []
     for layout in operator.layouts:
         for fed in layout.feds:
             argument = show(fed.expression) if fed.expression is not None else "*"
             named.append(f"{_kind(fed)}({argument})")
-    return ", ".join(named)
+    return named
 
 
 def _kind(fed: Fed) -> str:

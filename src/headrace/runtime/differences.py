@@ -30,6 +30,8 @@ _WORDS: Mapping[str, str] = {
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
 _IGNORED = frozenset({"name", "paused"})
+_LABELS = frozenset({"owner", "tags"})
+"""Compared without case; the order of tags does not matter."""
 
 
 def differences(catalog: Catalog, known: Any, wanted: Any) -> str:
@@ -70,6 +72,8 @@ def _folded(name: str, value: Any) -> Any:
     """What two values are compared by: names of options and formats do not count their case."""
     if isinstance(value, Mapping):
         return {option.lower(): each for option, each in value.items()}
+    if name in _LABELS and value is not None:
+        return sorted(each.casefold() for each in ([value] if isinstance(value, str) else value))
     return value.lower() if name == "using" else value
 
 
@@ -78,6 +82,8 @@ def _teller(name: str) -> Callable[[Any], str]:
         return lambda length: "none" if length is None else render_duration(length)
     if name == "schema":
         return _columns
+    if name == "tags":
+        return lambda tags: ", ".join(tags) or "none"
     return _quoted if name == "text" else lambda value: "none" if value is None else str(value)
 
 

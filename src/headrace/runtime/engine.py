@@ -36,7 +36,7 @@ from headrace.runtime.messages import (
 from headrace.runtime.plan_files import NO_PLAN, SavedPlan, save_plan
 from headrace.runtime.planning import make_plan, plan_after
 from headrace.runtime.progress import progress_of
-from headrace.runtime.standing import ArchiveEntry, Standing, pieces_of
+from headrace.runtime.standing import ArchiveEntry, Standing, newcomer, pieces_of
 from headrace.runtime.state import bounds_of_slots
 from headrace.runtime.work import Work
 from headrace.store.collect import Collected
@@ -139,15 +139,11 @@ class Engine:
         return self._saved
 
     def _newcomer(self, operator: str) -> Standing:
-        """A new operator begins with the archive, or FROM NOW (or without an archive) with what comes next."""
         stream = self.plan.operators[operator].stream
         query = self.home.catalog.require_query(self.plan.operators[operator].query).definition
-        definition = self.plan.streams[stream]
-        if query.from_now or definition.archive == "none":
-            length = self._archive_length(stream)
-            return Standing(self._progress(stream).punctuation, length, length)
-        first = self.home.list_of(self.manifest, f"archive:{stream}").start
-        return Standing(replayed=first, since=first)
+        archive = self.home.list_of(self.manifest, f"archive:{stream}")
+        known = self.manifest.streams.get(stream)
+        return newcomer(self.plan.streams[stream], archive, known, from_now=query.from_now)
 
     # -- one epoch ---------------------------------------------------------------------------------------------------
 

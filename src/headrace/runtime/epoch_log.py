@@ -73,3 +73,26 @@ class EpochLog:
             return
         os.close(self._descriptor)
         self._descriptor = fresh
+
+
+def last_lines(folder: Path, most: int) -> list[dict[str, Any]]:
+    """The newest lines about epochs, oldest first: at most so many, and those of the newest log alone.
+
+    A line that is not whole (its writer is at work, or was killed) is not read.
+    """
+    try:
+        with (folder / EPOCHS).open("rb") as log:
+            tail, start = b"", log.seek(0, os.SEEK_END)
+            while start > 0 and tail.count(b"\n") <= most:
+                size = min(_BLOCK, start)
+                start -= size
+                log.seek(start)
+                tail = log.read(size) + tail
+    except FileNotFoundError:
+        return []
+    whole = tail[: tail.rfind(b"\n") + 1].splitlines()
+    told = [json.loads(line) for line in (whole if start == 0 else whole[1:])[-most:]]
+    return [line for line in told if line["kind"] != "failure"]
+
+
+_BLOCK: Final = 1 << 20

@@ -20,10 +20,10 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
 from headrace.catalog.journal import function_to_json, window_to_json
 from headrace.errors import HeadraceError, UserError
-from headrace.language.statement import Statement
+from headrace.language.statement import Form, Statement
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.operators.operator import Operator
-from headrace.runtime import functions, pushing, results, sinks, spark_frames, windows
+from headrace.runtime import explaining, functions, pushing, results, sinks, spark_frames, windows
 from headrace.runtime.checking import Report, check
 from headrace.runtime.derived import owner_of
 from headrace.runtime.engine import Engine
@@ -36,6 +36,7 @@ from headrace.runtime.planning import bound
 from headrace.runtime.results import visible
 from headrace.runtime.standing_query import StandingQuery, sort_of
 from headrace.runtime.statements import Statements
+from headrace.runtime.status import status
 from headrace.runtime.supervisor import Retries
 from headrace.store.home_format import put_format
 from headrace.store.lock import HomeLock
@@ -95,17 +96,35 @@ class Hub:
         """Run parsed statements of a script as far as `before` each says True; registrations in a row are one change."""
         return self._statements.each_in_turn(statements, script, before)
 
-    def register(self, select: str, name: str, *, from_now: bool = False) -> StandingQuery:
-        """Register a standing query over all archived rows, then live ones; `from_now` skips the past."""
-        self._statements.create_query(name, select, from_now=from_now)
+    def register(
+        self,
+        select: str,
+        name: str,
+        *,
+        from_now: bool = False,
+        owner: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> StandingQuery:
+        """Register a standing query over all archived rows, then live ones; `from_now` skips the past.
+
+        People find and administer queries by `owner` and `tags`: SHOW QUERIES WHERE tag = '…', PAUSE QUERIES WHERE …
+        """
+        self._statements.create_queries({name: select}, from_now=from_now, owner=owner, tags=tags)
         return StandingQuery(self, name)
 
-    def register_many(self, selects: Mapping[str, str], *, from_now: bool = False) -> list[StandingQuery]:
+    def register_many(
+        self,
+        selects: Mapping[str, str],
+        *,
+        from_now: bool = False,
+        owner: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> list[StandingQuery]:
         """Register standing queries by name from their texts, all or none: one entry of the log, one plan.
 
         Raises `UserError` that names the query of the first mistake.
         """
-        self._statements.create_queries(selects, from_now=from_now)
+        self._statements.create_queries(selects, from_now=from_now, owner=owner, tags=tags)
         return [StandingQuery(self, name) for name in selects]
 
     def query(self, name: str) -> StandingQuery:
@@ -301,29 +320,18 @@ class Hub:
         return self.loop.engine.plan.operators[standing.operator_id], bound(self.catalog, standing)
 
     def status(self) -> dict[str, Any]:
-        """The newest epoch's measurements and each stream's totals, as plain values."""
-        manifest = self.home.latest()
-        return {
-            "epoch": manifest.epoch,
-            "running": self.loop.is_running,
-            "streams": {name: dict(manifest.streams.get(name, {})) for name in self._stream_names()},
-            "queries": {
-                q.definition.name: manifest.operators.get(q.operator_id)
-                for q in self.catalog.queries.values()
-            },
-            "rejected": dict(manifest.facts.get("rejected", {})),
-            "closing_rejected": {name: len(told) for name, told in self.closing_rejects.items()},
-            "state_bytes": sum(run.bytes for run in manifest.state),
-            "failures": self.loop.supervisor.as_status(),
-            "last_epoch": self.last.as_dict() if self.last is not None else None,
-        }
+        """The newest epoch's measurements (see `headrace.observation`) and each stream's totals, as plain values."""
+        return status(self)
+
+    def explain(self, query: str | None = None, form: Form = "text") -> str:
+        """What runs, who shares it and what it costs: all of it, or one query's part; as "text", "dot" or "svg"."""
+        if query is None:
+            return explaining.explain_all(self.home, form)
+        return explaining.explain_query(self.home, query, form)
 
     def check(self) -> Report:
         """Verify the home: every manifest, run, list and log. Changes nothing; see `headrace check`."""
         return check(self.path)
-
-    def _stream_names(self) -> list[str]:
-        return [stream.name for stream in self.catalog.streams.values()]
 
     def archive(self, stream: str, fraction: float = 1.0) -> DataFrame:
         """All archived rows of a stream as a Spark DataFrame; or the blocks that hold a fraction of them, at random."""

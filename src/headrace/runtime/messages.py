@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.catalog.definitions import FunctionDefinition, StreamDefinition
-from headrace.observation import OperatorObservation
+from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.operator import Operator
 from headrace.runtime.source_marks import SourceMark
 from headrace.time import BEGINNING, Duration, Instant
@@ -147,7 +147,8 @@ class ScanReceipt:
     archived: Mapping[str, Sequence[str]] = field(default_factory=dict)
     rejects: Mapping[str, str] = field(default_factory=dict)
     operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
-    bytes: int = 0
+    work: Mapping[str, WorkObservation] = field(default_factory=dict)
+    bytes: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, Mapping[str, SourceMark]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
@@ -184,5 +185,6 @@ class StateReceipt:
     rejects: Mapping[str, str] = field(default_factory=dict)
     scans: tuple[ScanReceipt, ...] = ()
     operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
+    work: Mapping[str, WorkObservation] = field(default_factory=dict)
     punctuation: Mapping[str, Instant] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)

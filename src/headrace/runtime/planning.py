@@ -198,7 +198,7 @@ def plan_after(
     gone: list[str] = []
     fresh: dict[str, StandingQuery] = {}
     for entry in entries:
-        if entry["do"] in ("pause", "resume"):
+        if entry["do"] in ("pause", "resume") or _only_labels(entry):
             continue
         if entry["do"] != "put_query" and (entry["do"], entry.get("kind")) != ("drop", "query"):
             return make_plan(after)
@@ -211,6 +211,11 @@ def plan_after(
         if now is not None:
             fresh[name] = now
     return _with_queries(_without_queries(plan, gone), after, fresh.values())
+
+
+def _only_labels(entry: Mapping[str, Any]) -> bool:
+    """Whether a log entry gives a query another owner or other tags, which run nothing."""
+    return entry["do"] == "set" and entry["settings"].keys() <= {"owner", "tags"}
 
 
 def _is_woven(plan: EpochPlan, operator_id: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from headrace.runtime.recent import Recent
 from headrace.store.container import Container, parts
 from headrace.store.filesystem import Store
 
-_KEPT: Final = 64
+_KEPT: Final = 128
 _cache: Final[Recent[tuple[str, str], Any]] = Recent(_KEPT)
 """Immutable values by (home, file name): files are never rewritten, so an entry can never be stale."""
 
@@ -45,6 +45,21 @@ def census_of(store: Store, name: str, section: str) -> Census:
     census = _cached(store, f"{name}#{section}", lambda: Census.of(open_run(store, name)[section]))
     assert isinstance(census, Census)
     return census
+
+
+def bytes_of_run(store: Store, name: str) -> Mapping[str, int]:
+    """What each state keeps in a run."""
+    found: Mapping[str, int] = _cached(store, f"{name}#bytes", lambda: bytes_by_state(open_run(store, name)))
+    return found
+
+
+def bytes_by_state(sections: Mapping[str, pa.Table]) -> dict[str, int]:
+    """Bytes of `state/section` tables by the name of the state."""
+    found: dict[str, int] = {}
+    for section, table in sections.items():
+        state = section.partition("/")[0]
+        found[state] = found.get(state, 0) + table.nbytes
+    return found
 
 
 def _cached(store: Store, name: str, load: Callable[[], Any]) -> Any:

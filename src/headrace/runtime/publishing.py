@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.observation import EpochObservation, OperatorObservation, StreamObservation
+from headrace.observation import EpochObservation, OperatorObservation, StreamObservation, WorkObservation
 from headrace.operators.group_ahead import can_go_ahead
 from headrace.runtime.home import Home
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateReceipt, StreamProgress
 from headrace.runtime.progress import after_scans, as_known, merged, progress_of
 from headrace.runtime.repeats import kept_files
-from headrace.runtime.standing import ArchiveEntry, Standing, retained
+from headrace.runtime.standing import ArchiveEntry, Standing, beyond, retained
 from headrace.runtime.work import Work
 from headrace.store.forgetting import with_classes
 from headrace.store.manifest import Manifest, StateRun
@@ -55,16 +55,7 @@ def next_manifest(
         ).items():
             _append(lists, f"archive:{name}", [entry.as_json()], files)
     operators = _operators(before, work, plan, reached)
-    for name, stream in plan.streams.items():
-        keeps_some = stream.retain is not None or stream.archive == "none"
-        if keeps_some and f"archive:{name}" in lists:
-            horizon = (
-                FOREVER if stream.archive == "none" else reached[name].punctuation - (stream.retain or 0)
-            )
-            readers = [
-                operators[each.id]["replayed"] for each in plan.operators.values() if each.stream == name
-            ]
-            lists[f"archive:{name}"] = retained(lists[f"archive:{name}"], horizon, readers, files.read)
+    kept_since = _forget(lists, plan, operators, reached, files)
     results = [file.as_entry(before.epoch + 1) for receipt in receipts for file in receipt.results]
     facts = _counted(before.facts, work, receipts, scans)
     if results:
@@ -77,12 +68,44 @@ def next_manifest(
         kind=work.kind,
         plan=plan_files[0],
         querylog=position,
-        streams=_streams(before, plan, work, scans, reached, now),
+        streams=_with_kept(_streams(before, plan, work, scans, reached, now), kept_since),
         operators=operators,
         state=_state(before, receipts),
         lists=lists,
         facts={**facts, PLAN_SEGMENTS: list(plan_files[1:])},
     )
+
+
+def _forget(
+    lists: dict[str, RadixList],
+    plan: EpochPlan,
+    operators: Mapping[str, Mapping[str, Any]],
+    reached: Mapping[str, StreamProgress],
+    files: ListFiles,
+) -> dict[str, Instant]:
+    """Shorten the archives by what is too old and was read by all; of each that was, from when on it has all rows."""
+    kept_since = {}
+    for name, stream in plan.streams.items():
+        archive = lists.get(f"archive:{name}")
+        if archive is None or (stream.retain is None and stream.archive != "none"):
+            continue
+        horizon = FOREVER if stream.archive == "none" else reached[name].punctuation - (stream.retain or 0)
+        readers = [operators[each.id]["replayed"] for each in plan.operators.values() if each.stream == name]
+        lists[f"archive:{name}"] = kept = retained(archive, horizon, readers, files.read)
+        if kept.start > archive.start:
+            kept_since[name] = min(horizon, beyond(reached[name]))
+    return kept_since
+
+
+def _with_kept(
+    streams: Mapping[str, dict[str, Any]], kept_since: Mapping[str, Instant]
+) -> dict[str, dict[str, Any]]:
+    return {
+        name: known | {"kept_since": max(kept_since[name], known.get("kept_since", BEGINNING))}
+        if name in kept_since
+        else known
+        for name, known in streams.items()
+    }
 
 
 def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manifest:
@@ -219,7 +242,7 @@ def _operators(
     for name, operator in plan.operators.items():
         known = before.operators[name]
         turn = (operator.stream, name in part, work.now.get(name), work.replayed.get(name))
-        place = (known["closed"], known["replayed"], known["since"], *turn)
+        place = (known["closed"], known["replayed"], known["since"], known.get("complete_since"), *turn)
         if "ahead" in known or plan.streams[operator.stream].progress.groups:
             found[name] = _after(known, name, name in part, work, plan, reached)
         elif place in alike:  # thousands that stand together go together
@@ -247,7 +270,10 @@ def _after(
         if not work.is_replay and can_go_ahead(operator, plan.streams[operator.stream].progress.groups):
             ahead |= reached[operator.stream].groups
         ahead = {group: at for group, at in ahead.items() if at > closed}
-        place = replace(place, closed=closed, replayed=seen, ahead=ahead)
+        complete = place.complete_since
+        if work.is_replay and plan.streams[operator.stream].archive == "none":
+            complete = beyond(reached[operator.stream])  # what came while it was paused is nowhere
+        place = replace(place, closed=closed, replayed=seen, ahead=ahead, complete_since=complete)
     return place.as_json()
 
 
@@ -290,10 +316,11 @@ def observe(
         epoch=after.epoch,
         kind=work.kind,
         rows=sum(sum(scan.rows.values()) for scan in scans),
-        bytes=sum(scan.bytes for scan in scans),
+        bytes=sum(sum(scan.bytes.values()) for scan in scans),
         seconds=stages,
         streams={name: _stream_seen(after, name, scans, now) for name in after.streams},
-        operators=_operators_seen(receipts, scans),
+        operators=_added([*(scan.operators for scan in scans), *(receipt.operators for receipt in receipts)]),
+        work=_added([*(scan.work for scan in scans), *(receipt.work for receipt in receipts)]),
         state_bytes=sum(run.bytes for run in after.state),
         state_runs=len(after.state),
     )
@@ -304,6 +331,7 @@ def _stream_seen(after: Manifest, name: str, scans: Sequence[ScanReceipt], now: 
     known = BEGINNING < punctuation < now
     return StreamObservation(
         rows=sum(scan.rows.get(name, 0) for scan in scans),
+        bytes=sum(scan.bytes.get(name, 0) for scan in scans),
         late=sum(scan.late.get(name, 0) for scan in scans),
         rejected=sum(scan.rejected.get(name, 0) for scan in scans),
         punctuation=punctuation,
@@ -311,11 +339,13 @@ def _stream_seen(after: Manifest, name: str, scans: Sequence[ScanReceipt], now: 
     )
 
 
-def _operators_seen(
-    receipts: Sequence[StateReceipt], scans: Sequence[ScanReceipt]
-) -> dict[str, OperatorObservation]:
-    found: dict[str, OperatorObservation] = {}
-    for part in [scan.operators for scan in scans] + [receipt.operators for receipt in receipts]:
+_Seen = TypeVar("_Seen", OperatorObservation, WorkObservation)
+
+
+def _added(parts: Sequence[Mapping[str, _Seen]]) -> dict[str, _Seen]:
+    """What all tasks have measured, by name."""
+    found: dict[str, _Seen] = {}
+    for part in parts:
         for name, seen in part.items():
             known = found.get(name)
             found[name] = seen if known is None else known.plus(seen)

@@ -17,10 +17,9 @@ import pyarrow as pa
 from headrace.archive.blocks import blocks_of, seed_of
 from headrace.archive.runs import Ints, RunWriter
 from headrace.catalog.definitions import StreamDefinition
-from headrace.observation import OperatorObservation
+from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.family import Harvest, gathered
-from headrace.operators.foldings import Folding, foldings
 from headrace.operators.grouping import flat
 from headrace.operators.operator import SLOT, Operator
 from headrace.operators.scalar.users import registered
@@ -28,6 +27,7 @@ from headrace.runtime import names
 from headrace.runtime.archiving import Archiving
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.functions import loaded
+from headrace.runtime.measuring import Timed, timed
 from headrace.runtime.messages import EpochPlan, Piece, ScanMessage, ScanReceipt
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import load_relation
@@ -63,10 +63,10 @@ class _StreamTask:
     definition: StreamDefinition
     columns: tuple[str, ...]
     punctuation: Instant
-    scanners: list[Folding]
-    late_scanners: list[Folding]
-    reject_scanners: list[Folding]
-    revising: list[tuple[Duration | None, list[Folding]]]
+    scanners: list[Timed]
+    late_scanners: list[Timed]
+    reject_scanners: list[Timed]
+    revising: list[tuple[Duration | None, list[Timed]]]
     archive: Archiving | None
     watch: Watch
     rejects: RejectWriter
@@ -74,6 +74,9 @@ class _StreamTask:
     late: int = 0
     deepest: int = 0
     greatest: Instant = BEGINNING
+    bytes: int = 0
+    nanoseconds: int = 0
+    """Of everything about the stream: reading, judging, archiving, and what the scanners take."""
 
     def take(self, arrival: Arrival, punctuation: Instant, uri: str | None) -> None:
         """Archive a batch, then offer its accepted rows to every operator; `punctuation` was in force when it came."""
@@ -113,11 +116,21 @@ class _StreamTask:
     def harvest(self) -> Harvest:
         """What the scanners of every channel made of the rows."""
         found = Harvest()
-        every = [*self.scanners, *self.late_scanners, *self.reject_scanners]
-        every += [folding for _, foldings in self.revising for folding in foldings]
-        for folding in every:
-            found.join(folding.finish())
+        for scanner in self._every:
+            found.join(scanner.finish())
         return found
+
+    def work(self) -> dict[str, WorkObservation]:
+        """What reading the stream, and each fold of its rows, came to."""
+        folds = [(f"fold {each.folding.representative}", each.seen()) for each in self._every]
+        reading = self.nanoseconds - sum(each.adding for each in self._every)
+        read = WorkObservation(self.rows + self.rejects.rows, self.rows - self.late, reading)
+        return {f"read {self.definition.name}": read, **dict(folds)}
+
+    @property
+    def _every(self) -> list[Timed]:
+        revising = [scanner for _, scanners in self.revising for scanner in scanners]
+        return [*self.scanners, *self.late_scanners, *self.reject_scanners, *revising]
 
 
 def _reach(punctuation: Instant, within: Duration | None) -> Instant:
@@ -127,7 +140,7 @@ def _reach(punctuation: Instant, within: Duration | None) -> Instant:
     return BEGINNING if within is None else punctuation - within
 
 
-def _offer(scanners: list[Folding], batch: Batch) -> None:
+def _offer(scanners: list[Timed], batch: Batch) -> None:
     if batch.rows:
         for scanner in scanners:
             scanner.add(batch)
@@ -146,11 +159,15 @@ class _ScanTask:
     def __init__(self, store: Store, plan: EpochPlan, message: ScanMessage) -> None:
         self._store, self._plan, self._message = store, plan, message
         self._streams: dict[str, _StreamTask] = {}
-        self._bytes = 0
 
     def read(self, piece: Piece) -> None:
         """Read one piece through its stream's part of the task."""
         stream = self._stream(piece.stream)
+        started = time.perf_counter_ns()
+        self._read(piece, stream)
+        stream.nanoseconds += time.perf_counter_ns() - started
+
+    def _read(self, piece: Piece, stream: _StreamTask) -> None:
         if piece.refused is not None:
             stream.refuse(read_refused(self._store, piece.refused))
             return
@@ -159,7 +176,7 @@ class _ScanTask:
             return
         punctuation = stream.punctuation if piece.before is None else piece.before
         for arrival in arrivals(self._store, piece, stream.definition, stream.columns, punctuation):
-            self._bytes += sum(column.nbytes for column in arrival.columns)
+            stream.bytes += sum(column.nbytes for column in arrival.columns)
             stream.take(arrival, punctuation, None if piece.record is None else piece.record.get("uri"))
 
     def _stream(self, name: str) -> _StreamTask:
@@ -185,7 +202,7 @@ class _ScanTask:
             each.id: self._plan.revisions[each.id] for each in mine if each.id in self._plan.revisions
         }
         rows, late, rejects = (
-            foldings([e for e in mine if channels[e.id] == channel and e.id not in revising], relations)
+            timed([e for e in mine if channels[e.id] == channel and e.id not in revising], relations)
             for channel in ("rows", "late", "rejects")
         )
         fields = [definition.schema.arrow().field(column) for column in columns]
@@ -198,7 +215,7 @@ class _ScanTask:
             late,
             rejects,
             [
-                (within, foldings([each for each in mine if revising.get(each.id, -1) == within], relations))
+                (within, timed([each for each in mine if revising.get(each.id, -1) == within], relations))
                 for within in dict.fromkeys(revising.values())
             ],
             Archiving(
@@ -248,7 +265,8 @@ class _ScanTask:
             archived=archived,
             rejects=refused,
             operators=seen,
-            bytes=self._bytes,
+            work={name: each for stream in streams.values() for name, each in stream.work().items()},
+            bytes={name: stream.bytes for name, stream in streams.items()},
         )
         deltas = {section: gathered(tables) for section, tables in harvest.sections.items()}
         return _Folded(receipt, deltas, rejected)
@@ -274,12 +292,14 @@ class _ScanTask:
         archived: dict[str, list[str]] = {}
         refused: dict[str, str] = {}
         for name, stream in self._streams.items():
+            started = time.perf_counter_ns()
             if stream.archive is not None and (files := stream.archive.finish()):
                 archived[name] = files
             if stream.rejects.rows and not self._message.replay:
                 file = names.stream_rejects(name, self._message.epoch, self._message.task)
                 self._store.write_once(file, [stream.rejects.encode()], durable=False)
                 refused[name] = file
+            stream.nanoseconds += time.perf_counter_ns() - started
         return archived, refused
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,11 +10,14 @@ from headrace.algebra.query import QueryScan, RelationScan, StreamScan, every_no
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError, did_you_mean
 from headrace.language import statement as said
+from headrace.language.selection import Selection
 from headrace.planner.explain import explain
 from headrace.planner.lower import lower
+from headrace.runtime.choosing import chosen
 from headrace.runtime.describing import progress_table
+from headrace.runtime.explaining import explain_all, explain_query
 from headrace.runtime.outcome import Outcome
-from headrace.runtime.planning import CatalogNames, bind_text, bound, levels, make_plan
+from headrace.runtime.planning import CatalogNames, bind_text, bound, levels
 from headrace.schema import Schema
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, render_duration, render_instant
@@ -31,8 +33,8 @@ def show(home: Home, statement: said.Statement) -> Outcome:
     """
     home.refresh()
     match statement:
-        case said.Show(kind=kind, like=like):
-            return Outcome("show", None, "", _listing(home, kind, like))
+        case said.Show(kind=kind, selection=selection):
+            return Outcome("show", None, "", _listing(home, kind, selection))
         case said.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
             stream = home.catalog.stream(name)
             assert stream is not None
@@ -40,15 +42,10 @@ def show(home: Home, statement: said.Statement) -> Outcome:
             return Outcome("describe", name, "", progress_table(stream, known))
         case said.Describe(name=name):
             return Outcome("describe", name, "", _described(home.catalog, name))
-        case said.ExplainQuery(name=name):
-            standing = home.catalog.require_query(name)
-            operators = make_plan(home.catalog).operators
-            query = bound(home.catalog, standing)
-            chain = [each for each, _ in levels(standing.definition.name, query, standing.operator_id)]
-            return _text("explain", name, "\n".join(explain(operators[each]) for each in chain))
-        case said.ExplainAll():
-            every = make_plan(home.catalog).operators.values()
-            return _text("explain", None, "\n".join(explain(operator) for operator in every))
+        case said.ExplainQuery(name=name, form=form):
+            return _text("explain", name, explain_query(home, name, form))
+        case said.ExplainAll(form=form):
+            return _text("explain", None, explain_all(home, form))
         case said.ExplainSelect(query=text):
             query = bind_text(home.catalog, text)
             told = [lower("(not registered)", each, name) for name, each in levels("", query, "unregistered")]
@@ -60,13 +57,15 @@ def _text(kind: str, name: str | None, text: str) -> Outcome:
     return Outcome(kind, name, text, pa.table({"plan": text.split("\n")}))
 
 
-def _listing(home: Home, kind: str, like: str | None) -> pa.Table:
+def _listing(home: Home, kind: str, selection: Selection) -> pa.Table:
     manifest = home.latest()
-    rows = {"stream": _streams, "relation": _relations, "query": _queries}[kind](home.catalog, manifest)
-    pattern = re.compile(_like(like), re.IGNORECASE | re.DOTALL) if like is not None else None
-    kept = [row for row in rows if pattern is None or pattern.fullmatch(row["name"])]
+    if kind == "query":
+        rows = _queries(home, manifest, selection)
+    else:
+        every = _streams(home, manifest) if kind == "stream" else _relations(home)
+        rows = [row for row in every if all(each.holds([row["name"]]) for each in selection)]
     names = {"stream": _STREAM_COLUMNS, "relation": _RELATION_COLUMNS, "query": _QUERY_COLUMNS}[kind]
-    return pa.table({name: pa.array([row[name] for row in kept], kind_) for name, kind_ in names.items()})
+    return pa.table({name: pa.array([row[name] for row in rows], kind_) for name, kind_ in names.items()})
 
 
 _STREAM_COLUMNS = {
@@ -80,16 +79,14 @@ _STREAM_COLUMNS = {
     "punctuation": pa.string(),
 }
 _RELATION_COLUMNS = {"name": pa.string(), "using": pa.string(), "version": pa.int64()}
-_QUERY_COLUMNS = {"name": pa.string(), "state": pa.string(), "answered_to": pa.string(), "query": pa.string()}
+_QUERY_COLUMNS = {
+    each: pa.string() for each in ("name", "state", "answered_to", "complete_since", "owner", "tags", "query")
+}
 
 
-def _like(pattern: str) -> str:
-    return "".join(".*" if mark == "%" else "." if mark == "_" else re.escape(mark) for mark in pattern)
-
-
-def _streams(catalog: Catalog, manifest: Manifest) -> list[dict[str, Any]]:
+def _streams(home: Home, manifest: Manifest) -> list[dict[str, Any]]:
     found = []
-    for stream in catalog.streams.values():
+    for stream in home.catalog.streams.values():
         known = manifest.streams.get(stream.name, {})
         found.append(
             {
@@ -106,28 +103,27 @@ def _streams(catalog: Catalog, manifest: Manifest) -> list[dict[str, Any]]:
     return found
 
 
-def _relations(catalog: Catalog, _: Manifest) -> list[dict[str, Any]]:
+def _relations(home: Home) -> list[dict[str, Any]]:
     return [
         {"name": r.definition.name, "using": r.definition.using, "version": r.version}
-        for r in catalog.relations.values()
+        for r in home.catalog.relations.values()
     ]
 
 
-def _queries(catalog: Catalog, manifest: Manifest) -> list[dict[str, Any]]:
+def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[str, Any]]:
     found = []
-    operators = make_plan(catalog).operators
-    for query in catalog.queries.values():
-        place = manifest.operators.get(query.operator_id)
-        state = "paused" if query.definition.paused else "registered" if place is None else "live"
-        if place is not None and not query.definition.paused:
-            stream = operators[query.operator_id].stream
-            entries = manifest.lists.get(f"archive:{stream}")
-            if entries is not None and place["replayed"] < entries.length:
-                state = f"catching up ({place['replayed']} of {entries.length} epochs)"
-        closed = place["closed"] if place is not None else BEGINNING
-        text = " ".join(query.definition.text.split())
+    for query, seen in chosen(home, selection, manifest):
+        closed = manifest.operators.get(query.operator_id, {}).get("closed", BEGINNING)
         found.append(
-            {"name": query.definition.name, "state": state, "answered_to": _instant(closed), "query": text}
+            {
+                "name": query.definition.name,
+                "state": str(seen),
+                "answered_to": _instant(closed),
+                "complete_since": _instant(seen.complete_since),
+                "owner": query.definition.owner,
+                "tags": ", ".join(query.definition.tags) or None,
+                "query": " ".join(query.definition.text.split()),
+            }
         )
     return found
 

@@ -12,27 +12,34 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.runtime.messages import Piece
+from headrace.runtime.messages import Piece, StreamProgress
+from headrace.runtime.progress import progress_of
 from headrace.store.radix_list import RadixList
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, FOREVER, Instant
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """`closed`: the punctuation up to which it has answered. `since`: the first entry it has seen.
 
-    `ahead`: groups that it has answered further than that, by their name.
+    `ahead`: groups that it has answered further than that, by their name. `complete_since`: of rows with this event time
+    or a later one it misses none; what it answers of earlier ones may lack some.
     """
 
     closed: Instant = BEGINNING
     replayed: int = 0
     since: int = 0
     ahead: Mapping[str, Instant] = field(default_factory=dict)
+    complete_since: Instant = BEGINNING
 
     def as_json(self) -> dict[str, Any]:
         """For the manifest."""
         found = asdict(self)
-        return found if self.ahead else {name: each for name, each in found.items() if name != "ahead"}
+        if not self.ahead:
+            del found["ahead"]
+        if self.complete_since == BEGINNING:
+            del found["complete_since"]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,30 @@ class ArchiveEntry:
                 **{name: tuple(value[name]) for name in ("files", "rejects")},
             }
         )
+
+
+def newcomer(
+    stream: StreamDefinition, archive: RadixList, known: Mapping[str, Any] | None, *, from_now: bool
+) -> Standing:
+    """Where a new operator begins: with the archive, or FROM NOW (or without an archive) with what comes next.
+
+    `known` is what the manifest says of the stream.
+    """
+    progress = progress_of(known)
+    if from_now or stream.archive == "none":
+        nothing_missed = beyond(progress)
+        return Standing(progress.punctuation, archive.length, archive.length, complete_since=nothing_missed)
+    forgotten = BEGINNING if not archive.start else (known or {}).get("kept_since", beyond(progress))
+    return Standing(replayed=archive.start, since=archive.start, complete_since=forgotten)
+
+
+def beyond(progress: StreamProgress) -> Instant:
+    """The least event time that no row has had so far that any query was shown."""
+    if progress.greatest == BEGINNING:
+        return progress.punctuation
+    if progress.punctuation == FOREVER:
+        return progress.greatest + 1
+    return max(progress.punctuation, progress.greatest + 1)
 
 
 def retained(

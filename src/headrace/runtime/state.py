@@ -7,6 +7,7 @@ files; which of them count is decided when the driver publishes.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from headrace.observation import OperatorObservation
+from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.batch import Rejected
 from headrace.operators.family import (
     Census,
@@ -36,10 +37,11 @@ from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
 from headrace.runtime.compaction import due_for_merge, level_after
 from headrace.runtime.functions import loaded
+from headrace.runtime.measuring import Ledger
 from headrace.runtime.messages import ResultsFile, RunRef, StateMessage, StateReceipt, StreamProgress
 from headrace.runtime.naming_values import named
 from headrace.runtime.plan_files import load_plan
-from headrace.runtime.plans import census_of, open_run
+from headrace.runtime.plans import bytes_by_state, bytes_of_run, census_of, open_run
 from headrace.runtime.progress import after_scans
 from headrace.runtime.rejects import encode_query_rejects
 from headrace.store.container import parts
@@ -137,6 +139,8 @@ class _StateTask:
         self.results: dict[str, pa.Table] = {}
         self.rejected: dict[str, list[Rejected]] = {}
         self._seen: dict[str, OperatorObservation] = {}
+        self._ledger = Ledger()
+        """What each state took to advance and to merge."""
         self._turns: dict[tuple[str, Instant, Instant | None], Turn] = {}
         """By stream, where the operator stands and where it is told to go: thousands take the same one."""
         self._replaced: tuple[str, ...] = ()
@@ -176,11 +180,12 @@ class _StateTask:
         with registered(loaded(self.plan.functions)):
             for name, operators in self._owners().items():
                 taking = [each for each in operators if each.id in self._message.closed]
-                if family_of(operators[0]) is None:
-                    for operator in taking:
-                        self.advance(operator)
-                else:
-                    self._advance_family(name, taking)
+                with self._ledger.timed(name):
+                    if family_of(operators[0]) is None:
+                        for operator in taking:
+                            self.advance(operator)
+                    else:
+                        self._advance_family(name, taking)
 
     def _owners(self) -> dict[str, list[Operator]]:
         """The plan's operators by the name of their state."""
@@ -210,8 +215,9 @@ class _StateTask:
             for section, table in state.items():
                 made.setdefault(section, []).append(table)
                 rows += Census.of(table).among(cohort.numbers)
+            self._ledger[name].rows_in += sum(table.num_rows for delta in deltas for table in delta.values())
             for (operator, step), state_rows in zip(steps.items(), rows.tolist(), strict=True):
-                self._keep(operator, step, state_rows)
+                self._ledger[name].rows_out += self._keep(operator, step, state_rows)
         for section, tables in made.items():
             self._state[f"{name}/{section}"] = gathered(tables)
 
@@ -224,7 +230,8 @@ class _StateTask:
             if table.num_rows:
                 self._state[f"{operator.id}/{section}"] = table
         rows = sum(table.num_rows for sections in (*runs, step.state) for table in sections.values())
-        self._keep(operator.id, step, rows)
+        self._ledger[operator.id].rows_in += sum(each.num_rows for delta in deltas for each in delta.values())
+        self._ledger[operator.id].rows_out += self._keep(operator.id, step, rows)
 
     def _step(self, operator: Operator, runs: Sequence[Sections], deltas: Sequence[Sections]) -> Step:
         """An operator's step; where its stream promises for single groups, these go as far as their promise."""
@@ -239,8 +246,8 @@ class _StateTask:
             return advance_groups(operator, runs, deltas, turn, groups)
         return operator.advance(runs, deltas, turn)
 
-    def _keep(self, operator: str, step: Step | MemberStep, state_rows: int) -> None:
-        """Keep what an operator answered and what was measured."""
+    def _keep(self, operator: str, step: Step | MemberStep, state_rows: int) -> int:
+        """Keep what an operator answered and what was measured; the number of result rows."""
         results = 0
         if step.results is not None and step.results.num_rows:
             self.results[operator] = step.results
@@ -253,6 +260,7 @@ class _StateTask:
             rejected=sum(each.rows for each in step.rejected),
             open_windows=step.open_windows,
         )
+        return results
 
     def latest(self, operator: TellsLast) -> pa.Table | None:
         """What an operator's state says of windows that have closed."""
@@ -273,12 +281,13 @@ class _StateTask:
             return
         merging = [run for run in self._runs if run.ref.name in chosen]
         for name, operators in alive.items():
-            if family_of(operators[0]) is None:
-                self._merge(name, merging, [(operators[0], self._after(operators[0]))])
-            else:
-                self._merge(
-                    name, merging, cohorts(operators, {each.id: self._after(each) for each in operators})
-                )
+            with self._ledger.timed(name):
+                if family_of(operators[0]) is None:
+                    self._merge(name, merging, [(operators[0], self._after(operators[0]))])
+                else:
+                    self._merge(
+                        name, merging, cohorts(operators, {each.id: self._after(each) for each in operators})
+                    )
         self._level = level_after(
             [(run.ref.level, run.rows) for run in merging],
             sum(table.num_rows for table in self._state.values()),
@@ -333,8 +342,18 @@ class _StateTask:
             rejects=rejects,
             scans=tuple(blob.receipt for blob in self._blobs) if message.task == 0 else (),
             operators=self._seen,
+            work=self._work(),
             punctuation={name: progress.punctuation for name, progress in self._progress.items()},
         )
+
+    def _work(self) -> dict[str, WorkObservation]:
+        """What each state took, and what it keeps: in runs that stay, and in this epoch's."""
+        kept = Counter(bytes_by_state(self._state))
+        for run in self._runs:
+            if run.ref.name not in self._replaced:
+                whole = bytes_of_run(self._store, run.ref.name) if run.whole else bytes_by_state(run.sections)
+                kept.update(whole)
+        return self._ledger.seen("state", kept)
 
     def _write_state(self) -> RunRef:
         name = names.state_run(self._message.epoch, self._message.task)

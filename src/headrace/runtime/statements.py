@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.catalog.catalog import Catalog, StandingQuery
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
-from headrace.catalog.journal import query_to_json, relation_to_json, stream_to_json
+from headrace.catalog.journal import query_to_json, relation_to_json, settings_to_json, stream_to_json
 from headrace.errors import UserError, did_you_mean
 from headrace.language import statement as said
+from headrace.language.query_options import checked_tags
 from headrace.language.statements import parse_script
-from headrace.runtime import showing
+from headrace.runtime import administering, showing
+from headrace.runtime.choosing import chosen
 from headrace.runtime.differences import differences
 from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import CatalogNames, bind_parsed, operator_of
@@ -28,7 +30,7 @@ from headrace.runtime.plans import save_relation
 from headrace.runtime.sources.listing import not_there_yet
 from headrace.runtime.sources.options import settle
 from headrace.runtime.sources.readers import read_all
-from headrace.time import render_duration, render_instant
+from headrace.time import render_instant
 
 if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
@@ -55,6 +57,7 @@ class Statements:
             said.Drop: self._drop,
             said.PauseQuery: self._pause,
             said.ResumeQuery: self._resume,
+            said.AllQueries: self._all_queries,
             said.RefreshRelation: self._refresh,
             said.Punctuate: self._punctuate,
             said.SetTimeZone: self._set_zone,
@@ -101,18 +104,24 @@ class Statements:
         told, held[:] = held[:], []
         return told
 
-    def create_queries(self, selects: Mapping[str, str], *, from_now: bool) -> None:
+    def create_queries(
+        self, selects: Mapping[str, str], *, from_now: bool, owner: str | None, tags: Sequence[str]
+    ) -> None:
         """Register queries by name from their texts, all of them or none.
 
-        Raises `UserError` that names the query of the first mistake.
+        Raises `UserError` that, among several, names the query of the first mistake.
         """
+        labels = QueryDefinition("", "", from_now, owner=owner, tags=checked_tags(tags))
         with self._turn:
             self._waiting = []
             try:
                 for name, select in selects.items():
                     try:
-                        self.create_query(name, select, from_now=from_now)
+                        definition = replace(labels, name=name, text=select.strip().rstrip(";"))
+                        self._put_query(definition, replacing=False)
                     except UserError as error:
+                        if len(selects) == 1:
+                            raise
                         error.message = f"{error.message} (in the query '{name}')"
                         raise
                 self._register()
@@ -154,10 +163,6 @@ class Statements:
             if error.span is None:
                 error.span = statement.span
             raise error.within(script) from None
-
-    def create_query(self, name: str, select: str, *, from_now: bool = False) -> Outcome:
-        """Register a query from its text alone."""
-        return self._put_query(QueryDefinition(name, select.strip().rstrip(";"), from_now), replacing=False)
 
     @property
     def _catalog(self) -> Catalog:
@@ -301,10 +306,9 @@ class Statements:
 
     def _set_query(self, statement: said.SetQuery) -> Outcome:
         """What was forgotten does not come back; nothing that is there goes before the next epoch."""
-        name = self._catalog.require_query(statement.name).definition.name
-        self._hub.log({"do": "retain", "name": name, "retain": statement.retain})
-        kept = "all" if statement.retain is None else render_duration(statement.retain)
-        return Outcome("alter", name, f"query {name} keeps {kept} of its results")
+        name, settings = self._catalog.require_query(statement.name).definition.name, statement.settings
+        self._hub.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
+        return Outcome("alter", name, f"query {name} {administering.told(settings)}")
 
     def _drop(self, statement: said.Drop) -> Outcome:
         if self._catalog.kind_of(statement.name) != statement.kind:
@@ -338,6 +342,14 @@ class Statements:
         return Outcome(
             "resume", known.definition.name, f"query {known.definition.name} resumed, it catches up first"
         )
+
+    def _all_queries(self, statement: said.AllQueries) -> Outcome:
+        """Each that is meant, as one change: a crash leaves all of them changed, or none."""
+        queries = [query for query, _ in chosen(self._hub.home, statement.selection)]
+        entries = administering.entries(self._catalog, statement.verb, queries)
+        if entries:
+            self._hub.log(*entries)
+        return Outcome(statement.verb, None, administering.done(statement.verb, entries))
 
     def _punctuate(self, statement: said.Punctuate) -> Outcome:
         self._hub.punctuate(statement.name, statement.at)

@@ -1,0 +1,69 @@
+"""What may be said of a query beside its SELECT: how long its results are kept, whose it is, and what it is tagged with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypedDict
+
+from headrace.errors import Span, UserError, did_you_mean
+from headrace.language.cursor import Cursor
+from headrace.language.definitions import interval_option, option_list, taken
+from headrace.time import Duration
+
+_EXAMPLE: Final = "(retain '7 DAYS', owner 'ana', tags 'alerts, night')"
+_NAMES: Final = ("retain", "owner", "tags")
+
+
+class QuerySettings(TypedDict, total=False):
+    """The options that are given: `retain` None keeps all, `owner` None is nobody's, no `tags` is none."""
+
+    retain: Duration | None
+    owner: str | None
+    tags: tuple[str, ...]
+
+
+def query_options(cursor: Cursor) -> QuerySettings:
+    """`(retain '7 DAYS', owner 'ana', tags 'alerts, night')`: at least one of them.
+
+    Raises `UserError` for anything else.
+    """
+    start = cursor.token.span
+    places: dict[str, Span] = {}
+    given = option_list(cursor, places)
+    found: QuerySettings = {}
+    if (text := taken(given, "retain")) is not None:
+        found["retain"] = (
+            None if text.upper() == "ALL" else interval_option(cursor, "retain", text, places["retain"])
+        )
+    if (owner := taken(given, "owner")) is not None:
+        found["owner"] = owner.strip() or None
+    if (tags := taken(given, "tags")) is not None:
+        found["tags"] = _tags(cursor, tags, places["tags"])
+    for name in given:
+        remedy = did_you_mean(name, _NAMES) or f"It has retain, owner and tags: {_EXAMPLE}."
+        raise cursor.error(f"a query has no option '{name}'", places[name.lower()], remedy)
+    if not found:
+        raise cursor.error("no option is given", cursor.since(start), f"Write {_EXAMPLE}.")
+    return found
+
+
+def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """Tags as they are kept, in their order. They are names: compared without case, so one that comes twice is a mistake.
+
+    Raises `UserError` for an empty one, too.
+    """
+    found = tuple(tag.strip() for tag in tags)
+    for place, tag in enumerate(found):
+        if not tag or "," in tag:
+            fault = f"the tag '{tag}' has a comma in it" if tag else "a tag is empty"
+            raise UserError(fault, remedy="Tags stand between commas: 'alerts, night'.")
+        if tag.lower() in (other.lower() for other in found[:place]):
+            raise UserError(f"the tag '{tag}' appears twice", remedy="Tags are compared without case.")
+    return found
+
+
+def _tags(cursor: Cursor, text: str, at: Span) -> tuple[str, ...]:
+    try:
+        return checked_tags(text.split(",") if text.strip() else ())
+    except UserError as error:
+        raise cursor.error(error.message, at, error.remedy) from None

@@ -1,0 +1,139 @@
+"""What runs once for whom? The work of an epoch as pieces, each with the operators that share it.
+
+A stream is read once for all its operators; those that group alike fold its rows once; those of one family keep their
+panes together. The same rules as in the tasks decide (`operators.foldings`, `operators.family`), so what is told is what
+runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal as Choice
+
+from headrace.operators.family import state_name
+from headrace.operators.foldings import How, groups
+from headrace.operators.operator import Operator
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.row_steps import Keep
+from headrace.operators.shared_plan import predicate_of
+from headrace.planner.explain import partials, show, window
+
+Kind = Choice["read", "fold", "state"]
+_LONGEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A piece of work: `name` is the stream's, that of an operator which shares the fold, or the state's. `users` are operators."""
+
+    kind: Kind
+    name: str
+    label: str
+    users: tuple[str, ...]
+    stream: str
+
+    @property
+    def key(self) -> str:
+        """As observations name it."""
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """All work; `places` has, by operator, the places of what it shares: the reading, its fold and its state.
+
+    `keys`: places by what observations call the work.
+    """
+
+    works: tuple[Work, ...]
+    places: Mapping[str, tuple[int, ...]]
+    keys: Mapping[str, int]
+
+    def place_of(self, key: str) -> int | None:
+        """Where the work is that an observation names; None for that of queries that are no more."""
+        if key.startswith("fold "):  # by any of those that share it: others may have come or gone since
+            mine = self.places.get(key.removeprefix("fold "), ())
+            return next((place for place in mine if self.works[place].kind == "fold"), None)
+        return self.keys.get(key)
+
+
+def sharing(
+    operators: Mapping[str, Operator], apart: Mapping[str, object], titles: Mapping[str, str]
+) -> Sharing:
+    """The work of operators.
+
+    `apart`: operators with another value see other rows of their stream. `titles`: how streams are named to people.
+    """
+    by_stream: dict[str, list[Operator]] = {}
+    for operator in operators.values():
+        by_stream.setdefault(operator.stream, []).append(operator)
+    works: list[Work] = []
+    for stream, readers in by_stream.items():
+        users = tuple(each.id for each in readers)
+        works.append(Work("read", stream, f"read {titles.get(stream, f'stream {stream}')}", users, stream))
+        works += _folds(stream, readers, apart)
+        works += _states(stream, readers)
+    places: dict[str, tuple[int, ...]] = {}
+    for place, work in enumerate(works):
+        for user in work.users:
+            places[user] = (*places.get(user, ()), place)
+    return Sharing(tuple(works), places, {work.key: place for place, work in enumerate(works)})
+
+
+def _folds(stream: str, readers: Iterable[Operator], apart: Mapping[str, object]) -> Iterator[Work]:
+    seeing: dict[object, list[Operator]] = {}
+    for each in readers:
+        seeing.setdefault(apart.get(each.id), []).append(each)
+    for rows, together in seeing.items():
+        for how, members in groups(together):
+            label = f"{'' if rows is None else f'{rows}: '}{_fold_label(how, members)}"
+            yield Work("fold", members[0].id, _cut(label), tuple(each.id for each in members), stream)
+
+
+def _fold_label(how: How, members: Sequence[Operator]) -> str:
+    first = members[0]
+    if not isinstance(first, PaneAggregate):
+        return f"keep rows for {_kind(first)}{_filter(first)}"
+    keys = ", ".join(show(key.expression) for key in first.keys) or "nothing"
+    panes = {member.panes for member in members if isinstance(member, PaneAggregate)}
+    cells = dict.fromkeys(
+        cell for member in members if isinstance(member, PaneAggregate) for cell in partials(member)
+    )
+    folded = f"fold by {keys} into panes of {len(panes)} window{'s' * (len(panes) > 1)}: {', '.join(cells)}"
+    if how == "conditions":
+        asked = {predicate_of(member) for member in members if isinstance(member, PaneAggregate)}
+        return f"match {len(asked):,} conditions in one index, {folded}"
+    return f"{folded}{_filter(first)}"
+
+
+def _filter(operator: Operator) -> str:
+    steps = getattr(operator, "steps", ())
+    kept = [show(step.predicate) for step in steps if isinstance(step, Keep)]
+    joined = [step.relation for step in steps if not isinstance(step, Keep)]
+    where = f" where {' and '.join(kept)}" if kept else ""
+    return where + (f" with {', '.join(joined)}" if joined else "")
+
+
+def _states(stream: str, readers: Iterable[Operator]) -> Iterator[Work]:
+    keeping: dict[str, list[Operator]] = {}
+    for each in readers:
+        keeping.setdefault(state_name(each), []).append(each)
+    for name, members in keeping.items():
+        first = members[0]
+        if isinstance(first, PaneAggregate):
+            keys = ", ".join(show(key.expression) for key in first.keys)
+            label = f"{window(first)}{f' by {keys}' if keys else ''}: {', '.join(partials(first))}"
+        else:
+            label = _kind(first)
+        yield Work("state", name, _cut(label), tuple(each.id for each in members), stream)
+
+
+def _kind(operator: Operator) -> str:
+    """A class of operators in words: `RowSlides` is "row slides"."""
+    name = type(operator).__name__
+    return "".join(f" {mark.lower()}" if mark.isupper() else mark for mark in name).strip()
+
+
+def _cut(label: str) -> str:
+    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"

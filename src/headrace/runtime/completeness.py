@@ -1,0 +1,79 @@
+"""How much of what it should have seen has a query seen: is it live, and from when on do its answers have every row?
+
+The one place that answers this, from a manifest alone, so that every process says the same. Whatever makes an operator
+begin with part of the past (FROM NOW, an archive that has forgotten, a window resized at run time) says so once, in its
+`Standing.complete_since`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from typing import Literal as Choice
+
+from headrace.catalog.catalog import StandingQuery
+from headrace.runtime import derived
+from headrace.runtime.home import Home
+from headrace.runtime.messages import EpochPlan
+from headrace.runtime.plan_files import load_plan
+from headrace.runtime.standing import Standing
+from headrace.store.manifest import Manifest
+from headrace.time import BEGINNING, Instant
+
+State = Choice["registered", "backfilling", "live", "paused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """`state`: "registered" (in force from the next epoch), "backfilling" (the past is being read), "live" or "paused".
+
+    `percent` of the past that has been read, rounded down. `complete_since`: answers that reach no further back than this
+    instant have every row; `BEGINNING`: all answers have.
+    """
+
+    state: State
+    percent: int = 100
+    complete_since: Instant = BEGINNING
+
+    def __str__(self) -> str:
+        """`live`, `backfilling 40 %`, …"""
+        return f"backfilling {self.percent} %" if self.state == "backfilling" else self.state
+
+
+_REGISTERED: Final = Completeness("registered", 0)
+
+
+def plan_in_force(home: Home, manifest: Manifest) -> EpochPlan:
+    """The plan of the newest epoch: no query has to be bound to know what runs."""
+    return load_plan(home.store, manifest.plan) if manifest.plan else EpochPlan()
+
+
+def completeness(plan: EpochPlan, manifest: Manifest, query: StandingQuery) -> Completeness:
+    """Where a query stands in a manifest whose plan is `plan`."""
+    if query.operator_id not in plan.operators:
+        return Completeness("paused", 0) if query.definition.paused else _REGISTERED
+    chain = list(_chain(plan, manifest.operators, query.operator_id))
+    since = max(place.complete_since for _, place in chain)
+    own = [each for each in chain if derived.owner_of(each[0]) == query.operator_id]
+    percent = min(_percent(plan, manifest, operator, place) for operator, place in own)
+    if query.definition.paused:
+        return Completeness("paused", percent, since)
+    return Completeness("live" if percent == 100 else "backfilling", percent, since)
+
+
+def _chain(
+    plan: EpochPlan, places: Mapping[str, Mapping[str, Any]], operator: str
+) -> Iterator[tuple[str, Standing]]:
+    """An operator and those whose results it reads, however far down, with where they stand."""
+    yield operator, Standing(**places[operator])
+    stream = plan.streams[plan.operators[operator].stream]
+    if stream.using == derived.USING and derived.operator_of(stream) in plan.operators:
+        yield from _chain(plan, places, derived.operator_of(stream))
+
+
+def _percent(plan: EpochPlan, manifest: Manifest, operator: str, place: Standing) -> int:
+    archive = manifest.lists.get(f"archive:{plan.operators[operator].stream}")
+    if archive is None or place.replayed >= archive.length:
+        return 100
+    return min(99, 100 * (place.replayed - place.since) // (archive.length - place.since))

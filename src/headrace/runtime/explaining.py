@@ -1,0 +1,151 @@
+"""EXPLAIN: the plan in force, with what the newest epochs have measured of it.
+
+Figures come from the home's `epochs.jsonl`, so a process that only looks tells the same as the one that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.errors import UserError
+from headrace.language.statement import Form
+from headrace.observation import OperatorObservation, WorkObservation
+from headrace.planner.attribution import NOTHING, Measured
+from headrace.planner.explain import explain
+from headrace.planner.explained import Explained
+from headrace.planner.explained_text import all_lines, query_lines
+from headrace.planner.picture import dot, picture
+from headrace.planner.picture_svg import svg
+from headrace.planner.sharing import Sharing, sharing
+from headrace.runtime import derived
+from headrace.runtime.completeness import plan_in_force
+from headrace.runtime.epoch_log import last_lines
+from headrace.runtime.home import Home
+from headrace.runtime.messages import EpochPlan
+from headrace.runtime.planning import bound, levels, make_plan
+from headrace.runtime.reader import Reader
+from headrace.time import render_duration
+
+_ENDINGS: Final[Mapping[str, Form]] = {".svg": "svg", ".dot": "dot", ".gv": "dot"}
+EPOCHS: Final = 20
+"""Figures are of so many epochs at most: what was measured long ago says little of now."""
+
+
+def explain_to(path: Path, query: str | None, form: Form | None, output: Path | None) -> None:
+    """Explain what is in a home, on standard output or in a file; without a form by what the file's name ends with.
+
+    Raises `UserError` when there is no such home or query, or the file cannot be written.
+    """
+    home = Reader.at(path).home
+    if form is None:
+        form = _ENDINGS.get(output.suffix.lower(), "text") if output is not None else "text"
+    told = explain_all(home, form) if query is None else explain_query(home, query, form)
+    if output is None:
+        print(told)  # noqa: T201 - what was asked for
+        return
+    try:
+        output.write_text(f"{told}\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {output}: {error.strerror}") from error
+
+
+def explained(home: Home) -> Explained:
+    """All that runs, with what was measured of it. Operators of one query that were dropped and made anew are others."""
+    home.refresh()
+    plan = _plan(home)
+    names = {query.operator_id: query.definition.name for query in home.catalog.queries.values()}
+    owners = {each: names[derived.owner_of(each)] for each in plan.operators}
+    shares = sharing(plan.operators, _apart(plan), _titles(plan, names))
+    return Explained(
+        shares, measured(shares, last_lines(Path(home.store.root), EPOCHS)), owners, _makers(plan)
+    )
+
+
+def explain_all(home: Home, form: Form = "text") -> str:
+    """`EXPLAIN ALL`: everything, as text, for Graphviz or as SVG."""
+    told = explained(home)
+    if form == "text":
+        return "\n".join(all_lines(told))
+    return dot(picture(told)) if form == "dot" else svg(picture(told))
+
+
+def explain_query(home: Home, name: str, form: Form = "text") -> str:
+    """`EXPLAIN QUERY`: how one query is answered, with whom it shares, and what it costs.
+
+    Raises `UserError` when there is none of that name.
+    """
+    home.refresh()
+    standing = home.catalog.require_query(name)
+    told, known = explained(home), standing.definition.name
+    if form != "text":
+        drawn = picture(told, known)
+        return dot(drawn) if form == "dot" else svg(drawn)
+    operators = _plan(home).operators
+    query = bound(home.catalog, standing)
+    chain = [each for each, _ in levels(known, query, standing.operator_id)]
+    return "\n".join([*(explain(operators[each]) for each in chain), *query_lines(told, known)])
+
+
+def _plan(home: Home) -> EpochPlan:
+    """The plan in force where it is the newest: no query has to be bound to tell of thousands."""
+    manifest = home.latest()
+    if manifest.plan and manifest.querylog == home.catalog.position:
+        return plan_in_force(home, manifest)
+    return make_plan(home.catalog)
+
+
+def _apart(plan: EpochPlan) -> dict[str, str]:
+    """Operators that see other rows than the accepted ones, by what these are called."""
+    found = {each: f"{channel} rows" for each, channel in plan.channels.items()}
+    for each, within in plan.revisions.items():
+        found[each] = "late rows too" if within is None else f"rows up to {render_duration(within)} late too"
+    return found
+
+
+def _makers(plan: EpochPlan) -> dict[str, str]:
+    return {
+        name: derived.operator_of(stream)
+        for name, stream in plan.streams.items()
+        if stream.using == derived.USING
+    }
+
+
+def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
+    """What people call the streams of results."""
+    found = {}
+    for stream, maker in _makers(plan).items():
+        owner = names.get(derived.owner_of(maker), "a query that is gone")
+        inner = "" if derived.owner_of(maker) == maker else "the SELECT in FROM of "
+        found[stream] = f"results of {inner}{owner}"
+    return found
+
+
+def measured(shares: Sharing, lines: Iterable[Mapping[str, Any]]) -> Measured | None:
+    """Lines of the log about epochs, oldest first, added up; None when none of them measured work."""
+    seen = [line for line in lines if "work" in line]
+    if not seen:
+        return None
+    works = [WorkObservation()] * len(shares.works)
+    state_bytes = [0] * len(shares.works)
+    operators: dict[str, OperatorObservation] = {}
+    state_rows: dict[str, int] = {}
+    elsewhere = 0
+    for line in seen:
+        for key, told in line["work"].items():
+            place, work = shares.place_of(key), WorkObservation(**told)
+            if place is None:
+                elsewhere += work.nanoseconds
+                continue
+            works[place] = works[place].plus(work)
+            if shares.works[place].kind == "state":
+                state_bytes[place] = work.state_bytes
+        for name, told in line["operators"].items():
+            if name in shares.places:
+                own = OperatorObservation(**{each: told[each] for each in OperatorObservation.__slots__})
+                operators[name] = operators.get(name, NOTHING).plus(own)
+                state_rows[name] = own.state_rows
+    rows = sum(line["rows"] for line in seen)
+    first, last = seen[0]["epoch"], seen[-1]["epoch"]
+    return Measured(len(seen), first, last, rows, works, operators, state_bytes, state_rows, elsewhere)

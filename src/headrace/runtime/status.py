@@ -1,0 +1,29 @@
+"""What `hub.status()` says: how far everything is, and what the newest epoch measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.runtime.hub import Hub
+
+
+def status(hub: Hub) -> dict[str, Any]:
+    """The newest epoch's measurements and each stream's totals, as plain values."""
+    manifest, catalog = hub.home.latest(), hub.catalog
+    return {
+        "epoch": manifest.epoch,
+        "running": hub.loop.is_running,
+        "streams": {
+            stream.name: dict(manifest.streams.get(stream.name, {})) for stream in catalog.streams.values()
+        },
+        "queries": {
+            query.definition.name: manifest.operators.get(query.operator_id)
+            for query in catalog.queries.values()
+        },
+        "rejected": dict(manifest.facts.get("rejected", {})),
+        "closing_rejected": {name: len(told) for name, told in hub.closing_rejects.items()},
+        "state_bytes": sum(run.bytes for run in manifest.state),
+        "failures": hub.loop.supervisor.as_status(),
+        "last_epoch": hub.last.as_dict() if hub.last is not None else None,
+    }
