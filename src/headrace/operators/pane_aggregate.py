@@ -320,7 +320,9 @@ def _open_windows(
     if final is None:
         return 1
     least = operator.panes.first_window(min(first))
-    return max(0, final - (least - 1 if now == BEGINNING else max(least - 1, operator.panes.last_closed(now))))
+    return max(
+        0, final - (least - 1 if now == BEGINNING else max(least - 1, operator.panes.last_closed(now)))
+    )
 
 
 def _seal(

@@ -113,6 +113,11 @@ def count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
+def rows_of(number: float) -> str:
+    """Rows an epoch in the mean: whole ones, but for a few."""
+    return f"{number:.2g}" if 0 < number < 10 else f"{number:,.0f}"
+
+
 def time_of(nanoseconds: float) -> str:
     """Three digits and a unit: `1.23 ms`."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):

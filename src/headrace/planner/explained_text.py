@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from headrace.planner.attribution import RULE
-from headrace.planner.explained import Explained, QueryCost, bytes_of, count, percent_of, time_of
+from headrace.planner.explained import Explained, QueryCost, bytes_of, count, percent_of, rows_of, time_of
 
 _MOST: Final = {"read": 12, "fold": 8, "state": 6}
 """How many pieces of work of a kind are told below one other."""
@@ -60,7 +60,7 @@ def _when(told: Explained) -> str:
     each = "" if seen.epochs == 1 else " an epoch"
     gone = f"; {time_of(seen.elsewhere / seen.epochs)} for queries that are no more" if seen.elsewhere else ""
     return (
-        f"measured in {epochs}: {seen.rows / seen.epochs:,.0f} rows and "
+        f"measured in {epochs}: {rows_of(seen.rows / seen.epochs)} rows and "
         f"{time_of(seen.nanoseconds / seen.epochs)} of work{each}{gone}"
     )
 
@@ -94,7 +94,7 @@ def _measures(told: Explained, place: int) -> Iterator[str]:
     epochs = told.seen.epochs
     out = {"read": "on time", "fold": "cells out", "state": "results out"}[work.kind]
     ratio = f" ({percent_of(seen.rows_out / seen.rows_in)})" if seen.rows_in else ""
-    parts = [f"{seen.rows_in / epochs:,.0f} rows in, {seen.rows_out / epochs:,.0f} {out}{ratio}"]
+    parts = [f"{rows_of(seen.rows_in / epochs)} rows in, {rows_of(seen.rows_out / epochs)} {out}{ratio}"]
     kept = told.kept(work)
     if kept is not None:
         parts.append(f"{'a query keeps' if len(work.users) > 1 else 'keeps'} {percent_of(kept)}")
@@ -128,4 +128,4 @@ def _own(cost: QueryCost, epochs: int) -> str:
     """What is a query's alone."""
     kept = cost.seen.selectivity
     keeps = "" if kept is None else f"keeps {percent_of(kept)}, "
-    return f"{keeps}{cost.seen.results / epochs:,.0f} results an epoch, {cost.state_rows:,} rows of state"
+    return f"{keeps}{rows_of(cost.seen.results / epochs)} results an epoch, {cost.state_rows:,} rows of state"

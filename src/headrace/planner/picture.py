@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 from typing import Literal as Choice
 
-from headrace.planner.explained import Explained, bytes_of, count, percent_of, time_of
+from headrace.planner.explained import Explained, bytes_of, count, percent_of, rows_of, time_of
 from headrace.planner.sharing import Work
 
 Kind = Choice["read", "fold", "state", "query", "more"]
@@ -169,7 +169,7 @@ class _Drawing:
             return (users,)
         epochs = self.told.seen.epochs
         ratio = f" ({percent_of(seen.rows_out / seen.rows_in)})" if seen.rows_in else ""
-        rows = f"{seen.rows_in / epochs:,.0f} in, {seen.rows_out / epochs:,.0f} out{ratio}"
+        rows = f"{rows_of(seen.rows_in / epochs)} in, {rows_of(seen.rows_out / epochs)} out{ratio}"
         state = f", state {bytes_of(seen.state_bytes)}" if work.kind == "state" else ""
         cost = f"{time_of(seen.nanoseconds / epochs)}, {percent_of(self.told.share(place))}"
         return (f"{users}{state}", rows, cost)
@@ -210,7 +210,11 @@ class _Drawing:
                 yield self.drawn[state], self.queries[owner]
             maker = self.told.makers.get(self.told.sharing.works[read].stream)
             if maker in self.operators:
-                yield self.drawn[self._place(str(maker), "state")], self.drawn[read]
+                made = self.drawn[self._place(str(maker), "state")]
+                yield (
+                    made if "." in str(maker) else self.queries[self.operators[str(maker)]],
+                    self.drawn[read],
+                )
 
     def caption(self) -> str:
         """What the picture is of, and when it was measured."""
@@ -220,7 +224,7 @@ class _Drawing:
         if seen is None:
             return f"{of}; nothing is measured yet"
         return (
-            f"{of}; epochs {seen.first} to {seen.last}: {seen.rows / seen.epochs:,.0f} rows and "
+            f"{of}; epochs {seen.first} to {seen.last}: {rows_of(seen.rows / seen.epochs)} rows and "
             f"{time_of(seen.nanoseconds / seen.epochs)} of work an epoch"
         )
 

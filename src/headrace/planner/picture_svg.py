@@ -11,15 +11,15 @@ from xml.sax.saxutils import escape
 
 from headrace.planner.picture import COLOURS, Box, Picture
 
-_WIDTH: Final = 236
+_WIDTH: Final = 248
 _GAP: Final = 84
 _MARGIN: Final = 24
 _TOP: Final = 64
 _LINE: Final = 15
 _BETWEEN: Final = 14
-_LETTERS: Final = 36
+_LETTERS: Final = 32
 """How many letters of the title fit into a line of a box."""
-_TITLE_LINES: Final = 3
+_TITLE_LINES: Final = 4
 _SWEEPS: Final = 4
 _THICKEST: Final = 7.0
 
@@ -48,7 +48,7 @@ def svg(drawn: Picture) -> str:
             f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="Helvetica, Arial, sans-serif" font-size="12">'
         ),
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
-        f'<text x="{_MARGIN}" y="34" font-size="15" fill="#0f172a">{escape(drawn.caption)}</text>',
+        f'<text x="{_MARGIN}" y="34" font-size="15" fill="#0f172a">{escape(_plain(drawn.caption))}</text>',
         *_curves(drawn, placed),
         *(part for each in placed.values() for part in _box(each)),
         "</svg>",
@@ -62,7 +62,8 @@ def _placed(drawn: Picture) -> dict[str, _Placed]:
         columns.setdefault(box.column, []).append(box)
     ordered = _untangled([columns[number] for number in sorted(columns)], _neighbours(drawn))
     titles = {
-        box.id: tuple(textwrap.wrap(box.title, _LETTERS, max_lines=_TITLE_LINES, placeholder=" …"))
+        box.id: tuple(textwrap.wrap(_plain(box.title), _LETTERS, max_lines=_TITLE_LINES, placeholder=" …"))
+        or ("",)
         for box in drawn.boxes
     }
     heights = {box.id: 22 + _LINE * (len(titles[box.id]) + len(box.lines)) for box in drawn.boxes}
@@ -75,6 +76,11 @@ def _placed(drawn: Picture) -> dict[str, _Placed]:
             found[box.id] = _Placed(box, titles[box.id], x, y, heights[box.id])
             y += heights[box.id] + _BETWEEN
     return found
+
+
+def _plain(text: str) -> str:
+    """Without signs that XML cannot hold; names may have any."""
+    return "".join(mark if mark.isprintable() else "\ufffd" for mark in text)
 
 
 def _neighbours(drawn: Picture) -> Mapping[str, list[str]]:
@@ -120,7 +126,7 @@ def _curves(drawn: Picture, placed: Mapping[str, _Placed]) -> Iterator[str]:
 def _box(placed: _Placed) -> Iterator[str]:
     box = placed.box
     fill, edge = COLOURS[box.kind]
-    yield f"<g><title>{escape(box.title)}</title>"
+    yield f"<g><title>{escape(_plain(box.title))}</title>"
     yield (
         f'<rect x="{placed.x:.1f}" y="{placed.y:.1f}" width="{_WIDTH}" height="{placed.height:.1f}" rx="7" '
         f'fill="{fill}" stroke="{edge}"/>'

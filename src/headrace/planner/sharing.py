@@ -9,18 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 from typing import Literal as Choice
 
 from headrace.operators.family import state_name
 from headrace.operators.foldings import How, groups
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.operators.row_steps import Keep
+from headrace.operators.row_steps import Keep, RowStep
+from headrace.operators.row_store import RowLayout
 from headrace.operators.shared_plan import predicate_of
 from headrace.planner.explain import partials, show, window
 
 Kind = Choice["read", "fold", "state"]
-_LONGEST = 100
+_LONGEST: Final = 100
+_NAMES: Final = {"Passing": "PassingOn", "InstantAggregate": "AggregateAtEveryInstant"}
+"""Classes whose names say little to people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ def _fold_label(how: How, members: Sequence[Operator]) -> str:
     first = members[0]
     if not isinstance(first, PaneAggregate):
         return f"keep rows for {_kind(first)}{_filter(first)}"
-    keys = ", ".join(show(key.expression) for key in first.keys) or "nothing"
+    keys = ", ".join(show(key.expression) for key in first.keys) or "nothing (one group)"
     panes = {member.panes for member in members if isinstance(member, PaneAggregate)}
     cells = dict.fromkeys(
         cell for member in members if isinstance(member, PaneAggregate) for cell in partials(member)
@@ -108,7 +112,9 @@ def _fold_label(how: How, members: Sequence[Operator]) -> str:
 
 
 def _filter(operator: Operator) -> str:
-    steps = getattr(operator, "steps", ())
+    steps: tuple[RowStep, ...] = getattr(operator, "steps", ())
+    if isinstance(layout := getattr(operator, "rows", None), RowLayout):
+        steps = (*layout.below, *layout.above)
     kept = [show(step.predicate) for step in steps if isinstance(step, Keep)]
     joined = [step.relation for step in steps if not isinstance(step, Keep)]
     where = f" where {' and '.join(kept)}" if kept else ""
@@ -131,7 +137,7 @@ def _states(stream: str, readers: Iterable[Operator]) -> Iterator[Work]:
 
 def _kind(operator: Operator) -> str:
     """A class of operators in words: `RowSlides` is "row slides"."""
-    name = type(operator).__name__
+    name = _NAMES.get(type(operator).__name__, type(operator).__name__)
     return "".join(f" {mark.lower()}" if mark.isupper() else mark for mark in name).strip()
 
 
