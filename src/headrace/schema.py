@@ -52,7 +52,7 @@ class Type:
     @property
     def is_orderable(self) -> bool:
         """True for what `<` and MIN accept."""
-        return self.name != "MAP"
+        return self.name not in ("MAP", "STRUCT", "ARRAY")
 
 
 @dataclass(frozen=True, slots=True)

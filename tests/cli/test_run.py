@@ -182,6 +182,13 @@ def test_what_is_not_the_users_mistake_exits_with_1(tmp_path, monkeypatch, capsy
     assert "--debug" in said
 
 
+def test_the_package_runs_as_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"headrace {__version__}\n"
+
+
 def test_the_version_is_told_without_loading_arrow_or_spark() -> None:
     done = apart("--version")
     assert (done.returncode, done.stdout) == (0, f"headrace {__version__}\n")

@@ -116,6 +116,14 @@ def test_parquet_has_types_and_rows(tmp_path) -> None:
     ]  # fmt: skip
 
 
+def test_structs_are_json_text(tmp_path) -> None:
+    rows = all_answers(
+        tmp_path, FILES, ("SELECT window, COUNT(v) AS n FROM s GROUP BY window(at, '20 seconds')",)
+    )
+    first, second = ('"{""start"":""@0"",""end"":""@20""}",2', '"{""start"":""@20"",""end"":""@40""}",1')
+    assert list(rows.values()) == [lines(f"window,n {first} {second}")]
+
+
 ANSWERING = {
     "windows": "SELECT window_end, k, SUM(v) AS t FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k",
     "parts": "SELECT k, SUM(v) AS t FROM s [PARTITION BY k ROWS 1 SLIDE 1] GROUP BY k",

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from headrace.algebra.expressions import Value
 from headrace.algebra.functions_of_numbers import CHOICES, MATHEMATICS, OPERATORS
+from headrace.algebra.functions_of_structs import STRUCTS
 from headrace.algebra.functions_of_text import TEXTS
 from headrace.algebra.functions_of_time import TIMES
 from headrace.algebra.functions_row import Function
@@ -35,7 +36,7 @@ __all__ = [
     "resolve",
 ]
 
-TABLE: Final = (*OPERATORS, *CHOICES, *MATHEMATICS, *TEXTS, *TIMES)
+TABLE: Final = (*OPERATORS, *CHOICES, *MATHEMATICS, *TEXTS, *TIMES, *STRUCTS)
 """Every function and operator; each row has an example that the tests execute."""
 
 FUNCTIONS: Final[Mapping[str, Function]] = {row.name: row for row in TABLE}

@@ -9,6 +9,7 @@ import sys
 from typing import Final
 
 from headrace.algebra.functions_of_numbers import CHOICES, MATHEMATICS, OPERATORS
+from headrace.algebra.functions_of_structs import STRUCTS
 from headrace.algebra.functions_of_text import TEXTS
 from headrace.algebra.functions_of_time import TIMES
 from headrace.algebra.functions_row import Function
@@ -19,6 +20,7 @@ _SECTIONS: Final = {
     "Mathematics": MATHEMATICS,
     "Texts": TEXTS,
     "Dates and times": TIMES,
+    "Several values as one": STRUCTS,
 }
 
 _INTRODUCTION: Final = """# Scalar functions and operators

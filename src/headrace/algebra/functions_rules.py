@@ -111,9 +111,8 @@ def choice_by_null(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | Non
 
 def null_if_equal(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:
     """`nullif(a, b)` keeps a's type; only the comparison sees the common one."""
-    if len(types) != 2 or _common(types) is None:
-        return None
-    return types, types[0]
+    kind = _common(types) if len(types) == 2 else None
+    return None if kind is None or not kind.is_orderable else (types, types[0])
 
 
 def _common(types: Sequence[Type]) -> Type | None:

@@ -176,6 +176,7 @@ class _SelectBinder:
         expression = self._key(item)
         if isinstance(expression, Column) and expression.name in self.grouping.bounds:
             return
+        self._check_flat(expression, item.span, "GROUP BY")
         self.grouping.add_key(expression)
 
     def _key(self, item: Expr) -> Expression:
@@ -249,7 +250,10 @@ class _SelectBinder:
     def _bind(self, node: Expr, clause: str, *, condition: bool = False) -> Expression:
         """An expression above grouping: aggregates are columns in it, and HAVING may read the select list's aliases."""
         column = self._output_or_column if clause in ("HAVING", "ORDER BY") else self.sources.scope.column
-        binder = ExpressionBinder(self.text, column, self._aggregate, self.functions, seen=self.rows.seen)
+        whole = self.sources.scope.is_whole_window
+        binder = ExpressionBinder(
+            self.text, column, self._aggregate, self.functions, seen=self.rows.seen, window=whole
+        )
         return binder.condition(node, clause) if condition else binder.bind(node)
 
     def _aggregate(self, call: FunctionCall) -> Expression:
@@ -284,6 +288,12 @@ class _SelectBinder:
 
     def _fail(self, message: str, span: Span, remedy: str | None = None) -> NoReturn:
         raise UserError(message, span=span, text=self.text, remedy=remedy)
+
+    def _check_flat(self, value: Expression, span: Span, what: str) -> None:
+        if not value.type.is_orderable:
+            self._fail(
+                f"{what} cannot compare values of type {value.type}", span, "Name its parts one by one."
+            )
 
     def _check_clauses(self) -> None:
         select, stream = self.select, self.sources.stream
@@ -331,6 +341,8 @@ class _SelectBinder:
                     "Give one of them an alias with AS.",
                 )
             seen.add(name.lower())
+            if self.select.distinct:
+                self._check_flat(value, span, "DISTINCT")
             self.columns.append(Named(name, value))
 
     # ---------------------------------------------------------------------------------------------------------- output

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final, NoReturn
 from typing import Literal as Choice
@@ -33,7 +33,7 @@ from headrace.language.ast import (
 )
 from headrace.language.expressions import parse_expression
 from headrace.language.function_names import refusal
-from headrace.schema import BOOLEAN, DOUBLE, Schema, Type
+from headrace.schema import BOOLEAN, DOUBLE, STRING, Schema, Type
 
 _EXTRACTED: Final = {
     **{name: name for name in ("year", "quarter", "month", "day", "hour", "minute")},
@@ -116,7 +116,8 @@ def _folded(literal: Literal, kind: Type) -> Literal | None:
 class ExpressionBinder:
     """Binds expressions of one clause. `column` finds names, `aggregate` deals with aggregate functions.
 
-    `subselect` binds a SELECT inside a condition, where one may stand; `seen` remembers where each column was first read.
+    `subselect` binds a SELECT inside a condition, where one may stand; `seen` remembers where each column was first read;
+    `window` tells the name of a whole window from those of columns.
     """
 
     text: str
@@ -125,6 +126,7 @@ class ExpressionBinder:
     functions: Mapping[str, UserFunction] = field(default_factory=dict)
     subselect: Callable[[InSelect | Exists, ExpressionBinder], Expression] | None = None
     seen: dict[str, Span] = field(default_factory=dict)
+    window: Callable[[Name], bool] | None = None
 
     def condition(self, node: Expr, what: str) -> Expression:
         """A truth value; raises `UserError` when the expression is of another type."""
@@ -140,6 +142,8 @@ class ExpressionBinder:
     def bind(self, node: Expr) -> Expression:
         """The typed expression; raises `UserError` at the place of the mistake."""
         match node:
+            case Name() if self.window is not None and self.window(node):
+                return self._whole_window(node)
             case Name():
                 found = self.column(node)
                 if isinstance(found, Column):
@@ -248,7 +252,24 @@ class ExpressionBinder:
                 self.fail(f"{name} does not take {what}: it is no aggregate function", node.span)
         if not node.name.isidentifier() or node.name.lower() in ("and", "or", "not", "in"):
             self.fail(f"there is no function '{node.name}'", node.span)
-        return self.call(node.name, node.span, *(self.bind(argument) for argument in node.arguments))
+        arguments = [self.bind(argument) for argument in node.arguments]
+        if node.name.lower() == "struct":
+            return self._struct(node, arguments)
+        return self.call(node.name, node.span, *arguments)
+
+    def _struct(self, node: FunctionCall, values: Sequence[Expression]) -> Expression:
+        """Fields are named after the columns they are; others after their place, as in Spark."""
+        named: list[Expression] = []
+        for place, (written, value) in enumerate(zip(node.arguments, values, strict=True), start=1):
+            name = written.parts[-1] if isinstance(written, Name) else f"col{place}"
+            named += (Literal(name, STRING), value)
+        return self.call("named_struct", node.span, *named)
+
+    def _whole_window(self, name: Name) -> Expression:
+        """`window` and `session_window` are Spark's structs of both bounds."""
+        bounds = {part: replace(name, parts=(*name.parts, part)) for part in ("start", "end")}
+        named = [item for part, bound in bounds.items() for item in (Literal(part, STRING), self.bind(bound))]
+        return self.call("named_struct", name.span, *named)
 
     def _cast(self, node: CastTo) -> Expression:
         operand = self.bind(node.operand)

@@ -98,6 +98,15 @@ class Scope:
             self._fail(f"the name '{'.'.join(parts)}' has too many dots", name, "Write alias.column.")
         return self._plain(name, parts[0]) if len(parts) == 1 else self._qualified(name, *parts)
 
+    def is_whole_window(self, name: Name) -> bool:
+        """True for `window` and `session_window` where a window slides and no column is called so."""
+        plain = name.parts[0].lower()
+        if len(name.parts) > 1 or plain not in ("window", "session_window"):
+            return False
+        return any(source.sliding for source in self.sources) and all(
+            source.find(plain) is None for source in self.sources
+        )
+
     def _plain(self, name: Name, plain: str) -> Column:
         holders = [source for source in self.sources if plain.lower() not in source.hidden]
         found = [(source, column) for source in holders if (column := source.find(plain)) is not None]

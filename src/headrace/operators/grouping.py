@@ -59,6 +59,8 @@ def normalise(column: pa.Array) -> pa.Array:
 
 
 def _encode(column: pa.Array) -> tuple[Ints, pa.Array]:
+    if pa.types.is_struct(column.type):
+        return _encode_struct(column)
     dense = _encode_narrow_integers(column)
     if dense is not None:
         return dense
@@ -66,6 +68,14 @@ def _encode(column: pa.Array) -> tuple[Ints, pa.Array]:
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
+
+
+def _encode_struct(column: pa.Array) -> tuple[Ints, pa.Array]:
+    """Structs are equal when all their fields are, and one that is NULL is not one of NULLs."""
+    groups = group([column.is_valid(), *column.flatten()], len(column))
+    first = np.full(groups.count, len(column), np.int64)
+    np.minimum.at(first, groups.codes, np.arange(len(column)))
+    return groups.codes, column.take(pa.array(first))
 
 
 def _encode_narrow_integers(column: pa.Array) -> tuple[Ints, pa.Array] | None:

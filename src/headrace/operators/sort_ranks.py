@@ -15,6 +15,8 @@ def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
     if not values.null_count and (pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type)):
         whole: Ints = values.cast(pa.int64()).to_numpy()
         return ~whole if descending else whole
+    if pa.types.is_struct(values.type):
+        return _rank_of_structs(values, descending, nulls_first)
     if pa.types.is_null(values.type):
         return np.zeros(len(values), np.int64)
     if pa.types.is_boolean(values.type):
@@ -31,4 +33,20 @@ def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
     )
     ranks = -ranks if descending else ranks
     ranks[nulls] = -(len(words) + 1) if nulls_first else len(words) + 1
+    return ranks
+
+
+def _rank_of_structs(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
+    """By the first field, ties by the next, and so on; NULLs inside come first."""
+    keys = [sort_rank(field, False, True) for field in values.flatten()]
+    order = np.lexsort(keys[::-1])
+    steps = np.zeros(len(values), np.int64)
+    for key in keys:
+        ranked = key[order]
+        steps[1:] |= ranked[1:] != ranked[:-1]
+    ranks = np.empty(len(values), np.int64)
+    ranks[order] = np.cumsum(steps)
+    ranks = -ranks if descending else ranks
+    nulls = values.is_null().to_numpy(zero_copy_only=False)
+    ranks[nulls] = -len(values) - 1 if nulls_first else len(values) + 1
     return ranks

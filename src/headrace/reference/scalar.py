@@ -126,6 +126,11 @@ def _extreme(call: Call, row: Mapping[str, Any]) -> Any:
     return (max if call.function == "greatest" else min)(values, key=sort_key, default=None)
 
 
+def _struct(call: Call, row: Mapping[str, Any]) -> Any:
+    names, values = call.arguments[::2], call.arguments[1::2]
+    return {evaluate(name, row): evaluate(value, row) for name, value in zip(names, values, strict=True)}
+
+
 _LAZY: Final[dict[str, Callable[[Call, Mapping[str, Any]], Any]]] = {
     "and": _connective,
     "or": _connective,
@@ -136,6 +141,7 @@ _LAZY: Final[dict[str, Callable[[Call, Mapping[str, Any]], Any]]] = {
     "nullif": _null_if,
     "greatest": _extreme,
     "least": _extreme,
+    "named_struct": _struct,
     "isnull": lambda call, row: evaluate(call.arguments[0], row) is None,
     "isnotnull": lambda call, row: evaluate(call.arguments[0], row) is not None,
 }

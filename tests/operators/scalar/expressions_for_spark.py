@@ -183,6 +183,12 @@ TIMES = [
 
 FAMILIES = {
     "examples": [row.example for row in TABLE],
+    "structs": [
+        "struct(i, s)",
+        "struct(i, s, i + 1)",
+        "named_struct('a', i, 'b', struct(u))",
+        "if(i > 0, struct(s), NULL)",
+    ],
     "arithmetic": ARITHMETIC,
     "comparisons": COMPARISONS,
     "choices": CHOICES,

@@ -87,6 +87,11 @@ def test_what_has_no_syntax_here_is_what_spark_says(
     assert not wrong, "\n".join(wrong)
 
 
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """Spark tells of struct fields whether they may be NULL; ours all may."""
+    return pa.struct([(field.name, field.type) for field in kind]) if pa.types.is_struct(kind) else kind
+
+
 def _differences(
     text: str, meant: str | Expression, column: pa.ChunkedArray, rows: pa.Table, *, near: bool
 ) -> list[str]:
@@ -95,7 +100,7 @@ def _differences(
         kind, ours = cells_of_ours(expression, rows)
     except Exception as failure:  # noqa: BLE001 the other expressions of the family are worth a look too
         return [f"{text}: {type(failure).__name__}: {failure}"]
-    expected = column.type.field("v").type
+    expected = _nullable(column.type.field("v").type)
     found = []
     if kind != to_arrow(expression.type) or kind != expected:
         found.append(f"{text}: type {kind}, Spark has {expected}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.operators.scalar import arithmetic, decimals, mathematics, moments, patterns, texts, times
 from headrace.operators.scalar.comparison import compared, extreme, null_safe_equal
-from headrace.operators.scalar.datum import Kernel
-from headrace.schema import Type
+from headrace.operators.scalar.datum import Datum, Kernel, Outcome, column, rows_of
+from headrace.schema import Type, to_arrow
 from headrace.time import MILLISECOND, SECOND
 
 
@@ -135,6 +136,22 @@ _TEXTS: Final[Mapping[str, Factory]] = {
     "regexp_replace": lambda site: patterns.replaced(site.constants[1], site.constants[2]),
 }
 
+
+def _struct(site: Site) -> Kernel:
+    """Names are constants, and have done their work in the type."""
+    kind = to_arrow(site.result)
+
+    def kernel(data: Sequence[Datum]) -> Outcome:
+        rows = rows_of(data)
+        return pa.StructArray.from_arrays(
+            [column(each, rows) for each in data[1::2]], fields=list(kind)
+        ), None
+
+    return kernel
+
+
+_STRUCTS: Final[Mapping[str, Factory]] = {"named_struct": _struct}
+
 _TIMES: Final[Mapping[str, Factory]] = {
     **{name: _fixed(kernel) for name, kernel in times.PARTS.items()},
     "date_trunc": lambda site: times.truncation(units_first=True, result=site.result),
@@ -154,5 +171,5 @@ _TIMES: Final[Mapping[str, Factory]] = {
     "last_day": lambda _: times.last_day,
 }
 
-KERNELS: Final[Mapping[str, Factory]] = {**_OPERATORS, **_NUMBERS, **_TEXTS, **_TIMES}
+KERNELS: Final[Mapping[str, Factory]] = {**_OPERATORS, **_NUMBERS, **_TEXTS, **_TIMES, **_STRUCTS}
 """With those of `compiling.LAZY`, `compiling.EXPANDED`, AND and OR, every function of the table."""
