@@ -23,6 +23,7 @@ from benchmarks.suite.sketches import sketches
 from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
 from benchmarks.suite.synopses import synopses
+from benchmarks.suite.two_level import two_level
 from benchmarks.suite.window_id import buffering, panes
 from benchmarks.suite.windows import shared, sliding, tumbling
 
@@ -50,6 +51,7 @@ SUITE = {
     "disorder": disordered,
     "bounded": bounded,
     "adapt": adapt,
+    "two-level": two_level,
     "synopses": synopses,
     "correlated": correlated,
     "correlated-sliding": correlated_sliding,
@@ -64,6 +66,7 @@ EXPERIMENTS = {
     "E6": "adapt",
     "E7": "joins",
     "E8": "joins",
+    "E9": "two-level",
     "E10": "skew",
     "E11": "skewed-joins",
     "E12": "late-joins",

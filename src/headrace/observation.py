@@ -38,6 +38,9 @@ class OperatorObservation:
     results: int = 0
     rejected: int = 0
     open_windows: int = 0
+    groups: int = 0
+    few: int = 0
+    """Of how many (pane, group) pairs the rows were, and how many of these have few; counted by operators that fold alone."""
 
     def plus(self, other: OperatorObservation) -> OperatorObservation:
         """What two tasks have measured."""
@@ -49,6 +52,8 @@ class OperatorObservation:
             self.results + other.results,
             self.rejected + other.rejected,
             self.open_windows + other.open_windows,
+            self.groups + other.groups,
+            self.few + other.few,
         )
 
     def __reduce__(self) -> tuple[type, tuple[int, ...]]:
@@ -61,6 +66,8 @@ class OperatorObservation:
             self.results,
             self.rejected,
             self.open_windows,
+            self.groups,
+            self.few,
         )
 
     @property

@@ -79,6 +79,7 @@ def run(
     final: bool = True,
     compact_after: Collection[int] | Mapping[int, int] = (),
     operator: Operator | None = None,
+    keeping: Mapping[int, int] | None = None,
 ) -> pa.Table | None:
     """The operator's results over the recorded stream it reads; `splits` cut each epoch (one split each when None)."""
     operator = operator or lower("q", query, "q")
@@ -96,6 +97,7 @@ def run(
         final=final,
         relations=relations,
         compact_after=compact_after,
+        keeping=keeping,
     ).results
 
 

@@ -275,6 +275,8 @@ def measures(function: str) -> st.SearchStrategy[Expression | None]:
         tripled,
         Cast(column("g"), DOUBLE),
     )
+    if function == "heavy_hitters":
+        return st.sampled_from((column("k"), column("g"), column("x")))
     if function == "count":
         return st.sampled_from((None, column("k"), column("y"), column("x")))
     return st.sampled_from(
@@ -289,7 +291,7 @@ def aggregate_calls(draw: st.DrawFn) -> AggregateCall:
         st.sampled_from(
             (
                 *("count", "count", "sum", "avg", "min", "max", "var_samp", "var_pop"),
-                *("stddev_samp", "stddev_pop", "percentile", "mode"),
+                *("stddev_samp", "stddev_pop", "percentile", "mode", "heavy_hitters"),
             )
         )
     )
@@ -298,6 +300,8 @@ def aggregate_calls(draw: st.DrawFn) -> AggregateCall:
     condition = draw(st.one_of(st.none(), st.none(), predicates()))
     kind = result_type(function, None if argument is None else argument.type)
     share = draw(st.sampled_from((0.0, 0.25, 0.5, 0.9, 1.0))) if function == "percentile" else None
+    if function == "heavy_hitters":
+        share = draw(st.sampled_from((0.01, 0.25, 0.5, 1.0)))
     return AggregateCall(function, argument, kind, distinct, condition, share=share)
 
 

@@ -69,7 +69,20 @@ def found(data: st.DataObject, query: Query, history: History, final: bool) -> l
     tasks = data.draw(st.lists(st.integers(1, 4), min_size=len(cut), max_size=len(cut)), "tasks")
     merges = st.dictionaries(st.integers(0, max(len(cut) - 1, 0)), st.integers(1, 4), max_size=3)
     compact_after = data.draw(merges, "compactions: after which epoch, how many of the newest runs")
-    results = run(query, history, SCHEMAS, splits=cut, tasks=tasks, final=final, compact_after=compact_after)
+    epoch_numbers = st.integers(0, max(len(cut) - 1, 0))
+    keeping = data.draw(
+        st.dictionaries(epoch_numbers, st.integers(0, 3), max_size=3), "epochs that keep few rows"
+    )
+    results = run(
+        query,
+        history,
+        SCHEMAS,
+        splits=cut,
+        tasks=tasks,
+        final=final,
+        compact_after=compact_after,
+        keeping=keeping,
+    )
     return plain(results, query, changes=query.emission == "relation")
 
 

@@ -28,6 +28,10 @@ from tests.laws.driving import batch, plain, table
 from tests.laws.test_laws import SCHEMAS, rounds, time_queries
 
 
+def session_queries() -> st.SearchStrategy[Query]:
+    return some.queries(some.sessions(), some.Shape(emits=False))
+
+
 def admitted(stream: RecordedStream, within: int | None) -> list[list[StreamRow]]:
     """The rows that a query WITH REVISIONS sees, by epoch."""
     seen = {row.position for row in stream.revised(within)}
@@ -73,7 +77,8 @@ def standing(changes: list[tuple[int, int, dict[str, Any]]]) -> list[tuple[int, 
 @given(data=st.data())
 def test_after_every_epoch_the_standing_answer_is_the_reference_s_over_all_rows(data: st.DataObject) -> None:
     within = data.draw(st.one_of(st.none(), st.integers(0, 12).map(lambda n: n * some.TICK)), "within")
-    query = replace(data.draw(time_queries(emits=False), "query"), revisions=Revisions(within))
+    kind = data.draw(st.sampled_from((time_queries(emits=False), session_queries())), "kind")
+    query = replace(data.draw(kind, "query"), revisions=Revisions(within))
     history = data.draw(some.histories(), "history")
     stream = history.streams["s"]
     cut = [data.draw(some.splits(data.draw(st.permutations(e))), "splits") for e in admitted(stream, within)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,7 +14,7 @@ from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_ty
 from headrace.algebra.expressions import Column, Named
 from headrace.operators.by_value import Histogram, lower_by_value
 from headrace.operators.grouped import Grouped, fold
-from headrace.schema import BIGINT, DOUBLE
+from headrace.schema import BIGINT, DOUBLE, STRING
 
 entries = st.lists(st.tuples(st.integers(0, 4), st.integers(-5, 5), st.integers(1, 4)), max_size=30)
 
@@ -47,6 +49,20 @@ def test_the_mode_is_the_least_of_the_most_frequent_values(drawn: list[tuple[int
     for group in range(5):
         rows = [value for owner, value, count in drawn if owner == group for _ in range(count)]
         assert found[group] == (min(set(rows), key=lambda v: (-rows.count(v), v)) if rows else None)
+
+
+@given(entries, st.sampled_from((0.05, 0.2, 0.5, 1.0)))
+def test_heavy_hitters_are_the_values_with_their_share_of_the_rows(
+    drawn: list[tuple[int, int, int]], share: float
+) -> None:
+    call = AggregateCall("heavy_hitters", Column("v", BIGINT), STRING, share=share)
+    found = lower_by_value(call, histogram(drawn), 5).values.to_pylist()
+    for group in range(5):
+        rows = [value for owner, value, count in drawn if owner == group for _ in range(count)]
+        heavy = {value for value in rows if rows.count(value) * 100 >= round(100 * share) * len(rows)}
+        expected = sorted(heavy, key=lambda value: (-rows.count(value), value))
+        assert (found[group] is None) == (not rows)
+        assert json.loads(found[group] or "[]") == expected
 
 
 def test_a_pane_keeps_a_value_once_however_often_it_occurs_and_all_percentiles_share_it() -> None:

@@ -1,6 +1,7 @@
 """What EXPLAIN says of operators that stand over others."""
 
 from headrace.language.bind import bind_query
+from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.planner.explain import explain
 from headrace.planner.lower import lower
 from tests.language.catalog import Catalog
@@ -10,6 +11,20 @@ HOURLY = "SELECT auction, COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] GROUP 
 
 def told(text: str) -> list[str]:
     return explain(lower("q", bind_query(text, Catalog()), "q")).splitlines()
+
+
+def test_windows_over_panes_say_when_small_groups_lie_as_their_rows() -> None:
+    operator = lower("q", bind_query(HOURLY, Catalog()), "q1")
+    assert isinstance(operator, PaneAggregate)
+    sizes = "(18 bytes a row, 26 a partial)"
+    assert (
+        f"  groups of at most 1 row in a pane are kept as their rows when many are that small {sizes}"
+        in explain(operator).splitlines()
+    )
+    assert (
+        f"  groups of at most 1 row in a pane lie as their rows, since many are that small {sizes}"
+        in explain(operator.adapting()).splitlines()
+    )
 
 
 def test_revisions_say_how_late_a_row_may_be() -> None:

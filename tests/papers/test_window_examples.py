@@ -22,6 +22,12 @@ from tests.reference.building import TABLE, count_of, row
 
 TESTS = Path(__file__).parents[1]
 IDS, BINS, HERE = "algebra/test_window_ids.py", "operators/test_bins.py", "papers/test_window_examples.py"
+AHEAD = "operators/test_group_ahead.py"
+COSTS, ADAPTIVE, LEVELS = (
+    "operators/test_window_costs.py",
+    "benchmarks/test_adaptive_wid.py",
+    "benchmarks/test_two_level.py",
+)
 
 EXAMPLES = {
     "G1": (IDS, "test_golden_1_the_windows_of_ten_minutes_every_minute"),
@@ -45,25 +51,25 @@ REPAIRS = {
     "R1": (BINS, "test_repair_1_a_row_at_the_punctuation_may_still_come"),
     "R2": (IDS, "test_repair_2_with_ceilings_wids_and_extent_disagree_as_they_do_not_with_floors"),
     "R3": (IDS, "test_repair_3_the_origin_is_given_and_not_the_least_time_that_came"),
+    "R5": (AHEAD, "test_repair_5_a_promise_on_columns_that_a_query_does_not_keep_is_dropped"),
     "R6": (IDS, "test_repair_6_the_base_of_a_partition_s_rank_is_its_own"),
     "R7": (IDS, "test_repair_7_numbers_begin_at_one"),
     "R8": (IDS, "test_repair_8_rows_of_one_time_end_one_window_that_holds_them_all"),
     "R9": (HERE, "test_repair_9_punctuation_that_skips_windows_tells_all_of_them"),
     "R10": (BINS, "test_repair_10_a_row_exactly_a_range_older_is_not_in_the_window"),
     "R11": (BINS, "test_repair_11_the_last_bin_below_punctuation_says_what_new_windows_begin_with"),
+    "R12": (COSTS, "test_repair_12_what_differences_cost_is_what_they_read_also_with_two_panes_a_slide"),
+    "R13": (ADAPTIVE, "test_repair_13_a_row_counted_is_not_counted_again_by_the_offset_of_its_source"),
+    "R14": (ADAPTIVE, "test_repair_14_a_window_lives_from_the_low_watermark_at_its_start"),
+    "R20": (LEVELS, "test_repair_20_what_was_new_becomes_old_when_a_window_ends"),
 }
 REPAIRS_NOT_YET = {
     "R4": "which side of a join a RANGE belongs to: joins of two streams",
-    "R5": "punctuation on columns that a projection drops: punctuation patterns",
-    "R12": "the cost of panes: the cost model",
-    "R13": "the offset of several sources: adaptive windows",
-    "R14": "the duration of a window's extent: adaptive windows",
     "R15": "the ends of a join's band: joins of two streams",
     "R16": "numbers of a join's windows: joins of two streams",
     "R17": "the test of a join's band: joins of two streams",
     "R18": "joint punctuation: joins of two streams",
     "R19": "what a join with late input retains: joins of two streams",
-    "R20": "slow flush of two-level aggregation",
 }
 
 

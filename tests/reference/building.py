@@ -82,6 +82,10 @@ def percentile(name: str, share: float, *, distinct: bool = False) -> AggregateC
     return AggregateCall("percentile", col(name), DOUBLE, distinct, share=share)
 
 
+def heavy(name: str, share: float) -> AggregateCall:
+    return AggregateCall("heavy_hitters", col(name), STRING, share=share)
+
+
 def grouped(source: Node, keys: list[str], **aggregates: AggregateCall) -> Aggregate:
     return Aggregate(
         source,

@@ -35,6 +35,7 @@ from tests.reference.building import (
     compare,
     count_of,
     grouped,
+    heavy,
     number,
     percentile,
     query,
@@ -185,6 +186,9 @@ QUERIES = {
             *"mpdo",
         )
     ),
+    "SELECT HEAVY_HITTERS(v, 0.5) AS half, HEAVY_HITTERS(k, 0.4) AS k FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]": query(
+        select(grouped(windowed(TEN), [], half=heavy("v", 0.5), k=heavy("k", 0.4)), "half", "k")
+    ),
     "SELECT k, MEDIAN(v) AS m, MODE(k) AS o FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY k": query(
         select(grouped(windowed(TEN), ["k"], m=percentile("v", 0.5), o=agg("mode", col("k"))), "k", "m", "o")
     ),
@@ -201,6 +205,9 @@ QUERIES = {
     "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS]": count_of(TEN),
     "SELECT COUNT(*) AS n FROM s [RANGE 40 SECONDS SLIDE 10 SECONDS]": count_of(
         TimeSlide(40 * SECOND, 10 * SECOND)
+    ),
+    "SELECT COUNT(*) AS n FROM s [SESSION 3 SECONDS] WITH REVISIONS": replace(
+        count_of(Session(3 * SECOND)), revisions=Revisions()
     ),
     TOTAL + " WITH REVISIONS": replace(TOTALS, revisions=Revisions()),
     TOTAL + " WITH REVISIONS FOR INTERVAL 12 SECONDS": replace(TOTALS, revisions=Revisions(12 * SECOND)),

@@ -27,6 +27,10 @@ QUERIES = {
     "named": "SELECT names.name, COUNT(*) AS n FROM s [RANGE TUMBLING 5 SECONDS] JOIN names ON s.g = names.id"
     " GROUP BY names.name WITH REVISIONS",
 }
+QUERIES["visits"] = (
+    "SELECT k, window_start, window_end, COUNT(*) AS n, SUM(x) AS total FROM s GROUP BY session_window(at, '2 seconds'), k"
+    " WITH REVISIONS FOR INTERVAL 9 SECONDS"
+)
 LATE = {"maxFilesPerTrigger": "1"}
 
 
@@ -112,3 +116,19 @@ def test_invoke_and_output_show_what_stands(tmp_path: Path) -> None:
         assert hub.query("q").invoke().to_pylist() == [{"total": 6}]
         told = hub.query("q").history().to_pylist()
         assert [(row["__change"], row["total"]) for row in told] == [(-1, 1), (1, 1), (1, 6)]
+
+
+def test_a_late_row_joins_two_sessions_that_had_been_told(tmp_path: Path) -> None:
+    def row(at: int) -> Row:
+        return {"k": "a", "g": 1, "x": at, "y": 0.0, "at": at * SECOND}
+
+    rig = Rig(tmp_path, LATE)
+    text = "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [SESSION 3 SECONDS] WITH REVISIONS"
+    rig.drop([row(1), row(6), row(20)], [row(4)], [row(23), row(40)])
+    with rig.hub(queries={"q": text}) as hub:
+        hub.run_once()
+        told = Counter(
+            (each["__change"], each["n"], each["total"]) for each in hub.query("q").history().to_pylist()
+        )
+        assert told == Counter([(1, 1, 1), (1, 1, 6), (-1, 1, 1), (-1, 1, 6), (1, 3, 11), (1, 2, 43)])
+        assert hub.query("q").invoke().to_pylist() == [{"n": 2, "total": 43}]

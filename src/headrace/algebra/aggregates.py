@@ -17,7 +17,8 @@ class AggregateCall:
     """`function(argument)` over the rows of a group for which `condition` is true.
 
     `argument` is None for COUNT(*). NULL arguments do not count. `distinct` keeps one row per distinct argument.
-    `share` (0 to 1) says which percentile, `most` how many of the most frequent values.
+    `share` (0 to 1) says which percentile, or from which part of the rows on a value is a heavy hitter; `most` how many of the
+    most frequent values.
     """
 
     function: str
@@ -37,12 +38,14 @@ class AggregateCall:
     """Of those: what is added where the comparison holds; None counts rows."""
 
     def __post_init__(self) -> None:
-        if (self.share is not None) != (self.function in _WITH_SHARE):
+        if (self.share is not None) != (self.function in SHARES):
             raise ValueError(f"{self.function} with share {self.share}")
         if (self.most is not None) != (self.function in _WITH_MOST):
             raise ValueError(f"{self.function} of {self.most} values")
         if self.share is not None and not 0 <= self.share <= 1:
-            raise UserError(f"a percentile is between 0 and 1, not {self.share}")
+            raise UserError(f"{SHARES[self.function]} is between 0 and 1, not {self.share}")
+        if self.function == "heavy_hitters" and not self.share:
+            raise UserError("of HEAVY_HITTERS the least share is above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +89,19 @@ MOST_FREQUENT: Final = 1000
 LEAST_WITHIN: Final = {"approx_distinct": Fraction(1, 400), "l2_norm": Fraction(1, 100)}
 """Errors below these take more than the thing itself."""
 
-_WITH_SHARE: Final = ("percentile", "approx_percentile")
 _WITH_MOST: Final = ("top_k", "approx_top_k")
 
 OF_CONDITIONS: Final = ("bool_and", "every", "bool_or", "some", "any")
 """Names whose argument is a condition: false is less than true."""
 
-BY_VALUE: Final = ("percentile", "mode", "top_k", "l1_norm", "l2_norm")
+SHARES: Final = {
+    "percentile": "a percentile",
+    "approx_percentile": "a percentile",
+    "heavy_hitters": "the least share of a heavy hitter",
+}
+"""Aggregates with a share, and what that is."""
+
+BY_VALUE: Final = ("percentile", "mode", "top_k", "heavy_hitters", "l1_norm", "l2_norm")
 """Holistic: computed from the distinct values with how often each occurs."""
 
 AGGREGATES: Final = (
@@ -136,6 +145,13 @@ def result_type(function: str, argument: Type | None) -> Type:
         if not argument.is_orderable:
             raise UserError(f"{function.upper()} cannot compare values of type {argument}")
         return argument
+    if function == "heavy_hitters":
+        if not (argument.is_integer or argument.name in ("STRING", "VOID")):
+            raise UserError(
+                f"HEAVY_HITTERS takes whole numbers or strings, not {argument}",
+                remedy="CAST the argument to STRING.",
+            )
+        return STRING
     if not (argument.is_numeric or argument.name == "VOID"):
         raise UserError(
             f"{function.upper()} needs a number, not {argument}",

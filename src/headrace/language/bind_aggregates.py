@@ -15,6 +15,7 @@ from headrace.algebra.aggregates import (
     MAY_COMPARE,
     MOST_FREQUENT,
     OF_CONDITIONS,
+    SHARES,
     AggregateCall,
     NamedAggregate,
     canonical,
@@ -27,7 +28,7 @@ from headrace.language.ast import FunctionCall
 from headrace.language.bind_expressions import ExpressionBinder, cast, joined, located
 from headrace.schema import BIGINT, BOOLEAN, STRING
 
-_NOT_DISTINCT: Final = ("mode", "top_k", "l1_norm", "l2_norm")
+_NOT_DISTINCT: Final = ("mode", "top_k", "heavy_hitters", "l1_norm", "l2_norm")
 
 
 @dataclass(slots=True)
@@ -193,21 +194,23 @@ class Grouping:
 def _share(
     node: FunctionCall, function: str, arguments: list[Expression]
 ) -> tuple[float | None, list[Expression]]:
-    """Which percentile is asked, and the arguments without it; MEDIAN is the half."""
-    if function not in ("percentile", "approx_percentile") or not arguments:
+    """Which percentile or share is asked, and the arguments without it; MEDIAN is the half."""
+    if function not in SHARES or not arguments:
         return None, arguments
     if node.name.lower() == "median":
         return 0.5, arguments
     if len(arguments) != 2:
+        what, which = (
+            ("a value", "a share") if function == "heavy_hitters" else ("a number", "which percentile")
+        )
         raise UserError(
-            f"{function.upper()} takes a number and which percentile, not {len(arguments)} arguments",
-            remedy=f"For example {function.upper()}(x, 0.9).",
+            f"{node.name.upper()} takes {what} and {which}, not {len(arguments)} arguments",
+            remedy=f"For example {node.name.upper()}(x, 0.9).",
         )
     asked = arguments[1]
     if not (isinstance(asked, Literal) and asked.type.is_numeric and asked.value is not None):
-        raise UserError(
-            "which percentile must be a constant between 0 and 1", remedy="Write for example 0.9."
-        )
+        what = "the share" if function == "heavy_hitters" else "which percentile"
+        raise UserError(f"{what} must be a constant between 0 and 1", remedy="Write for example 0.9.")
     return float(str(asked.value)), arguments[:1]
 
 

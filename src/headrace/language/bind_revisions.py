@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.algebra.query import Revisions, StreamScan
-from headrace.algebra.windows import Landmark, TimeSlide, Unbounded, counts_rows, slides
+from headrace.algebra.windows import Custom, Delta, Landmark, Session, TimeSlide, Unbounded, counts_rows
 from headrace.errors import UnsupportedQuery
 from headrace.language.ast import Select
 from headrace.language.bind_sources import From
@@ -22,7 +22,7 @@ def revisions(select: Select, sources: From, text: str, *, grouped: bool) -> Rev
             f"WITH REVISIONS is not available {reason}",
             span=select.revisions.span,
             text=text,
-            remedy="Available are windows of time with SLIDE, and selects over a bare stream.",
+            remedy="Available are windows of time with SLIDE, sessions, and selects over a bare stream.",
         )
     within = select.revisions.within
     return Revisions(sources.retain if within is None else within)
@@ -33,12 +33,14 @@ def _reason(select: Select, sources: From, *, grouped: bool) -> str | None:
     scan, window = sources.stream.scan, sources.stream.window
     if not (isinstance(scan, StreamScan) and scan.channel == "rows"):
         return f"over '{scan.name}': no row of it is late"
+    if isinstance(window, TimeSlide | Landmark | Session):
+        return "with ISTREAM and DSTREAM of windows" if select.emit in ("istream", "dstream") else None
+    if isinstance(window, Delta):
+        return "for windows that end where a value leaves them: a late row could cut every one after it anew"
+    if isinstance(window, Custom):
+        return "for windows of a user's class: which of them a row is in is said once, when it comes"
     if window is not None and counts_rows(window):
         return "for windows of rows: a late row would move every window after it"
-    if isinstance(window, TimeSlide | Landmark):
-        return "with ISTREAM and DSTREAM of windows" if select.emit in ("istream", "dstream") else None
-    if window is not None and slides(window):
-        return "for windows that depend on their rows: a late row would move others"
     streamed = select.emit == "istream" or (select.emit is None and sources.stream.bare)
     whole = grouped or select.distinct or select.order_by or select.limit_span or select.bounds
     if isinstance(window, Unbounded) and streamed and not whole:

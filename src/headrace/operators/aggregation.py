@@ -13,6 +13,7 @@ from headrace.algebra.aggregates import BY_VALUE, AggregateCall
 from headrace.algebra.expressions import Case, Expression, Literal
 from headrace.operators import cells as at_rest
 from headrace.operators.cells import Fed
+from headrace.operators.grouping import Ints
 from headrace.operators.lower_synopses import is_synopsis, lower_synopsis, synopses_of
 from headrace.operators.partials import Cells
 from headrace.schema import BOOLEAN, to_arrow
@@ -74,6 +75,21 @@ def feds_of(call: AggregateCall) -> tuple[Fed, ...]:
             return counted, at_rest.extreme_fed(argument, call.function == "max")
         case _:
             return (at_rest.moments_fed(argument),)
+
+
+def lift(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], codes: Ints, count: int) -> Answer:
+    """Rows aggregated into `count` cells, `codes[row]` says which."""
+    cells: dict[Fed, Cells] = {}
+    dictionaries: dict[Fed, pa.Array] = {}
+    for fed in feds:
+        values = arguments[fed.expression] if fed.expression is not None else None
+        if fed.is_ranked and values is not None:
+            dictionaries[fed] = at_rest.sorted_dictionary(values)
+        weights = None if fed.weight is None else arguments[fed.weight]
+        with np.errstate(all="ignore"):
+            ready = at_rest.argument(fed, values, dictionaries.get(fed), weights)
+            cells[fed] = fed.partial.lift(ready, codes, count)
+    return Answer(cells, dictionaries)
 
 
 def measure_of(call: AggregateCall) -> Fed:

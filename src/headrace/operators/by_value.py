@@ -1,4 +1,4 @@
-"""What is a percentile, or the mode, of values that are kept once each with how often they occur?
+"""What is a percentile, the mode, or a heavy hitter, of values that are kept once each with how often they occur?
 
 Holistic aggregates (Li 2008, section 6.3) have no partial of constant size. Their state is a histogram: a pane keeps every
 distinct value of a group once, with its count; histograms combine by adding counts, so windows are made of panes and
@@ -7,7 +7,9 @@ blocks as for any other aggregate, and repeated values cost nothing. Everything 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +48,9 @@ def lower_by_value(call: AggregateCall, found: Histogram, rows: int) -> Lowered:
         return Lowered(_most_frequent(ordered, rows, call.most or 0))
     if call.function in ("l1_norm", "l2_norm"):
         return Lowered(_norm(call.function, ordered, rows))
+    if call.function == "heavy_hitters":
+        assert call.share is not None
+        return Lowered(_heavy_hitters(ordered, rows, Fraction(str(call.share))))
     if call.function == "mode":
         return Lowered(_mode(ordered, rows).cast(to_arrow(call.type)))
     if call.distinct:
@@ -68,6 +73,21 @@ def _ordered(found: Histogram) -> Histogram:
     first = np.flatnonzero(np.r_[True, (owner[1:] != owner[:-1]) | (rank[1:] != rank[:-1])])
     counts = np.add.reduceat(found.counts[order], first)
     return Histogram(owner[first], found.values.take(pa.array(order[first])), counts)
+
+
+def _heavy_hitters(found: Histogram, rows: int, share: Fraction) -> pa.Array:
+    """Of each group the values that are at least this part of it, the most frequent first: a JSON array."""
+    number = np.zeros(rows, np.int64)
+    np.add.at(number, found.owner, found.counts)
+    heavy = np.flatnonzero(found.counts * share.denominator >= share.numerator * number[found.owner])
+    heavy = heavy[np.lexsort((heavy, -found.counts[heavy], found.owner[heavy]))]
+    encoded = found.values.take(pa.array(heavy)).dictionary_encode()
+    words = [json.dumps(word, ensure_ascii=False) for word in encoded.dictionary.to_pylist()]
+    texts = pa.array(words, pa.string()).take(encoded.indices)
+    ends = np.searchsorted(found.owner[heavy], np.arange(rows + 1))
+    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts)
+    joined = pc.binary_join_element_wise("[", pc.binary_join(lists, ","), "]", "")
+    return pc.if_else(pa.array(number > 0), joined, pa.scalar(None, pa.string()))
 
 
 def _percentile(found: Histogram, rows: int, share: float) -> pa.Array:

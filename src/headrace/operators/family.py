@@ -20,13 +20,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions import Column, Named
+from headrace.operators.adaptive_panes import FEW_OPEN
 from headrace.operators.batch import Rejected
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouping import Ints, flat
 from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import WINDOW, Operator, Scanned, Sections, Turn
 from headrace.operators.pane_aggregate import Chunk, Closed, PaneAggregate, close
-from headrace.operators.pane_store import KEY, Layout
+from headrace.operators.pane_store import KEY
 from headrace.schema import BIGINT
 
 MEMBER: Final = "__member"
@@ -92,16 +93,15 @@ def tagged(operator: Operator, sections: Sections) -> Sections:
         return sections
     layouts = together((operator,)).layouts
     number = number_of(operator.id)
-    return {
-        name: _with_member(layouts[int(name.removeprefix("open"))], table, number)
-        for name, table in sections.items()
-    }
+    schemas = {f"open{place}": layout.schema() for place, layout in enumerate(layouts)}
+    schemas[FEW_OPEN] = layouts[0].row_schema()
+    return {name: _with_member(schemas[name], table, number) for name, table in sections.items()}
 
 
-def _with_member(layout: Layout, table: pa.Table, number: int) -> pa.Table:
+def _with_member(schema: pa.Schema, table: pa.Table, number: int) -> pa.Table:
     columns = [flat(column) for column in table.columns]
     member = pa.array(np.full(table.num_rows, number, np.int64))
-    return pa.table([*columns[:2], member, *columns[2:]], schema=layout.schema())
+    return pa.table([*columns[:2], member, *columns[2:]], schema=schema)
 
 
 @dataclass(slots=True)
@@ -202,6 +202,12 @@ class Cohort:
             for place, member in enumerate(self.members)
         }
         return closed.state, steps
+
+    def before_merge(
+        self, sections: Mapping[str, Sequence[pa.Table]], turn: Turn
+    ) -> Mapping[str, Sequence[pa.Table]]:
+        """See `PaneAggregate.before_merge`."""
+        return together(self.members).before_merge(sections, turn)
 
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
         """One table with the same meaning; see `Operator.compact`."""

@@ -7,7 +7,7 @@ the task is the same in each case: an operator's deltas as it would have made th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 from typing import Literal as Choice
@@ -15,7 +15,7 @@ from typing import Literal as Choice
 import pyarrow as pa
 
 from headrace.operators.batch import Batch
-from headrace.operators.family import Harvest
+from headrace.operators.family import Harvest, state_name
 from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import Operator, Scanner
 from headrace.operators.pane_aggregate import PaneAggregate
@@ -74,15 +74,25 @@ class Alone:
 How: TypeAlias = Choice["alone", "panes", "conditions"]
 
 
-def foldings(operators: Iterable[Operator], relations: Mapping[str, pa.Table]) -> list[Folding]:
-    """Scanners for one task's operators, those that can share together."""
-    return [_folding(how, members, relations) for how, members in groups(operators)]
+def foldings(
+    operators: Iterable[Operator], relations: Mapping[str, pa.Table], adapting: Collection[str] = ()
+) -> list[Folding]:
+    """Scanners for one task's operators, those that can share together.
+
+    `adapting` names the states in which groups of few rows lie as these; an operator that folds alone makes such.
+    """
+    return [_folding(how, members, relations, adapting) for how, members in groups(operators)]
 
 
-def _folding(how: How, members: Sequence[Operator], relations: Mapping[str, pa.Table]) -> Folding:
+def _folding(
+    how: How, members: Sequence[Operator], relations: Mapping[str, pa.Table], adapting: Collection[str]
+) -> Folding:
     if how == "alone":
         (operator,) = members
-        return Alone(operator, operator.scanner(relations))
+        chosen = operator
+        if adapting and isinstance(operator, PaneAggregate) and state_name(operator) in adapting:
+            chosen = operator.adapting()
+        return Alone(operator, chosen.scanner(relations))
     sharing = tuple(member for member in members if isinstance(member, PaneAggregate))
     return SharedPanes.of(sharing, relations) if how == "panes" else SharedPredicates.of(sharing)
 

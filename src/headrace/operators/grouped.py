@@ -6,7 +6,7 @@ beside it, whose groups are also the distinct values: the histogram of the argum
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +16,13 @@ from headrace.algebra.aggregates import BY_VALUE, AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Column, Expression, Named, columns_of
 from headrace.operators import aggregation
 from headrace.operators import cells as at_rest
-from headrace.operators.aggregation import Answer
+from headrace.operators.aggregation import Answer, lift
 from headrace.operators.by_value import Histogram, lower_by_value
 from headrace.operators.cells import Fed
 from headrace.operators.comparing import compared
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.pane_store import Layout, by_block_and_group, fresh_slots
 from headrace.operators.pane_windows import WindowCells
-from headrace.operators.partials import Cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +64,19 @@ class Grouped:
         return frozenset().union(*(columns_of(expression) for expression in self.inputs()))
 
 
-def fold(grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None) -> list[pa.Table]:
+def fold(
+    grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None, *, beside: bool = False
+) -> list[pa.Table]:
     """One table a store: rows folded by (block, group); `values` are those of `inputs`.
 
-    Groups go to their own slots, or all to `slot`.
+    Groups go to their own slots, or all to `slot`. With `beside` only the stores beside the plain one.
     """
     keys = list(values[: len(grouped.keys)])
     arguments = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
     folded = []
     for place, layout in enumerate(grouped.layouts):
+        if beside and not place:
+            continue
         own = [*keys, arguments[grouped.distinct_arguments[place - 1]]] if place else keys
         groups = group(own, len(blocks))
         codes, count, found, member = by_block_and_group(blocks, groups)
@@ -81,21 +84,6 @@ def fold(grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int |
         picked = [key.take(pa.array(member)) for key in groups.keys]
         folded.append(layout.table(found, picked, fresh_slots(picked[: len(keys)], count, slot), answer))
     return folded
-
-
-def lift(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], codes: Ints, count: int) -> Answer:
-    """Rows aggregated into `count` cells, `codes[row]` says which."""
-    cells: dict[Fed, Cells] = {}
-    dictionaries: dict[Fed, pa.Array] = {}
-    for fed in feds:
-        values = arguments[fed.expression] if fed.expression is not None else None
-        if fed.is_ranked and values is not None:
-            dictionaries[fed] = at_rest.sorted_dictionary(values)
-        weights = None if fed.weight is None else arguments[fed.weight]
-        with np.errstate(all="ignore"):
-            ready = at_rest.argument(fed, values, dictionaries.get(fed), weights)
-            cells[fed] = fed.partial.lift(ready, codes, count)
-    return Answer(cells, dictionaries)
 
 
 def columns_of_cells(

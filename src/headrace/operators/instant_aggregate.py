@@ -14,11 +14,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.operators.aggregation import lift
 from headrace.operators.batch import Batch
 from headrace.operators.cells import rows_fed
 from headrace.operators.changes import Items, Span, Telling, tell
 from headrace.operators.finish import Finish
-from headrace.operators.grouped import Grouped, fold, lift
+from headrace.operators.grouped import Grouped, fold
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.instants import Validity, span_of
 from headrace.operators.live_buckets import SECTION as LIVE

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,8 @@ import pyarrow as pa
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.grouping import SLOTS, flat
 from headrace.operators.operator import SLOT, Operator, Sections, Turn
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.revising_sessions import RevisingSessions
 from headrace.time import BEGINNING, FOREVER, Instant
 
 
@@ -53,15 +55,16 @@ def drive(
     final: bool = True,
     relations: Mapping[str, pa.Table] | None = None,
     compact_after: Collection[int] | Mapping[int, int] = (),
+    keeping: Mapping[int, int] | None = None,
 ) -> Told:
     """Run the operator over epochs (each a sequence of splits), with the punctuation after each.
 
     `tasks`: state tasks, one number or one per epoch. `compact_after`: epochs, counted from 0, after which runs are merged
-    into one a task: all of them, or as many of the newest as the mapping says. `final` closes what is open, as if the stream ended there.
+    into one a task: all of them, or as many of the newest as the mapping says. `keeping`: epochs in which panes keep groups of at most so many rows as these. `final` closes what is open, as if the stream ended there.
     """
-    state = _State(operator, relations or {})
+    state = _State(operator, relations or {}, keeping or {})
     for number, (splits, punctuation) in enumerate(zip(epochs, punctuations, strict=True)):
-        state.epoch(splits, punctuation, tasks if isinstance(tasks, int) else tasks[number])
+        state.epoch(number, splits, punctuation, tasks if isinstance(tasks, int) else tasks[number])
         if number in compact_after:
             state.compact(compact_after[number] if isinstance(compact_after, Mapping) else len(state.runs))
     left = sum(table.num_rows for run in state.runs for table in run.values())
@@ -74,8 +77,10 @@ def drive(
 class _State:
     """Runs and answers so far."""
 
-    def __init__(self, operator: Operator, relations: Mapping[str, pa.Table]) -> None:
-        self.operator, self.relations = operator, relations
+    def __init__(
+        self, operator: Operator, relations: Mapping[str, pa.Table], keeping: Mapping[int, int]
+    ) -> None:
+        self.operator, self.relations, self.keeping = operator, relations, keeping
         self.runs: list[Sections] = []
         self.results: list[pa.Table] = []
         self.rejected: list[Rejected] = []
@@ -83,10 +88,12 @@ class _State:
         self.greatest: Instant = BEGINNING
         self.tasks = 1
 
-    def epoch(self, splits: Sequence[Batch], punctuation: Instant, tasks: int) -> None:
-        deltas = []
+    def epoch(self, number: int, splits: Sequence[Batch], punctuation: Instant, tasks: int) -> None:
+        deltas, operator = [], self.operator
+        if isinstance(operator, PaneAggregate) and operator.adapts:
+            operator = replace(operator, keeps=self.keeping.get(number))
         for batch in splits:
-            scanner = self.operator.scanner(self.relations)
+            scanner = operator.scanner(self.relations)
             scanner.add(batch)
             scanned = scanner.finish()
             deltas.append(scanned.deltas)
@@ -114,8 +121,12 @@ class _State:
         for owned in _owners(self.tasks):
             mine = _of(chosen, owned)
             names = sorted({name for run in mine for name in run})
-            tables = {name: [run[name] for run in mine if name in run] for name in names}
-            merged.append({name: self.operator.compact(name, tables[name], turn) for name in names})
+            tables: Mapping[str, Sequence[pa.Table]] = {
+                name: [run[name] for run in mine if name in run] for name in names
+            }
+            if isinstance(self.operator, PaneAggregate | RevisingSessions):
+                tables = self.operator.before_merge(tables, turn)
+            merged.append({name: self.operator.compact(name, tables[name], turn) for name in tables})
         self.runs = [*kept, *(run for run in merged if run)]
 
 

@@ -51,6 +51,9 @@ class Scanned:
     rejected: tuple[Rejected, ...] = ()
     rows_in: int = 0
     rows_kept: int = 0
+    groups: int = 0
+    few: int = 0
+    """Of how many (pane, group) pairs the rows are, and how many of these have few: where that was counted."""
 
 
 @dataclass(frozen=True, slots=True)

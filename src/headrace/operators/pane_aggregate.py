@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -18,16 +18,27 @@ import pyarrow as pa
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Named
 from headrace.algebra.query import Revisions
+from headrace.operators.adaptive_panes import (
+    FEW_OPEN,
+    FEW_SEALED,
+    few_rows,
+    fold_adaptively,
+    grown_into_partials,
+    in_order,
+    settle,
+)
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.finish import Finish, finish
-from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
+from headrace.operators.grouped import Grouped, columns_of_cells, nothing
 from headrace.operators.grouping import Ints, flat
-from headrace.operators.late_panes import into_blocks, settled_at
+from headrace.operators.late_panes import settled_at
+from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn, Windows
-from headrace.operators.pane_store import KEY, Layout, between, block_key, merge, pane_keys, parents
+from headrace.operators.pane_store import KEY, Layout, between, block_key, merge, pane_keys
 from headrace.operators.pane_windows import WindowCells, closing, extent, windows
 from headrace.operators.panes import Panes
 from headrace.operators.row_steps import RowPipeline, RowStep, columns_read
+from headrace.operators.sealing import PaneStore, Sealed
 from headrace.time import BEGINNING, Duration, Instant
 
 _LOWEST: Final = -(1 << 55)
@@ -63,6 +74,8 @@ class PaneAggregate:
     """How many of the steps stand below the window: rows they drop are in no window, others only in no answer."""
     family: str | None = None
     """The name of the state it shares with queries of its shape; see `headrace.operators.family`."""
+    keeps: int | None = None
+    """Groups of at most so many rows in a pane lie as their rows; None: all are folded. See `adaptive_panes`."""
 
     @property
     def answers_empty(self) -> bool:
@@ -73,6 +86,21 @@ class PaneAggregate:
     def grouped(self) -> Grouped:
         """What is aggregated by what."""
         return Grouped(self.keys, self.aggregates)
+
+    @property
+    def adapts(self) -> bool:
+        """True where a group of few rows can lie as these rows: not where all of the past, or late rows, meet them again."""
+        once = self.revisions is None and not self.answers_empty and self.panes.back is not None
+        return once and not keeps_synopses(self.aggregates)
+
+    def adapting(self) -> PaneAggregate:
+        """The operator while it keeps groups of few rows as these."""
+        return replace(self, keeps=few_rows(self.layouts[0])) if self.adapts else self
+
+    @property
+    def store(self) -> PaneStore:
+        """How its panes are kept once they are closed."""
+        return PaneStore(self.panes, self.top_level, self.revisions, self.keeps)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -107,14 +135,29 @@ class PaneAggregate:
         results = pa.concat_tables(tables) if tables else None
         return Step(closed.state, results, tuple(rejected), closed.open_windows, closed.again)
 
+    def before_merge(
+        self, sections: Mapping[str, Sequence[pa.Table]], turn: Turn
+    ) -> Mapping[str, Sequence[pa.Table]]:
+        """Sections about to be merged, with groups folded of which the parts have many rows together."""
+        if FEW_OPEN not in sections and FEW_SEALED not in sections:
+            return sections
+        needed = dict(sections)
+        for name, kept in ((FEW_OPEN, self.store.opened), (FEW_SEALED, self.store.live)):
+            if name in sections:
+                needed[name] = kept(sections[name], turn.closed)
+        return grown_into_partials(self.layouts[0], needed, self.keeps)
+
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
         """Merge parts of open panes; drop blocks no later window holds; a landmark's past becomes one pane."""
         if section == SEEN:
             return _seen([*tables])
+        if section == FEW_SEALED:
+            return in_order(self.store.live(tables, turn.closed) or [tables[0].slice(0, 0)])
+        if section == FEW_OPEN:
+            return in_order(self.store.opened(tables, turn.closed) or [tables[0].slice(0, 0)])
         layout = self.layouts[int(section.removeprefix("open").removeprefix("sealed"))]
         if section.startswith("open"):
-            edge = _LOWEST if turn.closed == BEGINNING else self.panes.of_instant(turn.closed)
-            return merge(layout, between(tables, block_key(0, edge), block_key(0, _HIGHEST)))
+            return merge(layout, self.store.opened(tables, turn.closed))
         settled = settled_at(turn.closed, self.revisions)
         if settled == BEGINNING:
             return merge(layout, tables)
@@ -122,22 +165,7 @@ class PaneAggregate:
             return _one_past(
                 layout, tables, None if self.revisions is None else self.panes.of_instant(settled)
             )
-        return merge(layout, _live(self, tables, settled))
-
-
-def _live(operator: PaneAggregate, tables: Sequence[pa.Table], settled: Instant) -> list[pa.Table]:
-    """Closed panes and blocks that a window ending after `settled` may hold, by level."""
-    if settled == BEGINNING:
-        return list(tables)
-    first = operator.panes.first(operator.panes.last_closed(settled) + 1)
-    if first is None:
-        return list(tables)
-    horizon = min(first, _HIGHEST)
-    return [
-        table
-        for level in range(operator.top_level + 1)
-        for table in between(tables, block_key(level, horizon >> level), block_key(level, _HIGHEST))
-    ]
+        return merge(layout, self.store.live(tables, settled))
 
 
 def _one_past(layout: Layout, tables: Sequence[pa.Table], edge: int | None) -> pa.Table:
@@ -159,9 +187,12 @@ class PaneScanner:
     below: RowPipeline
     pipeline: RowPipeline
     tables: list[list[pa.Table]] = field(default_factory=list)
+    rows: list[pa.Table] = field(default_factory=list)
     seen: list[pa.Table] = field(default_factory=list)
     rows_in: int = 0
     rows_kept: int = 0
+    groups: int = 0
+    few: int = 0
 
     def add(self, batch: Batch) -> None:
         """Fold a batch."""
@@ -180,19 +211,32 @@ class PaneScanner:
         self.rows_kept += batch.rows
         if batch.rows:
             blocks = pane_keys(self.operator.panes.of_instants(batch.at))
-            self.tables.append(fold(grouped, blocks, values, self.operator.single_slot))
+            slot, keeps = self.operator.single_slot, self.operator.keeps
+            folded = fold_adaptively(grouped, blocks, values, slot, keeps=keeps)
+            self.groups, self.few = self.groups + folded.groups, self.few + folded.few
+            self.tables.append(folded.tables)
+            self.rows += [folded.rows] if folded.rows is not None else []
 
     def finish(self) -> Scanned:
         """The deltas: one row per pane and group."""
         deltas = {}
         for place, layout in enumerate(self.operator.layouts):
             tables = [folded[place] for folded in self.tables]
+            if len(tables) > 1 and place == 0 and self.rows:
+                tables, self.rows = _halves(settle(layout, [*tables, *self.rows], self.operator.keeps))
             if tables:
                 deltas[f"open{place}"] = tables[0] if len(tables) == 1 else merge(layout, tables)
+        if self.rows:
+            deltas[FEW_OPEN] = self.rows[0]
         if self.seen:
             deltas[SEEN] = _seen(self.seen)
         rejected = (*self.below.rejected, *self.pipeline.rejected)
-        return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
+        return Scanned(deltas, rejected, self.rows_in, self.rows_kept, self.groups, self.few)
+
+
+def _halves(settled: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
+    """The partials, and the rows where there are any."""
+    return settled[:1], [table for table in settled[1:] if table.num_rows]
 
 
 def _extent_table(low: int, high: int, slot: int) -> pa.Table:
@@ -208,16 +252,6 @@ def _seen(tables: Sequence[pa.Table]) -> pa.Table:
         return whole
     keys = flat(whole.column(KEY)).to_numpy() - block_key(0, 0)
     return _extent_table(int(keys.min()), int(keys.max()), whole.column(SLOT)[0].as_py())
-
-
-@dataclass(frozen=True, slots=True)
-class _Store:
-    """One store's tables after sealing: what goes to the state, and what windows are made from."""
-
-    layout: Layout
-    still_open: pa.Table | None
-    newly_sealed: list[pa.Table]
-    sealed: list[pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,22 +292,20 @@ def close(
     operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn
 ) -> Closed:
     """Merge deltas with runs, seal what punctuation passed, and combine the windows that closed."""
-    stores = [_seal(operator, place, runs, deltas, turn) for place in range(len(operator.layouts))]
+    stores = []
     state: dict[str, pa.Table] = {}
-    for place, store in enumerate(stores):
-        if store.still_open is not None and store.still_open.num_rows:
-            state[f"open{place}"] = store.still_open
-        # What closed and is in no window to come was needed for the answers of this epoch alone.
-        kept = _live(operator, store.newly_sealed, settled_at(turn.now, operator.revisions))
-        if kept:
-            state[f"sealed{place}"] = pa.concat_tables(kept)
+    for place, layout in enumerate(operator.layouts):
+        store = operator.store.seal(layout, place, runs, deltas, turn)
+        stores.append(store)
+        state |= store.kept
     arrived = [delta[SEEN] for delta in deltas if SEEN in delta]
     if arrived:
         state[SEEN] = _seen(arrived)
     present = extent(stores[0].sealed)
     if operator.answers_empty:
         present = extent([*arrived, *(run[SEEN] for run in runs if SEEN in run)])
-    opened = [part["open0"] for part in (*runs, *deltas) if "open0" in part and part["open0"].num_rows]
+    every = (part[name] for part in (*runs, *deltas) for name in ("open0", FEW_OPEN) if name in part)
+    opened = [table for table in every if table.num_rows]
     if turn.now == BEGINNING or present is None:
         return Closed(state, open_windows=_open_windows(operator, present, opened, turn.now))
     closed = _LOWEST if turn.closed == BEGINNING else operator.panes.last_closed(turn.closed)
@@ -325,48 +357,15 @@ def _open_windows(
     )
 
 
-def _seal(
-    operator: PaneAggregate, place: int, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn
-) -> _Store:
-    """Split panes at the new punctuation: what is below it is merged for good, with its blocks."""
-    layout, panes = operator.layouts[place], operator.panes
-    opened = [run[f"open{place}"] for run in runs if f"open{place}" in run]
-    sealed = [run[f"sealed{place}"] for run in runs if f"sealed{place}" in run]
-    arrived = [delta[f"open{place}"] for delta in deltas if f"open{place}" in delta]
-    if turn.now == BEGINNING:
-        return _Store(layout, merge(layout, arrived) if arrived else None, [], sealed)
-    edge = _HIGHEST if turn.final else panes.of_instant(turn.now)
-    before = _LOWEST if turn.closed == BEGINNING else panes.of_instant(turn.closed)
-    border = block_key(0, edge)
-    ripe = between(opened, block_key(0, before), border) + between(arrived, block_key(0, _LOWEST), border)
-    later = between(arrived, border, block_key(0, _HIGHEST))
-    still_open = merge(layout, later) if later else None
-    fresh = merge(layout, ripe)
-    held = extent([*sealed, fresh])
-    if held is None:
-        return _Store(layout, still_open, [], sealed)
-    start, stop = max(before, held[0]), min(edge, _past(held[1], operator.top_level))
-    late = into_blocks(
-        layout, between([fresh], block_key(0, _LOWEST), block_key(0, before)), before, operator.top_level
-    )
-    blocks = parents(layout, [*sealed, *late], fresh, (start, stop), operator.top_level)
-    made = [table for table in (fresh, *blocks) if table.num_rows]
-    if late:
-        made = [merge(layout, [*made, *late])]
-    return _Store(layout, still_open, made, [*sealed, *made])
-
-
-def _past(pane: int, top: int) -> int:
-    """The end of the widest block that holds the pane: blocks beyond it are empty."""
-    return ((pane >> top) + 1) << top
-
-
-def _chunks(operator: PaneAggregate, stores: Sequence[_Store], due: range) -> Iterator[Chunk]:
+def _chunks(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> Iterator[Chunk]:
     """The windows in `due`."""
-    plain = windows(stores[0].layout, operator.panes, stores[0].sealed, due, operator.top_level)
-    others = [list(windows(s.layout, operator.panes, s.sealed, due, operator.top_level)) for s in stores[1:]]
+    plain, *others = (
+        windows(layout, operator.panes, store.sealed, due, operator.top_level)
+        for layout, store in zip(operator.layouts, stores, strict=True)
+    )
+    beside = [list(each) for each in others]
     for chunk in _with_empty(operator, plain, due):
-        columns, failed = columns_of_cells(operator.grouped, chunk, others)
+        columns, failed = columns_of_cells(operator.grouped, chunk, beside)
         starts, ends = operator.panes.window_bounds(chunk.windows, operator.range)
         bounds = {"window_start": starts, "window_end": ends}
         stamp = pa.timestamp("us", tz="UTC")

@@ -5,7 +5,8 @@ blocks a level, so a window costs O(log panes), needs no inverse, and blocks ser
 written once, in the epoch in which punctuation passes their last pane: a delta, never a rewrite.
 
 Rows at rest: `__key` (block number and level in one sortable integer), `__slot`, the group's keys, the partials' columns.
-Open panes are rows of level 0 in their own section; several runs may hold parts of one.
+Open panes are rows of level 0 in their own section; several runs may hold parts of one. A block's group of few rows may
+lie as these rows instead (`adaptive_panes`): tables of that form have the arguments' values in place of partials.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.expressions import Named
+from headrace.algebra.expressions import Expression, Named
 from headrace.operators import cells as at_rest
-from headrace.operators.aggregation import Answer
+from headrace.operators.aggregation import Answer, lift
 from headrace.operators.cells import Fed
 from headrace.operators.grouping import Groups, Ints, compact, flat, group, slots_of
 from headrace.operators.partials import Cells
@@ -57,6 +58,33 @@ class Layout:
         """Names of the columns of partial `place`."""
         return [f"p{place}_{column}" for column in range(self.feds[place].partial.width)]
 
+    @property
+    def arguments(self) -> tuple[Expression, ...]:
+        """What the partials are fed, each once: the columns of a row that lies as it is."""
+        fed = (each.expression for each in self.feds if each.expression is not None)
+        return tuple(dict.fromkeys(fed))
+
+    def row_schema(self) -> pa.Schema:
+        """Columns of rows that lie as they are."""
+        fields = list(self.schema())[: 2 + len(self.keys)]
+        fields += [
+            pa.field(f"v{place}", to_arrow(argument.type)) for place, argument in enumerate(self.arguments)
+        ]
+        return pa.schema(fields)
+
+    def are_rows(self, table: pa.Table) -> bool:
+        """True for a table of rows that lie as they are."""
+        place = 2 + len(self.keys)
+        return bool(table.num_columns == place or table.field(place).name != self.cell_names(0)[0])
+
+    def lifted(self, table: pa.Table) -> pa.Table:
+        """Rows that lie as they are, as a partial each."""
+        columns = [flat(column) for column in table.columns]
+        arguments = dict(zip(self.arguments, columns[2 + len(self.keys) :], strict=True))
+        answer = lift(self.feds, arguments, np.arange(table.num_rows), table.num_rows)
+        slots = columns[1].to_numpy(zero_copy_only=False)
+        return self.table(columns[0].to_numpy(), columns[2 : 2 + len(self.keys)], slots, answer)
+
     def schema(self) -> pa.Schema:
         """The Arrow schema of its rows."""
         fields = [pa.field(KEY, pa.int64()), pa.field(SLOT, pa.int16())]
@@ -92,8 +120,8 @@ class Gathered:
 
 
 def gather(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
-    """Load tables and number their groups."""
-    whole = pa.concat_tables(tables) if tables else layout.schema().empty_table()
+    """Load tables, of partials or of rows, in their order, and number their groups."""
+    whole = pa.concat_tables(_as_partials(layout, tables)) if tables else layout.schema().empty_table()
     columns = {name: flat(whole.column(name)) for name in whole.column_names}
     groups = group([columns[name] for name in layout.key_names], whole.num_rows)
     cells: dict[Fed, Cells] = {}
@@ -108,6 +136,22 @@ def gather(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
         groups,
         Answer(cells, dictionaries),
     )
+
+
+def _as_partials(layout: Layout, tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
+    """The tables, those of rows as partials, which are made together."""
+    rows = [table for table in tables if layout.are_rows(table)]
+    if not rows:
+        return tables
+    lifted, start = layout.lifted(pa.concat_tables(rows)), 0
+    found = []
+    for table in tables:
+        if layout.are_rows(table):
+            found.append(lifted.slice(start, table.num_rows))
+            start += table.num_rows
+        else:
+            found.append(table)
+    return found
 
 
 def reduce_answer(layout: Layout, answer: Answer, codes: Ints, count: int) -> Answer:
@@ -194,28 +238,6 @@ def cover(first: int, stop: int, top: int) -> list[tuple[int, int]]:
         blocks.append((level, first >> level))
         first += 1 << level
     return blocks
-
-
-def parents(
-    layout: Layout, sealed: Sequence[pa.Table], fresh: pa.Table, span: tuple[int, int], top: int
-) -> list[pa.Table]:
-    """Blocks of levels 1..top that become complete when the panes [span) close; `fresh` holds those panes, merged."""
-    built: list[pa.Table] = []
-    below = fresh
-    start, stop = span
-    for level in range(1, top + 1):
-        low, high = start >> level, stop >> level
-        if high <= low:
-            break
-        child = block_key(level - 1, 0)
-        older = between(sealed, child + 2 * low, child + 2 * high)
-        rows = gather(layout, [*older, *between([below], child + 2 * low, child + 2 * high)])
-        lifted = Gathered(
-            ((rows.blocks - child) >> 1) + block_key(level, 0), rows.slots, rows.groups, rows.answer
-        )
-        below = merge_gathered(layout, lifted)
-        built.append(below)
-    return built
 
 
 def fresh_slots(keys: Sequence[pa.Array], count: int, routed_to: int | None) -> np.ndarray:

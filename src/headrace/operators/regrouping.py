@@ -16,8 +16,9 @@ import pyarrow as pa
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Column, Named
 from headrace.operators import aggregation
+from headrace.operators.aggregation import lift
 from headrace.operators.by_value import Histogram
-from headrace.operators.grouped import lift, lower_distinct
+from headrace.operators.grouped import lower_distinct
 from headrace.operators.grouping import Groups, Ints, flat, group
 from headrace.operators.scalar import Evaluation
 from headrace.schema import BOOLEAN

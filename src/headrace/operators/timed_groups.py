@@ -11,10 +11,10 @@ import pyarrow as pa
 from headrace.algebra.aggregates import BY_VALUE, AggregateCall
 from headrace.algebra.expressions import Column, Expression
 from headrace.operators import aggregation
-from headrace.operators.aggregation import Answer, Lowered
+from headrace.operators.aggregation import Answer, Lowered, lift
 from headrace.operators.by_value import Histogram, lower_by_value
 from headrace.operators.changes import unite
-from headrace.operators.grouped import Grouped, lift, lower_distinct
+from headrace.operators.grouped import Grouped, lower_distinct
 from headrace.operators.grouping import Groups, Ints, flat, group
 from headrace.operators.pane_store import reduce_answer, select
 from headrace.operators.segments import Segments, spread

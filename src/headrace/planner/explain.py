@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from headrace.algebra.correlated import levels
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
+from headrace.operators.adaptive_panes import few_rows, partial_bytes, row_bytes
 from headrace.operators.approximate_windows import ApproximateWindows
 from headrace.operators.cells import Fed
 from headrace.operators.finish import Finish
@@ -13,6 +14,7 @@ from headrace.operators.membership import Membership
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.revising import Revising
+from headrace.operators.revising_sessions import RevisingSessions
 from headrace.operators.row_steps import Keep, RowStep
 from headrace.operators.synopsis_partial import Synopsis
 from headrace.operators.window_changes import WindowChanges
@@ -33,7 +35,7 @@ def _lines(operator: Operator) -> Iterator[str]:
     if isinstance(operator, WindowChanges):
         yield f"  {operator.kind}: what differs from each window to the next"
         operator = operator.inner
-    if isinstance(operator, Revising):
+    if isinstance(operator, Revising | RevisingSessions):
         within = operator.revisions.within
         reach = "however late" if within is None else f"up to {render_duration(within)} late"
         yield f"  windows told again, what goes as -1 and what comes as +1, for rows {reach}"
@@ -99,8 +101,23 @@ def _pane_aggregate(operator: PaneAggregate) -> Iterator[str]:
     cut = "" if not panes.cut else f", cut at {render_duration(panes.cut)}"
     yield f"  pane partials: {panes.per_slide} a slide{cut}; {', '.join(partials(operator))}"
     yield from _synopses(operator)
+    yield from _few_rows(operator)
     where = "one slot" if operator.single_slot is not None else "by group"
     yield f"  group by {', '.join(show(key.expression) for key in operator.keys) or 'nothing'} (routed to {where})"
+
+
+def _few_rows(operator: PaneAggregate) -> Iterator[str]:
+    """Whether groups of few rows lie as these, or when they would."""
+    layout = operator.layouts[0]
+    most = few_rows(layout)
+    if not operator.adapts or operator.family is None or not most:
+        return
+    sizes = f"{row_bytes(layout)} bytes a row, {partial_bytes(layout)} a partial"
+    few = f"groups of at most {most} {'row' if most == 1 else 'rows'} in a pane"
+    if operator.keeps is not None:
+        yield f"  {few} lie as their rows, since many are that small ({sizes})"
+    else:
+        yield f"  {few} are kept as their rows when many are that small ({sizes})"
 
 
 def _approximate(operator: ApproximateWindows) -> Iterator[str]:

@@ -73,7 +73,8 @@ def frame_windows(lowering: Lowering) -> FrameWindows:
     kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
     partitions = len(window.partition)
     changes = shape.emit is not None and shape.emit.kind != "rstream"
-    rows = lowering.layout(kept, tuple(range(partitions)) or None)
+    meets = lowering.query.revisions is not None
+    rows = lowering.layout(kept, None if meets else tuple(range(partitions)) or None)
     return FrameWindows(
         id=lowering.id,
         query=lowering.name,

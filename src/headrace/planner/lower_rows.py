@@ -35,6 +35,7 @@ from headrace.operators.panes import Panes
 from headrace.operators.passing import Passing
 from headrace.operators.regrouping import Regroup
 from headrace.operators.revising import Revising
+from headrace.operators.revising_sessions import RevisingSessions
 from headrace.operators.row_steps import RowStep, relations_of
 from headrace.operators.row_store import Bounded, RowLayout
 from headrace.operators.window_changes import WindowChanges
@@ -214,6 +215,8 @@ def lower_rows(lowering: Lowering) -> Operator:
         case Custom():
             _refuse_revisions(lowering)
             return user_windows(lowering)
+        case Session(gap=gap) if lowering.query.revisions is not None:
+            return RevisingSessions(frame_windows(lowering), gap, lowering.query.revisions)
         case Delta() | Session():
             _refuse_revisions(lowering)
             return frame_windows(lowering)
@@ -282,7 +285,7 @@ def _refuse_revisions(lowering: Lowering) -> None:
     if lowering.query.revisions is not None:
         raise UnsupportedQuery(
             "WITH REVISIONS is not available for this query",
-            remedy="Available are windows of time with SLIDE, and selects over a bare stream.",
+            remedy="Available are windows of time with SLIDE, sessions, and selects over a bare stream.",
         )
 
 

@@ -52,6 +52,9 @@ def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
             return _percentile(sorted(present, key=sort_key), call.share) if present else None
         case "mode":
             return _mode(present) if present else None
+        case "heavy_hitters":
+            assert call.share is not None
+            return _heavy_hitters(present, Fraction(str(call.share))) if present else None
         case other:
             raise NotImplementedError(f"the reference has no aggregate '{other}'")
 
@@ -123,6 +126,14 @@ def _mode(values: Sequence[Any]) -> Any:
     times = Counter(identity(value) for value in values)
     best = min(values, key=lambda value: (-times[identity(value)], sort_key(value)))
     return best + 0.0 if isinstance(best, float) else best
+
+
+def _heavy_hitters(values: Sequence[Any], share: Fraction) -> str:
+    """Those that are at least this part of all, the most frequent first, then by value: a JSON array."""
+    times = Counter(values)
+    heavy = [value for value, count in times.items() if count >= share * len(values)]
+    ordered = sorted(heavy, key=lambda value: (-times[value], sort_key(value)))
+    return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
 
 
 def _nearest(exact: Fraction) -> float:

@@ -17,6 +17,7 @@ from headrace.errors import AlreadyPublished
 from headrace.observation import EpochObservation
 from headrace.operators.grouping import SLOTS
 from headrace.runtime import closing, derived, publishing, retention
+from headrace.runtime.adapting import adapting_states
 from headrace.runtime.admission import Admission, Pending, packed, together
 from headrace.runtime.backfilling import Chunk, Turns, chunk_of, furthest_behind
 from headrace.runtime.clock_progress import clock_floors
@@ -354,6 +355,7 @@ class Engine:
                     for name, known in streams.items()
                     if "keys" in known
                 },
+                adapting_states(self.manifest),
             )
             for task, pieces in enumerate(
                 together(packed(work.pieces, work.tasks(self.executor.cores)), whole)

@@ -20,6 +20,7 @@ from headrace.planner.picture import dot, picture
 from headrace.planner.picture_svg import svg
 from headrace.planner.sharing import Sharing, sharing
 from headrace.runtime import derived
+from headrace.runtime.adapting import adapting_states, as_it_runs
 from headrace.runtime.completeness import plan_in_force
 from headrace.runtime.epoch_log import last_lines
 from headrace.runtime.home import Home
@@ -85,7 +86,9 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     operators = _plan(home).operators
     query = bound(home.catalog, standing)
     chain = [each for each, _ in levels(known, query, standing.operator_id)]
-    return "\n".join([*(explain(operators[each]) for each in chain), *query_lines(told, known)])
+    adapting = adapting_states(home.latest())
+    plans = (explain(as_it_runs(operators[each], adapting)) for each in chain)
+    return "\n".join([*plans, *query_lines(told, known)])
 
 
 def _plan(home: Home) -> EpochPlan:
@@ -143,7 +146,9 @@ def measured(shares: Sharing, lines: Iterable[Mapping[str, Any]]) -> Measured | 
                 state_bytes[place] = work.state_bytes
         for name, told in line["operators"].items():
             if name in shares.places:
-                own = OperatorObservation(**{each: told[each] for each in OperatorObservation.__slots__})
+                own = OperatorObservation(
+                    **{each: told.get(each, 0) for each in OperatorObservation.__slots__}
+                )
                 operators[name] = operators.get(name, NOTHING).plus(own)
                 state_rows[name] = own.state_rows
     rows = sum(line["rows"] for line in seen)

@@ -6,7 +6,7 @@ beside the work itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -50,9 +50,11 @@ class Timed:
         return WorkObservation(self.rows_in, self.rows_out, self.adding + self.finishing)
 
 
-def timed(operators: Iterable[Operator], relations: Mapping[str, pa.Table]) -> list[Timed]:
+def timed(
+    operators: Iterable[Operator], relations: Mapping[str, pa.Table], adapting: Collection[str] = ()
+) -> list[Timed]:
     """Scanners for one task's operators; see `foldings`."""
-    return [Timed(folding) for folding in foldings(operators, relations)]
+    return [Timed(folding) for folding in foldings(operators, relations, adapting)]
 
 
 @dataclass(slots=True)

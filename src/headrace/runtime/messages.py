@@ -84,6 +84,8 @@ class ScanMessage:
     """Stream → punctuations of single groups, by which lateness is judged too."""
     remembered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Stream → files of the keys of rows that a later one may repeat."""
+    adapting: frozenset[str] = frozenset()
+    """States in which groups of few rows lie as these, as the manifest before the epoch says."""
 
 
 @dataclass(frozen=True, slots=True)

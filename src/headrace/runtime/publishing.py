@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import EpochObservation, OperatorObservation, StreamObservation, WorkObservation
 from headrace.operators.group_ahead import can_go_ahead
+from headrace.runtime.adapting import with_adapting
 from headrace.runtime.home import Home
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateReceipt, StreamProgress
 from headrace.runtime.progress import after_scans, as_known, merged, progress_of
@@ -58,6 +59,8 @@ def next_manifest(
     kept_since = _forget(lists, plan, operators, reached, files)
     results = [file.as_entry(before.epoch + 1) for receipt in receipts for file in receipt.results]
     facts = _counted(before.facts, work, receipts, scans)
+    counted = [{name: seen for name, seen in scan.operators.items() if seen.groups} for scan in scans]
+    facts = with_adapting(facts, plan, _added(counted))
     if results:
         facts = with_classes(facts, "results", lists.get("results", RadixList()), results)
         _append(lists, "results", results, files)

@@ -202,7 +202,11 @@ class _ScanTask:
             each.id: self._plan.revisions[each.id] for each in mine if each.id in self._plan.revisions
         }
         rows, late, rejects = (
-            timed([e for e in mine if channels[e.id] == channel and e.id not in revising], relations)
+            timed(
+                [e for e in mine if channels[e.id] == channel and e.id not in revising],
+                relations,
+                self._message.adapting,
+            )
             for channel in ("rows", "late", "rejects")
         )
         fields = [definition.schema.arrow().field(column) for column in columns]
@@ -240,7 +244,13 @@ class _ScanTask:
         for stream in self._streams.values():
             harvest.join(stream.harvest())
         seen = {
-            each: OperatorObservation(scanned.rows_in, scanned.rows_kept, harvest.delta_rows[each])
+            each: OperatorObservation(
+                scanned.rows_in,
+                scanned.rows_kept,
+                harvest.delta_rows[each],
+                groups=scanned.groups,
+                few=scanned.few,
+            )
             for each, scanned in harvest.scanned.items()
         }
         rejected = {

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from headrace.operators.grouping import flat
 from headrace.operators.latest import TellsLast
 from headrace.operators.operator import AT, SLOT, Operator, Sections, Step, Turn
 from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.revising_sessions import RevisingSessions
 from headrace.operators.scalar.users import registered
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
@@ -305,16 +307,25 @@ class _StateTask:
         for run in merging:
             for section, table in run.of(name).items():
                 found.setdefault(section, []).append(table)
+        self._join(name, found, list(found))
+        owner = owners[0][0]
+        if isinstance(owner, Cohort | PaneAggregate | RevisingSessions):
+            least = min((turn for _, turn in owners), key=attrgetter("closed"))
+            ready = {section: list(tables) for section, tables in owner.before_merge(found, least).items()}
+            self._join(name, ready, [section for section in ready if section not in found])
+            found = ready
         for section, tables in found.items():
-            key = f"{name}/{section}"
-            if key in self._state:
-                tables.append(self._state[key])
             parts = [owner.compact(section, _rows_of(owner, tables), turn) for owner, turn in owners]
             merged = gathered(parts)
             if merged.num_rows:
-                self._state[key] = merged
-            else:
-                self._state.pop(key, None)
+                self._state[f"{name}/{section}"] = merged
+
+    def _join(self, name: str, found: dict[str, list[pa.Table]], sections: Sequence[str]) -> None:
+        """Move what this epoch made of a state's sections to what is merged."""
+        for section in sections:
+            fresh = self._state.pop(f"{name}/{section}", None)
+            if fresh is not None:
+                found[section].append(fresh)
 
     def _after(self, operator: Operator) -> Turn:
         """The turn by which an operator may forget: no further than it has answered."""

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.baselines.adaptive_wid import AdaptiveWid, Buffered, Folded, Groups
 from headrace.algebra.windows import TimeSlide
-from headrace.operators.adaptive_wid import AdaptiveWid, Buffered, Folded, Groups
 from headrace.operators.partials import Count, Sum
 from headrace.reference.evaluate import windows_answer
 from headrace.time import FOREVER, SECOND
@@ -131,7 +131,16 @@ def test_a_group_that_shrinks_keeps_its_rows_again_beside_what_was_folded() -> N
     assert groups.leaving.tolist() == [], "its partials are gone: it is lazy like any other"
 
 
-def test_a_row_counted_is_not_counted_again_by_the_offset_of_its_source() -> None:
+def test_repair_14_a_window_lives_from_the_low_watermark_at_its_start() -> None:
+    """Printed once against the high watermark at its start (10 s here), which forgets what one source is behind (R14)."""
+    operator = AdaptiveWid(TimeSlide(10 * SECOND, SECOND), PARTIALS)
+    groups = operator.add(operator.start(), batch([(1, 0, 1), (1, 15, 1)]))
+    groups, _ = operator.close(groups, 5 * SECOND)
+    high_watermark_at_start = 5 * SECOND
+    assert groups.duration == 20 * SECOND != 15 * SECOND - high_watermark_at_start
+
+
+def test_repair_13_a_row_counted_is_not_counted_again_by_the_offset_of_its_source() -> None:
     """Equation 6.9 as printed adds vol * offset to the threshold; counted live rows hold that already (R13)."""
     operator = AdaptiveWid(TimeSlide(10 * SECOND, SECOND), PARTIALS)
     groups = operator.add(operator.start(), batch([(1, 0, 1), (1, 15, 1)]))

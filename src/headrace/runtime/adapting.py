@@ -1,0 +1,57 @@
+"""In which states do groups of few rows lie as these? Decided after every epoch from what it measured, for the next one.
+
+The decision is a fact of the manifest: an epoch that is run again, after a failure or a restart, folds its rows in the
+same way. Answers do not depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from headrace.observation import OperatorObservation
+from headrace.operators.adaptive_panes import should_adapt
+from headrace.operators.family import state_name, together
+from headrace.operators.operator import Operator
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.runtime.messages import EpochPlan
+from headrace.store.manifest import Manifest
+
+ADAPTING: Final = "adapting"
+"""In a manifest's facts: the names of these states."""
+
+
+def adapting_states(manifest: Manifest) -> frozenset[str]:
+    """What the last epoch decided."""
+    return frozenset(manifest.facts.get(ADAPTING, ()))
+
+
+def as_it_runs(operator: Operator, adapting: Collection[str]) -> Operator:
+    """The operator as scan tasks of the next epoch will have it."""
+    adapts = isinstance(operator, PaneAggregate) and state_name(operator) in adapting
+    return operator.adapting() if adapts and isinstance(operator, PaneAggregate) else operator
+
+
+def with_adapting(
+    facts: Mapping[str, Any], plan: EpochPlan, seen: Mapping[str, OperatorObservation]
+) -> dict[str, Any]:
+    """A manifest's facts with the decision for the next epoch; states of which nothing was measured stay as they are."""
+    known = frozenset(facts.get(ADAPTING, ()))
+    measured: dict[str, tuple[PaneAggregate, OperatorObservation]] = {}
+    for name, found in seen.items():
+        operator = plan.operators.get(name)
+        if found.groups and isinstance(operator, PaneAggregate) and operator.family and operator.adapts:
+            state = state_name(operator)
+            together_seen = measured[state][1].plus(found) if state in measured else found
+            measured[state] = operator, together_seen
+    chosen = set(known)
+    for state, (operator, found) in measured.items():
+        layout = together((operator,)).layouts[0]
+        if should_adapt(layout, found.groups, found.few, does=state in known):
+            chosen.add(state)
+        else:
+            chosen.discard(state)
+    if chosen:
+        chosen &= {state_name(operator) for operator in plan.operators.values()}
+    rest = {name: value for name, value in facts.items() if name != ADAPTING}
+    return {**rest, ADAPTING: sorted(chosen)} if chosen else rest
