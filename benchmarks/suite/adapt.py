@@ -206,7 +206,7 @@ def adapt(rows: int, rounds: int) -> Report:
         periods = [skewed(rows, share, seed=100 * number + second) for second in range(4)]
         found = _all(_TUMBLING, periods, 3 * rounds)
         _tell(f"DS{number}", found, table, drawn)
-        ratios += _bars(f"DS{number}", found)
+        ratios += _bars(f"DS{number}", found, 0.999 if number > 1 else 1.05)
         gains.append(1 - ratios[-3].value)
     ratios.append(
         Ratio("least step of the gain from each data set to the next", float(min(np.diff(gains))), 0.0)
@@ -216,7 +216,7 @@ def adapt(rows: int, rounds: int) -> Report:
         found = _all(_SLIDING, periods, 3 * rounds, behind)
         name = f"10 s windows, {behind} s behind"
         _tell(name, found, table, drawn)
-        ratios += _bars(name, found)
+        ratios += _bars(name, found, 0.999)
         alone = without_panes(_SLIDING, periods, behind)
         table.append(
             {"data": name, "way": "adaptive, without panes", "peak_state_kib": round(alone / 1024, 1)}
@@ -232,14 +232,15 @@ def adapt(rows: int, rounds: int) -> Report:
     )
 
 
-def _bars(name: str, found: dict[Way, Found]) -> list[Ratio]:
+def _bars(name: str, found: dict[Way, Found], most: float) -> list[Ratio]:
+    """Each metric to the better fixed choice; `most` is the bar of the peak, below 1 where many groups are small."""
     ours, fixed = found["adaptive"], (found["eager"], found["lazy"])
 
     def to_better(what: str, bound: float) -> Ratio:
         value = getattr(ours, what) / min(getattr(each, what) for each in fixed)
         return Ratio(f"{name}: {_WORDS[what]}, to the better fixed choice", value, bound, True)
 
-    return [to_better("peak", 0.999), to_better("seconds", 1.05), to_better("latency", 1.05)]
+    return [to_better("peak", most), to_better("seconds", 1.05), to_better("latency", 1.05)]
 
 
 _WORDS = {"peak": "peak state", "seconds": "time", "latency": "punctuation to answer"}
