@@ -1,11 +1,21 @@
-"""Which state runs to merge: size-tiered, so that a row is rewritten a logarithmic number of times."""
+"""Which state runs to merge, size-tiered, so that a row is rewritten a logarithmic number of times; and how a state's are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Final, TypeAlias
 
+import pyarrow as pa
+
+from headrace.operators.family import Census, Cohort, gathered
+from headrace.operators.operator import Operator, Turn
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.revising_sessions import RevisingSessions
 from headrace.runtime.messages import RunRef
+
+Owners: TypeAlias = Sequence[tuple[Operator | Cohort, Turn]]
+"""Whose one state is, each with the turn by which it may forget."""
 
 FAN_IN: Final = 6
 """Runs of one level that are merged into one of the next."""
@@ -38,3 +48,27 @@ def level_after(merged: Sequence[tuple[int, int]], rows: int) -> int:
     top = max(level for level, _ in merged)
     largest = max(found for level, found in merged if level == top)
     return top + (rows > 2 * largest)
+
+
+def before_merge(owners: Owners, found: Mapping[str, Sequence[pa.Table]]) -> dict[str, list[pa.Table]]:
+    """The sections of a state, rearranged where its owners want that before they are merged one by one."""
+    owner, _ = owners[0]
+    if isinstance(owner, Cohort | PaneAggregate | RevisingSessions):
+        found = owner.before_merge(found, min((turn for _, turn in owners), key=attrgetter("closed")))
+    return {section: list(tables) for section, tables in found.items()}
+
+
+def compacted(owners: Owners, found: Mapping[str, Sequence[pa.Table]]) -> Iterator[tuple[str, pa.Table]]:
+    """Every section as one table: what each owner still needs of its rows."""
+    for section, tables in found.items():
+        yield (
+            section,
+            gathered([owner.compact(section, _rows_of(owner, tables), turn) for owner, turn in owners]),
+        )
+
+
+def _rows_of(owner: Operator | Cohort, tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """The owner's part of state tables."""
+    if not isinstance(owner, Cohort):
+        return list(tables)
+    return [owner.only(table, Census.of(table)) for table in tables]

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -33,11 +32,10 @@ from headrace.operators.grouping import flat
 from headrace.operators.latest import TellsLast
 from headrace.operators.operator import AT, SLOT, Operator, Sections, Step, Turn
 from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.operators.revising_sessions import RevisingSessions
 from headrace.operators.scalar.users import registered
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
-from headrace.runtime.compaction import due_for_merge, level_after
+from headrace.runtime.compaction import before_merge, compacted, due_for_merge, level_after
 from headrace.runtime.functions import loaded
 from headrace.runtime.measuring import Ledger
 from headrace.runtime.messages import ResultsFile, RunRef, StateMessage, StateReceipt, StreamProgress
@@ -308,15 +306,9 @@ class _StateTask:
             for section, table in run.of(name).items():
                 found.setdefault(section, []).append(table)
         self._join(name, found, list(found))
-        owner = owners[0][0]
-        if isinstance(owner, Cohort | PaneAggregate | RevisingSessions):
-            least = min((turn for _, turn in owners), key=attrgetter("closed"))
-            ready = {section: list(tables) for section, tables in owner.before_merge(found, least).items()}
-            self._join(name, ready, [section for section in ready if section not in found])
-            found = ready
-        for section, tables in found.items():
-            parts = [owner.compact(section, _rows_of(owner, tables), turn) for owner, turn in owners]
-            merged = gathered(parts)
+        ready = before_merge(owners, found)
+        self._join(name, ready, [section for section in ready if section not in found])
+        for section, merged in compacted(owners, ready):
             if merged.num_rows:
                 self._state[f"{name}/{section}"] = merged
 
@@ -384,13 +376,6 @@ class _StateTask:
             facts = {query: _facts(table) for query, table in tables.items()}
             found.append(ResultsFile(name, retention_class, facts))
         return tuple(found)
-
-
-def _rows_of(owner: Operator | Cohort, tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """The owner's part of state tables."""
-    if not isinstance(owner, Cohort):
-        return list(tables)
-    return [owner.only(table, Census.of(table)) for table in tables]
 
 
 def _facts(table: pa.Table) -> tuple[int, int, int]:
