@@ -169,3 +169,6 @@ def test_the_log_is_read_from_its_end_whatever_its_last_line_is(tmp_path: Path) 
     assert last_lines(tmp_path, 3) == lines[-3:]
     assert last_lines(tmp_path, 35) == [*lines[5:7], *lines[8:]]
     assert last_lines(tmp_path, 100) == [*lines[:7], *lines[8:]]
+    log.rename(tmp_path / "epochs.1.jsonl")  # the log was full: it goes on in a new one
+    log.write_text(json.dumps(lines[0]) + "\n")
+    assert last_lines(tmp_path, 3) == [*lines[-2:], lines[0]]

@@ -118,6 +118,14 @@ def rows_of(number: float) -> str:
     return f"{number:.2g}" if 0 < number < 10 else f"{number:,.0f}"
 
 
+def ratio_of(rows_in: int, rows_out: int) -> str:
+    """` (2.5 %)` of the rows that went in come out, ` (12 for each)`; nothing where none went in."""
+    if not rows_in:
+        return ""
+    share = rows_out / rows_in
+    return f" ({percent_of(share)})" if share <= 1 else f" ({share:,.3g} for each)"
+
+
 def time_of(nanoseconds: float) -> str:
     """Three digits and a unit: `1.23 ms`."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):

@@ -9,7 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from headrace.planner.attribution import RULE
-from headrace.planner.explained import Explained, QueryCost, bytes_of, count, percent_of, rows_of, time_of
+from headrace.planner.explained import (
+    Explained,
+    QueryCost,
+    bytes_of,
+    count,
+    percent_of,
+    ratio_of,
+    rows_of,
+    time_of,
+)
 
 _MOST: Final = {"read": 12, "fold": 8, "state": 6}
 """How many pieces of work of a kind are told below one other."""
@@ -93,8 +102,9 @@ def _measures(told: Explained, place: int) -> Iterator[str]:
         return
     epochs = told.seen.epochs
     out = {"read": "on time", "fold": "cells out", "state": "results out"}[work.kind]
-    ratio = f" ({percent_of(seen.rows_out / seen.rows_in)})" if seen.rows_in else ""
-    parts = [f"{rows_of(seen.rows_in / epochs)} rows in, {rows_of(seen.rows_out / epochs)} {out}{ratio}"]
+    parts = [
+        f"{rows_of(seen.rows_in / epochs)} rows in, {rows_of(seen.rows_out / epochs)} {out}{ratio_of(seen.rows_in, seen.rows_out)}"
+    ]
     kept = told.kept(work)
     if kept is not None:
         parts.append(f"{'a query keeps' if len(work.users) > 1 else 'keeps'} {percent_of(kept)}")

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 from typing import Literal as Choice
 
-from headrace.planner.explained import Explained, bytes_of, count, percent_of, rows_of, time_of
+from headrace.planner.explained import Explained, bytes_of, count, percent_of, ratio_of, rows_of, time_of
 from headrace.planner.sharing import Work
 
 Kind = Choice["read", "fold", "state", "query", "more"]
@@ -168,8 +168,7 @@ class _Drawing:
         if seen is None or self.told.seen is None:
             return (users,)
         epochs = self.told.seen.epochs
-        ratio = f" ({percent_of(seen.rows_out / seen.rows_in)})" if seen.rows_in else ""
-        rows = f"{rows_of(seen.rows_in / epochs)} in, {rows_of(seen.rows_out / epochs)} out{ratio}"
+        rows = f"{rows_of(seen.rows_in / epochs)} in, {rows_of(seen.rows_out / epochs)} out{ratio_of(seen.rows_in, seen.rows_out)}"
         state = f", state {bytes_of(seen.state_bytes)}" if work.kind == "state" else ""
         cost = f"{time_of(seen.nanoseconds / epochs)}, {percent_of(self.told.share(place))}"
         return (f"{users}{state}", rows, cost)

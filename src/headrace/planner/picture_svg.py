@@ -17,7 +17,7 @@ _MARGIN: Final = 24
 _TOP: Final = 64
 _LINE: Final = 15
 _BETWEEN: Final = 14
-_LETTERS: Final = 32
+_LETTERS: Final = 31
 """How many letters of the title fit into a line of a box."""
 _TITLE_LINES: Final = 4
 _SWEEPS: Final = 4

@@ -22,8 +22,8 @@ from headrace.operators.shared_plan import predicate_of
 from headrace.planner.explain import partials, show, window
 
 Kind = Choice["read", "fold", "state"]
-_LONGEST: Final = 100
-_NAMES: Final = {"Passing": "PassingOn", "InstantAggregate": "AggregateAtEveryInstant"}
+_LONGEST: Final = 140
+_NAMES: Final = {"Passing": "RowsAsTheyAre", "InstantAggregate": "AggregateAtEveryInstant"}
 """Classes whose names say little to people."""
 
 
@@ -98,7 +98,7 @@ def _folds(stream: str, readers: Iterable[Operator], apart: Mapping[str, object]
 def _fold_label(how: How, members: Sequence[Operator]) -> str:
     first = members[0]
     if not isinstance(first, PaneAggregate):
-        return f"keep rows for {_kind(first)}{_filter(first)}"
+        return f"keep rows{_filter(first)} for {_kind(first)}"
     keys = ", ".join(show(key.expression) for key in first.keys) or "nothing (one group)"
     panes = {member.panes for member in members if isinstance(member, PaneAggregate)}
     cells = dict.fromkeys(

@@ -76,12 +76,24 @@ class EpochLog:
 
 
 def last_lines(folder: Path, most: int) -> list[dict[str, Any]]:
-    """The newest lines about epochs, oldest first: at most so many, and those of the newest log alone.
+    """The newest lines about epochs, oldest first: those among the last `most` lines that are not of failures.
 
     A line that is not whole (its writer is at work, or was killed) is not read.
     """
+    lines = _tail(folder / EPOCHS, most)
+    if len(lines) < most:
+        lines = _tail(folder / OLDER, most - len(lines)) + lines
+    told = [json.loads(line) for line in lines]
+    return [line for line in told if line["kind"] != "failure"]
+
+
+_BLOCK: Final = 1 << 20
+
+
+def _tail(path: Path, most: int) -> list[bytes]:
+    """The last whole lines of a file; none where there is no file."""
     try:
-        with (folder / EPOCHS).open("rb") as log:
+        with path.open("rb") as log:
             tail, start = b"", log.seek(0, os.SEEK_END)
             while start > 0 and tail.count(b"\n") <= most:
                 size = min(_BLOCK, start)
@@ -91,8 +103,4 @@ def last_lines(folder: Path, most: int) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     whole = tail[: tail.rfind(b"\n") + 1].splitlines()
-    told = [json.loads(line) for line in (whole if start == 0 else whole[1:])[-most:]]
-    return [line for line in told if line["kind"] != "failure"]
-
-
-_BLOCK: Final = 1 << 20
+    return (whole if start == 0 else whole[1:])[-most:]
