@@ -189,11 +189,11 @@ def test_many_folds_of_few_queries_are_summed_up() -> None:
 
 def test_a_query_says_with_whom_it_shares_and_what_it_costs() -> None:
     lines = list(query_lines(told(10_000), "n7"))
-    assert "  read stream bids: shared with 9,999 queries: n0, n1, n2 and 9,996 more" in lines
+    assert "    read stream bids: shared with 9,999 queries: n0, n1, n2 and 9,996 more" in lines
     assert any(
         re.match(r"  cost: .* an epoch, .* of all work, number [\d,]+ of 10,000", line) for line in lines
     )
-    (own,) = [line for line in query_lines(told(1), "n0") if line.startswith("  window")]
+    (own,) = [line for line in query_lines(told(1), "n0") if line.startswith("    window")]
     assert own.endswith(": its own")
 
 

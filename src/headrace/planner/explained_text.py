@@ -43,13 +43,14 @@ def all_lines(told: Explained) -> Iterator[str]:
 def query_lines(told: Explained, name: str) -> Iterator[str]:
     """What one query shares with whom, what it costs, and which part of that is its own."""
     mine = [operator for operator, owner in told.owners.items() if owner == name]
+    yield "  who shares its work, in the order of the data:"
     for place in dict.fromkeys(place for each in mine for place in told.sharing.places[each]):
         work = told.sharing.works[place]
         others = [each for each in told.queries_of(work.users) if each != name]
         shown = ", ".join(others[:3]) + (f" and {len(others) - 3:,} more" if len(others) > 3 else "")
         whom = f"shared with {count(len(others), 'query', 'queries')}: {shown}" if others else "its own"
-        yield f"  {work.label}: {whom}"
-        yield from (f"    {line}" for line in _measures(told, place))
+        yield f"    {work.label}: {whom}"
+        yield from (f"      {line}" for line in _measures(told, place))
     if told.seen is not None:
         costs = told.costs()
         rank, cost = next((n, each) for n, each in enumerate(costs, 1) if each.name == name)
