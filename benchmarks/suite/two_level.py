@@ -124,7 +124,7 @@ def two_level(rows: int, rounds: int) -> Report:
         )
     )
     notes = [
-        f"Scaled down by 500: {_SPEED} units of work a second, a buffer of {_BUFFER} rows, windows of {_WINDOW} s; {_WINDOWS} windows a run.",
+        f"Scaled down by 500: {_SPEED} units of work a second, a buffer of {_BUFFER} rows (the thesis does not say how many), windows of {_WINDOW} s; {_WINDOWS} windows a run.",
         "Counts of every run were compared with the rows.",
         "In order, an entry of a new window may leave only after all old ones: that burst is what the buffer has to hold.",
     ]

@@ -57,6 +57,28 @@ def test_a_row_stays_joinable_for_the_range_of_its_own_stream() -> None:
     assert sorted(found.pairs[0][1].tolist()) == [60, 360]
 
 
+def test_repair_19_a_late_input_makes_the_other_side_wait_for_its_delay_and_its_range() -> None:
+    """Golden example 12: band of two minutes, S0 at most five late, S1 in order. S0 is kept 2 minutes, S1 7 (printed: 5)."""
+    minute, band = 60, (120, 120)
+    keys = np.zeros(1, np.int64)
+    steps = []
+    for now in range(0, 30 * minute, minute):
+        seen = Rows(np.array([now]), keys), Rows(np.array([now]), keys)
+        steps.append(Arrived(seen, (now - 5 * minute, now)))
+    late = 24 * minute  # the last row of S0 comes as late as it may
+    last = Rows(np.array([late]), keys), Rows(np.array([], np.int64), keys[:0])
+    steps.append(Arrived(last, (29 * minute, 29 * minute)))
+    kept_of_first, kept_of_second = 2, 7
+    found = out_of_order(steps, band)
+    assert found.held[-2] == kept_of_first + 1 + kept_of_second + 1, (
+        "one row a minute, both ends of the band counted"
+    )
+    expected = [at for at in range(0, 30 * minute, minute) if late - band[1] <= at <= late + band[0]]
+    assert sorted(found.pairs[-1][1].tolist()) == expected
+    kept_as_printed = [at for at in expected if at >= 29 * minute - 5 * minute]
+    assert kept_as_printed != expected, "five minutes of S1 would have lost pairs of the late row"
+
+
 def test_the_plan_in_order_holds_what_waits_for_a_late_source() -> None:
     each = [Source(np.arange(0, 100_000, 1000), late) for late in (0.0, 0.0, 20.0)]
     alone = _rows_held([each[0]], [each[1]], 10, 100)

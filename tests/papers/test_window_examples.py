@@ -22,6 +22,7 @@ from tests.reference.building import TABLE, count_of, row
 
 TESTS = Path(__file__).parents[1]
 IDS, BINS, HERE = "algebra/test_window_ids.py", "operators/test_bins.py", "papers/test_window_examples.py"
+JOINS = "benchmarks/test_joins.py"
 AHEAD = "operators/test_group_ahead.py"
 COSTS, ADAPTIVE, LEVELS = (
     "operators/test_window_costs.py",
@@ -37,6 +38,7 @@ EXAMPLES = {
     "G5": (BINS, "test_golden_5_punctuation_4_tells_three_windows"),
     "G6": (HERE, "test_golden_6_nine_by_six_is_made_of_three_panes_of_three"),
     "G7": (HERE, "test_golden_7_a_pane_of_four_minutes_by_one_serves_four_windows"),
+    "G12": (JOINS, "test_repair_19_a_late_input_makes_the_other_side_wait_for_its_delay_and_its_range"),
     "G13": (HERE, "test_golden_13_an_hour_every_five_minutes_has_twelve_open_windows"),
 }
 EXAMPLES_NOT_YET = {
@@ -44,13 +46,13 @@ EXAMPLES_NOT_YET = {
     "G9": "joins of two streams",
     "G10": "joins of two streams",
     "G11": "joins of two streams",
-    "G12": "joins of two streams",
     "G14": "punctuation on a group",
 }
 REPAIRS = {
     "R1": (BINS, "test_repair_1_a_row_at_the_punctuation_may_still_come"),
     "R2": (IDS, "test_repair_2_with_ceilings_wids_and_extent_disagree_as_they_do_not_with_floors"),
     "R3": (IDS, "test_repair_3_the_origin_is_given_and_not_the_least_time_that_came"),
+    "R4": (JOINS, "test_a_row_stays_joinable_for_the_range_of_its_own_stream"),
     "R5": (AHEAD, "test_repair_5_a_promise_on_columns_that_a_query_does_not_keep_is_dropped"),
     "R6": (IDS, "test_repair_6_the_base_of_a_partition_s_rank_is_its_own"),
     "R7": (IDS, "test_repair_7_numbers_begin_at_one"),
@@ -61,15 +63,14 @@ REPAIRS = {
     "R12": (COSTS, "test_repair_12_what_differences_cost_is_what_they_read_also_with_two_panes_a_slide"),
     "R13": (ADAPTIVE, "test_repair_13_a_row_counted_is_not_counted_again_by_the_offset_of_its_source"),
     "R14": (ADAPTIVE, "test_repair_14_a_window_lives_from_the_low_watermark_at_its_start"),
+    "R19": (JOINS, "test_repair_19_a_late_input_makes_the_other_side_wait_for_its_delay_and_its_range"),
     "R20": (LEVELS, "test_repair_20_what_was_new_becomes_old_when_a_window_ends"),
 }
 REPAIRS_NOT_YET = {
-    "R4": "which side of a join a RANGE belongs to: joins of two streams",
     "R15": "the ends of a join's band: joins of two streams",
     "R16": "numbers of a join's windows: joins of two streams",
     "R17": "the test of a join's band: joins of two streams",
     "R18": "joint punctuation: joins of two streams",
-    "R19": "what a join with late input retains: joins of two streams",
 }
 
 
