@@ -27,6 +27,7 @@ from benchmarks.runs import run_watched
 from benchmarks.thresholds import Ratio
 
 _CHECKED = 50
+_MEMORY_QUERIES, _MEMORY_EPOCHS = 10_000, 32
 _COLUMNS = ("window_end", "key", "n", "total")
 
 
@@ -37,6 +38,7 @@ class Entry:
     way: str
     queries: int
     most_rows: int
+    peer: str = "spark"
 
     @property
     def is_ours(self) -> bool:
@@ -62,32 +64,37 @@ NATIVE = Entry("one by one", 1, 8_000_000)
 MANY_NATIVE = Entry("one by one", 10, 1_000_000)
 JOIN = Entry("join", 1000, 100_000)
 NUMPY = Entry("numpy", 1000, 2_000_000)
+BYTEWAX = Entry("one by one", 10, 100_000, "bytewax")
+PYFLINK = Entry("one by one", 10, 1_000_000, "pyflink")
+RIVALS = (NATIVE, MANY_NATIVE, JOIN, NUMPY, BYTEWAX, PYFLINK)
+QUERY_BY_QUERY = (MANY_NATIVE, BYTEWAX, PYFLINK)
 
 
 def queries(rows: int, rounds: int) -> Report:
     """All in turn, `rounds` times; medians count."""
-    entries = (*OURS, NATIVE, MANY_NATIVE, JOIN, NUMPY)
+    entries = (*OURS, *RIVALS)
     found: dict[Entry, list[dict[str, Any]]] = {entry: [] for entry in entries}
     for number in range(1, rounds + 1):
         for entry in entries:
             done = _run(entry, min(rows, entry.most_rows))
             found[entry].append(done)
             print(
-                f"  round {number}: {entry.way}, {entry.queries:,} queries: {done['rate'] / 1e6:.4f} M rows/s, "
+                f"  round {number}: {_label(entry)} queries: {done['rate'] / 1e6:.4f} M rows/s, "
                 f"{done['result_rows']:,} result rows",
                 flush=True,
             )
+    grown = _memory(min(rows, OURS[-1].most_rows))
     rate = {entry: median(one["rate"] for one in runs) for entry, runs in found.items()}
     table = [_row(entry, runs, rate[entry]) for entry, runs in found.items()]
     return Report(
         "queries",
         "Many standing queries: rows a second by their number",
         table,
-        _ratios(rate, found),
+        [*_ratios(rate, found), grown.ratio],
         [Bar(_label(entry), rate[entry] / 1e6, "ours" if entry.is_ours else "theirs") for entry in entries],
         "M rows/s",
-        [_NOTE],
-        {"spark": versions_of("spark")},
+        [_NOTE, grown.told],
+        {peer: versions_of(peer) for peer in ("spark", "bytewax", "pyflink")},
     )
 
 
@@ -111,20 +118,53 @@ def _ratios(rate: dict[Entry, float], found: dict[Entry, list[dict[str, Any]]]) 
         Ratio(
             "1000 queries to the better of Spark's shared ways", ours[1000] / max(rate[JOIN], rate[NUMPY]), 5
         ),
-        Ratio(
-            "1000 queries to Spark native query by query (its rate at 10, a tenth of the queries each)",
-            ours[1000] * 1000 / (rate[MANY_NATIVE] * MANY_NATIVE.queries),
-            200,
+        *(
+            Ratio(
+                f"1000 queries to {entry.peer} query by query (its rate at {entry.queries}, taken in proportion)",
+                ours[1000] * 1000 / (rate[entry] * entry.queries),
+                200,
+            )
+            for entry in QUERY_BY_QUERY
         ),
         Ratio("registering one among 10,000 to one among ten", more[10_000] / more[10], 2, at_most=True),
         Ratio("registrations a second, 10,000 in one script", 10_000 / registered, 1000),
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    ratio: Ratio
+    told: str
+
+
+def _memory(rows: int) -> _Growth:
+    """Memory after each of many epochs: that of the last quarter to that of the second, when windows had become full.
+
+    `rows` bounds the number of queries of a quick run.
+    """
+    queries = _MEMORY_QUERIES if rows >= 1_000_000 else 1000
+    scratch = folders.fresh("queries-run")
+    command = [str(python_of(None)), "-m", "benchmarks.queries_memory_runner", str(scratch / "output")]
+    said, _ = run_watched([*command, str(queries), str(_MEMORY_EPOCHS)], scratch)
+    mb, quarter = said["mb"], _MEMORY_EPOCHS // 4
+    full, end = median(mb[quarter : 2 * quarter]), median(mb[-quarter:])
+    print(f"  memory at {queries:,} queries, MB by epoch: {mb}", flush=True)
+    return _Growth(
+        Ratio(
+            f"memory at {queries:,} queries, end of {_MEMORY_EPOCHS} epochs to their second quarter",
+            end / full,
+            1.1,
+            at_most=True,
+        ),
+        f"Memory of driver, JVM and workers at {queries:,} queries after each of {_MEMORY_EPOCHS} epochs of one slide, "
+        f"{said['result_rows']:,} result rows in all, MB: {', '.join(map(str, mb))}.",
+    )
+
+
 def _row(entry: Entry, runs: list[dict[str, Any]], rate: float) -> dict[str, Any]:
     ours = entry.is_ours
     return {
-        "way": entry.way,
+        "way": entry.way if ours else f"{entry.peer}, {entry.way}",
         "queries": entry.queries,
         "rows": runs[0]["rows"],
         "result_rows": runs[0]["result_rows"],
@@ -146,7 +186,8 @@ def _run(entry: Entry, rows: int) -> dict[str, Any]:
     else:
         asked = scratch / "predicates.json"
         data.save_predicates(entry.queries, asked)
-        command = [str(python_of("spark")), "-m", "benchmarks.peers.spark.queries", entry.way]
+        command = [str(python_of(entry.peer)), "-m", f"benchmarks.peers.{entry.peer}.queries"]
+        command += [entry.way] if entry.peer == "spark" else []
         command += [str(source), str(output), str(asked)]
     said, peak_kb = run_watched(command, scratch)
     if entry.is_ours:
@@ -190,4 +231,4 @@ def _compare(entry: Entry, rows: int, answers: dict[int, pa.Table]) -> None:
 
 
 def _label(entry: Entry) -> str:
-    return f"{'' if entry.is_ours else 'spark, '}{entry.way}: {entry.queries:,}"
+    return f"{'' if entry.is_ours else f'{entry.peer}, '}{entry.way}: {entry.queries:,}"

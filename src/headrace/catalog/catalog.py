@@ -26,7 +26,10 @@ from headrace.catalog.journal import (
     stream_from_json,
     window_from_json,
 )
+from headrace.catalog.registry import Edit, Registry
 from headrace.errors import CorruptStore, UserError, did_you_mean
+
+_OF_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Catalog:
 
     streams: Mapping[str, StreamDefinition] = field(default_factory=dict)
     relations: Mapping[str, StoredRelation] = field(default_factory=dict)
-    queries: Mapping[str, StandingQuery] = field(default_factory=dict)
+    queries: Registry[StandingQuery] = field(default_factory=Registry)
     functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
     windows: Mapping[str, WindowDefinition] = field(default_factory=dict)
     position: int = 0
@@ -98,10 +101,10 @@ class Catalog:
         return "query" if self.query(name) else None
 
     def apply_all(self, entries: Sequence[Mapping[str, Any]]) -> Catalog:
-        """The catalog after log entries; a run of those about queries costs one copy of the names, however long it is."""
+        """The catalog after log entries; a run of changes to queries costs what it changes, however it is cut."""
         after = self
-        for about_queries, run in groupby(entries, is_about_queries):
-            if about_queries:
+        for of_queries, run in groupby(entries, is_of_query):
+            if of_queries:
                 after = after._with_queries(list(run))
             else:
                 for entry in run:
@@ -109,10 +112,10 @@ class Catalog:
         return after
 
     def _with_queries(self, entries: Sequence[Mapping[str, Any]]) -> Catalog:
-        queries = dict(self.queries)
+        queries = self.queries.edit()
         for ordinal, entry in enumerate(entries, self.position):
-            _change(queries, entry, ordinal)
-        return replace(self, queries=queries, position=self.position + len(entries))
+            _change(queries, ordinal, entry)
+        return replace(self, queries=queries.done(), position=self.position + len(entries))
 
     def apply(self, entry: Mapping[str, Any]) -> Catalog:
         """The catalog after one log entry.
@@ -120,7 +123,7 @@ class Catalog:
         Raises `CorruptStore` for an entry of no known kind.
         """
         ordinal, kind = self.position, entry["do"]
-        if is_about_queries(entry):
+        if is_of_query(entry):
             return self._with_queries([entry])
         after = replace(self, position=ordinal + 1)
         match kind:
@@ -147,33 +150,30 @@ class Catalog:
         return {room: {key: value for key, value in getattr(self, room).items() if key != name}}
 
 
-def is_about_queries(entry: Mapping[str, Any]) -> bool:
-    """Whether a log entry changes standing queries and nothing else."""
-    return entry["do"] in _ABOUT_QUERIES or (entry["do"], entry.get("kind")) == ("drop", "query")
+def is_of_query(entry: Mapping[str, Any]) -> bool:
+    """Whether a log entry changes one query and nothing else."""
+    return entry["do"] in _OF_QUERIES or (entry["do"] == "drop" and entry["kind"] == "query")
 
 
-_ABOUT_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
-
-
-def _change(queries: dict[str, StandingQuery], entry: Mapping[str, Any], ordinal: int) -> None:
-    """Apply an entry about queries; a registration's ordinal is its generation."""
-    if entry["do"] == "put_query":
+def _change(queries: Edit[StandingQuery], ordinal: int, entry: Mapping[str, Any]) -> None:
+    """One log entry of a query."""
+    kind = entry["do"]
+    if kind == "put_query":
         query = query_from_json(entry["query"])
-        queries[query.name.lower()] = StandingQuery(query, ordinal)
+        queries.put(query.name.lower(), StandingQuery(query, ordinal))
         return
-    known = entry["name"].lower()
-    old = queries[known]
-    match entry["do"]:
-        case "drop":
-            del queries[known]
-            return
-        case "rename":
-            del queries[known]
-            definition = replace(old.definition, name=entry["to"])
-        case "retain":  # as older versions wrote it
-            definition = replace(old.definition, retain=entry["retain"])
-        case "set":
-            definition = replace(old.definition, **settings_from_json(entry["settings"]))
-        case _:
-            definition = replace(old.definition, paused=entry["do"] == "pause")
-    queries[definition.name.lower()] = replace(old, definition=definition)
+    name = entry["name"].lower()
+    if kind == "drop":
+        queries.remove(name)
+        return
+    old = queries[name]
+    if kind == "rename":
+        queries.remove(name)
+        definition, name = replace(old.definition, name=entry["to"]), entry["to"].lower()
+    elif kind == "set":
+        definition = replace(old.definition, **settings_from_json(entry["settings"]))
+    elif kind == "retain":  # as older versions wrote it
+        definition = replace(old.definition, retain=entry["retain"])
+    else:
+        definition = replace(old.definition, paused=kind == "pause")
+    queries.put(name, replace(old, definition=definition))

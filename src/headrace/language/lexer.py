@@ -7,7 +7,7 @@ identifiers in backticks, numbers with suffixes such as `1L`, `1.5D`, `2BD`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from typing import Literal as Choice
 
@@ -23,21 +23,23 @@ class Token:
     kind: Kind
     text: str
     span: Span
-
-    @property
-    def upper(self) -> str:
-        """The word in capitals when it may be a keyword, else the empty string."""
-        return self.text.upper() if self.kind == "name" else ""
+    upper: str = field(default="", compare=False, repr=False)
+    """The word in capitals when it may be a keyword, else the empty string."""
 
 
-_SPACE: Final = re.compile(r"(?:\s|--[^\n]*)+")
-_NUMBER: Final = re.compile(
-    r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:BD|[LSYDF](?![A-Za-z0-9_]))?", re.IGNORECASE
-)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SIGN: Final = re.compile(r"<=>|<=|>=|<>|!=|==|\|\||::|->|<<|>>|[-<>=+*/%()\[\],.;!~&|^:?]")
-_BEGINS_NUMBER: Final = frozenset("0123456789.")
-_RAW: Final = re.compile(r"[rR](['\"])")
+_PIECE: Final = re.compile(
+    r"""(?:
+      (?P<name>  [A-Za-z_][A-Za-z0-9_]*)
+    | (?P<space> \s+ | --[^\n]*)
+    | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:[bB][dD]|[LSYDFlsydf](?![A-Za-z0-9_]))?)
+    | (?P<comment>/\*)
+    | (?P<sign>  <=>|<=|>=|<>|!=|==|\|\||::|->|<<|>>|[-<>=+*/%()\[\],.;!~&|^:?])
+    | (?P<opened>['"`])
+    )\s*""",
+    re.VERBOSE,
+)
+"""What a piece of text may begin with, and white space after it; of comments, strings and quoted names only the first sign."""
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([0-3][0-7]{2})|(.))", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _LARGEST_CODE_POINT: Final = 0x10FFFF
@@ -49,11 +51,26 @@ def tokens(text: str) -> tuple[Token, ...]:
     Raises `UserError` for a character that begins nothing and for what is opened and never closed.
     """
     found: list[Token] = []
-    at = _skip(text, 0)
+    at = 0
     while at < len(text):
-        token = _token(text, at)
-        found.append(token)
-        at = _skip(text, token.span.end)
+        piece = _PIECE.match(text, at)
+        if piece is None:
+            raise _nothing(text, at)
+        kind = piece.lastgroup
+        if kind == "comment":
+            at = _after_comment(text, at)
+        elif kind == "opened" or (kind == "name" and _is_raw(text, piece.end("name"), piece.group("name"))):
+            found.append(_quoted(text, at))
+            at = found[-1].span.end
+        else:
+            at = piece.end()
+            if kind == "name":
+                word = piece.group("name")
+                found.append(Token("name", word, Span(*piece.span("name")), word.upper()))
+            elif kind == "sign":
+                found.append(Token("sign", piece.group("sign"), Span(*piece.span("sign"))))
+            elif kind == "number":
+                found.append(_number(text, *piece.span("number")))
     found.append(Token("end", "", Span(len(text), len(text))))
     return tuple(found)
 
@@ -73,15 +90,9 @@ def _spelled(text: str) -> list[tuple[str, str]]:
     ]
 
 
-def _skip(text: str, at: int) -> int:
-    """Past white space and comments; block comments nest, as in Spark."""
-    while True:
-        if match := _SPACE.match(text, at):
-            at = match.end()
-        elif text.startswith("/*", at):
-            at = _after_comment(text, at)
-        else:
-            return at
+def _is_raw(text: str, end: int, word: str) -> bool:
+    """Whether a word that ends there is the sign of a raw string."""
+    return word in ("r", "R") and text.startswith(("'", '"'), end)
 
 
 def _after_comment(text: str, start: int) -> int:
@@ -102,22 +113,17 @@ def _after_comment(text: str, start: int) -> int:
     return at
 
 
-def _token(text: str, at: int) -> Token:
+def _quoted(text: str, at: int) -> Token:
+    """A string, a raw string or a quoted name."""
     first = text[at]
-    if first in "'\"":
-        return _string(text, at)
-    if first in "rR" and _RAW.match(text, at):
-        return _raw_string(text, at)
     if first == "`":
         return _quoted_name(text, at)
-    if match := _NAME.match(text, at):
-        return Token("name", match.group(), Span(at, match.end()))
-    if first in _BEGINS_NUMBER and (match := _NUMBER.match(text, at)):
-        return _number(text, at, match.end())
-    if match := _SIGN.match(text, at):
-        return Token("sign", match.group(), Span(at, match.end()))
-    raise UserError(
-        f"nothing begins with the character {first!r}",
+    return _string(text, at) if first in "'\"" else _raw_string(text, at)
+
+
+def _nothing(text: str, at: int) -> UserError:
+    return UserError(
+        f"nothing begins with the character {text[at]!r}",
         span=Span(at, at + 1),
         text=text,
         remedy="Put names with other characters than letters, digits and _ in backticks.",

@@ -7,8 +7,9 @@ Source: PSoup and CACQ (grouped filters); the kernels are `query_index` and `sha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,17 @@ from headrace.operators.shared_aggregation.folding import fold
 from headrace.operators.shared_panes import common_panes
 from headrace.operators.shared_plan import SharedPlan, plan_of
 
+FOLDED_AT_ONCE: Final = 1 << 20
+"""Rows that are matched and folded together: the more rows a cell has, the less it costs to fold one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A batch that waits to be folded, with the values of keys and arguments."""
+
+    batch: Batch
+    values: tuple[pa.Array, ...]
+
 
 @dataclass(slots=True)
 class SharedPredicates:
@@ -45,6 +57,7 @@ class SharedPredicates:
     tables: list[pa.Table] = field(default_factory=list)
     rejected: dict[int, list[Rejected]] = field(default_factory=dict)
     rows_in: int = 0
+    held: list[_Held] = field(default_factory=list)
 
     @staticmethod
     def of(members: tuple[PaneAggregate, ...]) -> SharedPredicates:
@@ -58,14 +71,28 @@ class SharedPredicates:
         return self.plan.members[0].id
 
     def add(self, batch: Batch) -> None:
-        """Fold a batch once for all."""
+        """Take in a batch; it is folded once for all, as soon as there are enough rows."""
         evaluation = Evaluation(batch.columns, batch.rows)
-        values = [evaluation.values(each) for each in self.plan.inputs]
+        values = tuple(evaluation.values(each) for each in self.plan.inputs)
         if evaluation.errors is not None:
             for member in self.plan.members:
                 self.own[member.id].add(batch)
             return
         self.rows_in += batch.rows
+        self.held.append(_Held(batch, values))
+        if sum(each.batch.rows for each in self.held) >= FOLDED_AT_ONCE:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Fold what is held."""
+        held, self.held = self.held, []
+        if not held:
+            return
+        at, position = (
+            np.concatenate([getattr(each.batch, of) for each in held]) for of in ("at", "position")
+        )
+        batch = Batch(_Joined([each.batch.columns for each in held]), at, position)
+        values = [_joined(parts) for parts in zip(*(each.values for each in held), strict=True)]
         keys = values[: len(self.plan.layout.keys) - 1]
         arguments = dict(zip(self.plan.arguments, values[len(keys) :], strict=True))
         places, starts = common_panes(self.plan.combs, batch.at)
@@ -75,7 +102,7 @@ class SharedPredicates:
         self._note(batch, folded.failed)
         cells = folded.cells
         picked = [key.take(pa.array(owner[cells.codes])) for key in groups.keys]
-        slots = fresh_slots(picked, cells.rows, None)
+        slots = fresh_slots(groups.keys, groups.count, None)[owner[cells.codes]]
         table = self.plan.layout.table(
             starts[found[cells.codes]], [pa.array(cells.slots), *picked], slots, cells.answer
         )
@@ -88,6 +115,7 @@ class SharedPredicates:
 
     def finish(self) -> Harvest:
         """Each member's deltas, as it would have made them alone."""
+        self._fold()
         plan, found = self.plan, Harvest()
         cells = gather(plan.layout, self.tables)
         slot_of_row = cells.groups.keys[0].to_numpy()[cells.groups.codes] if cells.rows else np.empty(0, int)
@@ -142,6 +170,28 @@ def _with(alone: Scanned, shared: Scanned) -> Scanned:
 def _row_counts(layout: Layout, cells: Gathered) -> Ints:
     counts: Ints = cells.answer.cells[layout.feds[0]][0]
     return counts
+
+
+class _Joined(Mapping[str, pa.Array]):
+    """The columns of several batches as of one; each is joined when it is asked for."""
+
+    def __init__(self, batches: Sequence[Mapping[str, pa.Array]]) -> None:
+        self._batches, self._joined = batches, dict[str, pa.Array]()
+
+    def __getitem__(self, name: str) -> pa.Array:
+        if name not in self._joined:
+            self._joined[name] = _joined([batch[name] for batch in self._batches])
+        return self._joined[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._batches[0])
+
+    def __len__(self) -> int:
+        return len(self._batches[0])
+
+
+def _joined(parts: Sequence[pa.Array]) -> pa.Array:
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 class _Lazily(dict[str, Scanner]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.catalog.catalog import Catalog, is_about_queries
+from headrace.catalog.catalog import Catalog, is_of_query
 from headrace.errors import AlreadyPublished
 from headrace.store.filesystem import LocalStore
 from headrace.store.home_format import require_format
@@ -66,17 +66,17 @@ class Home:
 
     def refresh(self) -> None:
         """Fold query-log entries that have come since."""
-        about_queries: list[Mapping[str, Any]] = []
+        of_queries: list[Mapping[str, Any]] = []
         for _, entry in self.query_log.read(self.catalog.position):
-            if is_about_queries(entry):
-                about_queries.append(entry)
+            if is_of_query(entry):
+                of_queries.append(entry)
                 continue
-            self.catalog = self.catalog.apply_all(about_queries)
-            about_queries.clear()
+            self.catalog = self.catalog.apply_all(of_queries)
+            of_queries.clear()
             if entry["do"] == "create_stream" and self.catalog.stream(entry["stream"]["name"]) is None:
                 self._born[entry["stream"]["name"].lower()] = entry.get(BORN, 0)
             self.catalog = self.catalog.apply(entry)
-        self.catalog = self.catalog.apply_all(about_queries)
+        self.catalog = self.catalog.apply_all(of_queries)
 
     def born(self, stream: str) -> int:
         """How many ingest records there were when the stream was created: earlier ones are of another of its name."""

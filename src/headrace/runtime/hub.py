@@ -133,9 +133,8 @@ class Hub:
         return StandingQuery(self, name)
 
     def drop_query(self, name: str) -> None:
-        """Remove a standing query."""
-        self.catalog.require_query(name)
-        self.log({"do": "drop", "kind": "query", "name": name})
+        """Remove a standing query. Raises `UserError` while others read it."""
+        self._statements.drop("query", name)
 
     def create_stream(
         self, name: str, frame: DataFrame, *, timestamp: str | None = None, **options: Any

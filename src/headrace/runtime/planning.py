@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from headrace.algebra.query import Query, QueryScan, StreamScan, derived_in, find_window, walk
 from headrace.algebra.windows import Landmark, TimeSlide
-from headrace.catalog.catalog import Catalog, StandingQuery
+from headrace.catalog.catalog import Catalog, StandingQuery, is_of_query
 from headrace.catalog.definitions import (
     FunctionDefinition,
     QueryDefinition,
@@ -193,19 +193,16 @@ def plan_after(
 ) -> EpochPlan:
     """The plan of `after`, which is `before` with `entries` of the query log applied; `plan` is that of `before`.
 
-    What only registers, drops, pauses or resumes queries over sources, which no other query reads, costs what it changes.
+    What only changes queries over sources, which no other query reads, costs what it changes.
     """
+    if not all(is_of_query(entry) for entry in entries):
+        return make_plan(after)
     gone: list[str] = []
     fresh: dict[str, StandingQuery] = {}
-    for entry in entries:
-        if entry["do"] in ("pause", "resume") or _only_labels(entry):
-            continue
-        if entry["do"] != "put_query" and (entry["do"], entry.get("kind")) != ("drop", "query"):
-            return make_plan(after)
-        name = (entry["query"]["name"] if entry["do"] == "put_query" else entry["name"]).lower()
+    for name in _changed_names(entries):
         known, now = before.queries.get(name), after.queries.get(name)
         if known is not None:
-            if _is_woven(plan, known.operator_id):
+            if is_woven(plan, known.operator_id):
                 return make_plan(after)
             gone.append(known.operator_id)
         if now is not None:
@@ -213,14 +210,32 @@ def plan_after(
     return _with_queries(_without_queries(plan, gone), after, fresh.values())
 
 
+def _changed_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, None]:
+    """The queries whose part of the plan is another after some log entries, in order."""
+    found: dict[str, None] = {}
+    for entry in entries:
+        if entry["do"] == "put_query":
+            found[entry["query"]["name"].lower()] = None
+        elif entry["do"] not in ("pause", "resume") and not _only_labels(entry):
+            found[entry["name"].lower()] = None
+            if entry["do"] == "rename":
+                found[entry["to"].lower()] = None
+    return found
+
+
 def _only_labels(entry: Mapping[str, Any]) -> bool:
     """Whether a log entry gives a query another owner or other tags, which run nothing."""
     return entry["do"] == "set" and entry["settings"].keys() <= {"owner", "tags"}
 
 
-def _is_woven(plan: EpochPlan, operator_id: str) -> bool:
+def is_read(plan: EpochPlan, operator_id: str) -> bool:
+    """Whether other queries of the plan read this one's results."""
+    return derived.name_of(operator_id) in plan.streams
+
+
+def is_woven(plan: EpochPlan, operator_id: str) -> bool:
     """Whether other operators hang on this one, or it on others."""
-    if derived.name_of(operator_id) in plan.streams:
+    if is_read(plan, operator_id):
         return True
     operator = plan.operators.get(operator_id)
     return operator is not None and plan.streams[operator.stream].using == derived.USING
@@ -236,14 +251,13 @@ def _without_queries(plan: EpochPlan, gone: Sequence[str]) -> EpochPlan:
     """The plan without some operators that read sources, and whose results nobody reads."""
     if not gone:
         return plan
-    some = frozenset(gone)
-    return replace(
-        plan,
-        operators={name: each for name, each in plan.operators.items() if name not in some},
-        channels={name: each for name, each in plan.channels.items() if name not in some},
-        revisions={name: each for name, each in plan.revisions.items() if name not in some},
-        retentions={name: each for name, each in plan.retentions.items() if name not in some},
-    )
+    operators, channels = dict(plan.operators), dict(plan.channels)
+    revisions, retentions = dict(plan.revisions), dict(plan.retentions)
+    for name in gone:
+        del operators[name]
+        for facts in (channels, revisions, retentions):
+            facts.pop(name, None)
+    return replace(plan, operators=operators, channels=channels, revisions=revisions, retentions=retentions)
 
 
 def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQuery]) -> EpochPlan:

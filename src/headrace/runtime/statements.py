@@ -7,12 +7,10 @@ the reason. A CREATE equal to what is there does nothing, so a script can be run
 from __future__ import annotations
 
 import threading
-from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from headrace.catalog.catalog import Catalog, StandingQuery
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
@@ -25,8 +23,9 @@ from headrace.runtime import administering, showing
 from headrace.runtime.choosing import chosen
 from headrace.runtime.differences import differences
 from headrace.runtime.outcome import Outcome
-from headrace.runtime.planning import CatalogNames, bind_parsed, operator_of
+from headrace.runtime.planning import CatalogNames, bind_parsed, bind_text, operator_of
 from headrace.runtime.plans import save_relation
+from headrace.runtime.query_changes import QueryChanges, changes_one_query
 from headrace.runtime.sources.listing import not_there_yet
 from headrace.runtime.sources.options import settle
 from headrace.runtime.sources.readers import read_all
@@ -42,11 +41,8 @@ class Statements:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._turn = threading.RLock()
-        """One script at a time: another thread's registrations do not wait for this one's."""
-        self._waiting: list[Mapping[str, Any]] | None = None
-        """Registrations that wait to be logged together; None outside of `_together`."""
-        self._tentative: dict[str, StandingQuery] = {}
-        """The queries of those registrations, by lower-case name."""
+        """One script at a time: what another thread changes does not wait for this one's."""
+        self._changes = QueryChanges(hub)
         self._actions: dict[type, Callable[[Any], Outcome]] = {
             said.CreateStream: self._create_stream,
             said.CreateRelation: self._create_relation,
@@ -69,7 +65,7 @@ class Statements:
         return self.carry_out_all(parse_script(script), script)
 
     def carry_out_all(self, statements: Iterable[said.Statement], script: str) -> list[Outcome]:
-        """Statements in order; queries that are registered one after the other are logged and planned together."""
+        """Statements in order; changes of queries that follow one another are logged and planned together."""
         return list(self.each_in_turn(statements, script))
 
     def each_in_turn(
@@ -78,15 +74,15 @@ class Statements:
         script: str,
         before: Callable[[said.Statement], bool] = lambda _: True,
     ) -> Iterator[Outcome]:
-        """The same, one outcome at a time; ends early where `before` a statement that is no registration says False.
+        """The same, one outcome at a time; ends early where `before` a statement that changes no query says False.
 
-        A registration is told once it is durable: with the last of those that stand in a row.
+        A change of a query is told once it is durable: with the last of those that stand in a row.
         """
         held: list[Outcome] = []
-        with self._together():
+        with self._turn, self._changes.together():
             try:
                 for statement in statements:
-                    if isinstance(statement, said.CreateQuery):
+                    if changes_one_query(statement):
                         held.append(self.carry_out(statement, script))
                         continue
                     yield from self._registered(held)
@@ -99,8 +95,8 @@ class Statements:
             yield from self._registered(held)
 
     def _registered(self, held: list[Outcome]) -> list[Outcome]:
-        """Log the registrations that wait; their outcomes, which are held no more."""
-        self._register()
+        """Log the changes that wait; their outcomes, which are held no more."""
+        self._changes.flush()
         told, held[:] = held[:], []
         return told
 
@@ -112,39 +108,15 @@ class Statements:
         Raises `UserError` that, among several, names the query of the first mistake.
         """
         labels = QueryDefinition("", "", from_now, owner=owner, tags=checked_tags(tags))
-        with self._turn:
-            self._waiting = []
-            try:
-                for name, select in selects.items():
-                    try:
-                        definition = replace(labels, name=name, text=select.strip().rstrip(";"))
-                        self._put_query(definition, replacing=False)
-                    except UserError as error:
-                        if len(selects) == 1:
-                            raise
+        with self._turn, self._changes.all_or_none():
+            for name, select in selects.items():
+                try:
+                    definition = replace(labels, name=name, text=select.strip().rstrip(";"))
+                    self._put_query(definition, replacing=False)
+                except UserError as error:
+                    if len(selects) > 1:
                         error.message = f"{error.message} (in the query '{name}')"
-                        raise
-                self._register()
-            finally:
-                self._waiting, self._tentative = None, {}
-
-    @contextmanager
-    def _together(self) -> Iterator[None]:
-        """Registrations wait for each other until the end of the block, also where it ends with an error."""
-        with self._turn:
-            self._waiting = []
-            try:
-                yield
-            finally:
-                self._register()
-                self._waiting = None
-
-    def _register(self) -> None:
-        """Log the registrations that wait."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._tentative = {}
-            self._hub.log(*waiting)
+                    raise
 
     def carry_out(self, statement: said.Statement, script: str) -> Outcome:
         """One statement.
@@ -158,6 +130,8 @@ class Statements:
             with self._turn:
                 if isinstance(statement, said.CreateQuery):
                     bind_parsed(self._catalog, statement.definition.text, statement.select, script)
+                elif isinstance(statement, said.AlterQuery):
+                    bind_parsed(self._catalog, statement.query, statement.select, script)
                 return action(statement)
         except UserError as error:
             if error.span is None:
@@ -166,12 +140,8 @@ class Statements:
 
     @property
     def _catalog(self) -> Catalog:
-        """What exists, with the registrations that wait."""
-        known = self._hub.catalog
-        if not self._waiting:
-            return known
-        queries = ChainMap(self._tentative, cast("dict[str, StandingQuery]", known.queries))
-        return replace(known, queries=queries, position=known.position + len(self._waiting))
+        """What exists, with the changes that wait."""
+        return self._changes.catalog
 
     def _create_stream(self, statement: said.CreateStream) -> Outcome:
         definition = settle(statement.definition, Path.cwd())
@@ -258,34 +228,29 @@ class Statements:
         self._free(definition.name, known.definition if known is not None else None, definition, replacing)
         if known is not None:
             self._without_readers(definition.name)
-        self._check(definition)
-        entry = {"do": "put_query", "query": query_to_json(definition)}
-        if self._waiting is None:
-            self._hub.log(entry)
-        else:
-            self._tentative[definition.name.lower()] = StandingQuery(definition, self._catalog.position)
-            self._waiting.append(entry)
+        self._put(definition)
         return Outcome("create", definition.name, f"query {definition.name} registered")
 
-    def _check(self, definition: QueryDefinition) -> None:
-        """Bind and lower: whatever cannot run is refused now."""
+    def _put(self, definition: QueryDefinition) -> None:
+        """Bind and lower, since whatever cannot run is refused now; then log."""
         catalog = self._catalog
         operator_of(catalog, StandingQuery(definition, catalog.position))
+        entry = {"do": "put_query", "query": query_to_json(definition)}
+        self._changes.log(entry, bind_text(catalog, definition.text))
 
     def _alter(self, statement: said.AlterQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
         self._without_readers(known.definition.name)
         definition = replace(known.definition, text=statement.query)
         try:
-            self._check(definition)
+            self._put(definition)
         except UserError as error:
             raise _moved(error, statement.select.span.start) from None
-        self._hub.log({"do": "put_query", "query": query_to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} altered")
 
     def _without_readers(self, name: str) -> None:
-        """A query that others read keeps its text: their windows stand on its results."""
-        readers = showing.users_of(self._catalog, "query", name)
+        """A query that others read keeps its text and its name: their windows stand on its results."""
+        readers = self._changes.readers(name)
         if readers:
             raise UserError(
                 f"the query '{name}' is read by {', '.join(readers)}, so it cannot change",
@@ -299,7 +264,8 @@ class Statements:
             raise UserError(
                 f"there is a {kind} named '{statement.new_name}' already", remedy="Choose another name."
             )
-        self._hub.log({"do": "rename", "name": known.definition.name, "to": statement.new_name})
+        self._without_readers(known.definition.name)
+        self._changes.log({"do": "rename", "name": known.definition.name, "to": statement.new_name})
         return Outcome(
             "alter", statement.new_name, f"query {known.definition.name} is now {statement.new_name}"
         )
@@ -307,7 +273,7 @@ class Statements:
     def _set_query(self, statement: said.SetQuery) -> Outcome:
         """What was forgotten does not come back; nothing that is there goes before the next epoch."""
         name, settings = self._catalog.require_query(statement.name).definition.name, statement.settings
-        self._hub.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
+        self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
         return Outcome("alter", name, f"query {name} {administering.told(settings)}")
 
     def _drop(self, statement: said.Drop) -> Outcome:
@@ -320,25 +286,40 @@ class Statements:
             raise UserError(
                 f"there is no {statement.kind} '{statement.name}'", remedy=did_you_mean(statement.name, names)
             )
-        users = showing.users_of(self._catalog, statement.kind, statement.name)
-        if users:
-            raise UserError(
-                f"the {statement.kind} '{statement.name}' is read by {', '.join(users)}",
-                remedy="Drop these queries first.",
-            )
-        self._hub.log({"do": "drop", "kind": statement.kind, "name": statement.name})
+        self.drop(statement.kind, statement.name)
         return Outcome("drop", statement.name, f"{statement.kind} {statement.name} dropped")
+
+    def drop(self, kind: said.Kind, name: str) -> None:
+        """Remove what is there.
+
+        Raises `UserError` while queries read it.
+        """
+        with self._turn:
+            users = (
+                self._changes.readers(name)
+                if kind == "query"
+                else showing.users_of(self._catalog, kind, name)
+            )
+            if users:
+                raise UserError(
+                    f"the {kind} '{name}' is read by {', '.join(users)}", remedy="Drop these queries first."
+                )
+            entry = {"do": "drop", "kind": kind, "name": name}
+            if kind == "query":
+                self._changes.log(entry)
+            else:
+                self._hub.log(entry)
 
     def _pause(self, statement: said.PauseQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
         if not known.definition.paused:
-            self._hub.log({"do": "pause", "name": known.definition.name})
+            self._changes.log({"do": "pause", "name": known.definition.name})
         return Outcome("pause", known.definition.name, f"query {known.definition.name} paused")
 
     def _resume(self, statement: said.ResumeQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
         if known.definition.paused:
-            self._hub.log({"do": "resume", "name": known.definition.name})
+            self._changes.log({"do": "resume", "name": known.definition.name})
         return Outcome(
             "resume", known.definition.name, f"query {known.definition.name} resumed, it catches up first"
         )

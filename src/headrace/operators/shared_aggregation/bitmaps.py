@@ -21,11 +21,11 @@ from headrace.operators.query_index.preparing import Prepared, words_of
 from headrace.operators.shared_aggregation.cells_of_queries import Asked, occupied
 from headrace.operators.shared_aggregation.lanes import Block, Lanes, blocks, laid_out
 from headrace.operators.shared_aggregation.planes import (
+    Floats,
     Planes,
     first_lanes,
     last_lanes,
     sums_of_doubles,
-    sums_of_words,
 )
 
 _CELLS: Final = 1 << 22
@@ -81,14 +81,26 @@ def _passes(question: Asked) -> list[tuple[Fed, ...]]:
 
 def _laid(batch: Prepared, number: int, question: Asked, feds: tuple[Fed, ...]) -> _Pass:
     extreme = next((fed for fed in feds if isinstance(fed.partial, Extreme)), None)
-    values = None if extreme is None else question.arguments[extreme].values
-    lanes = laid_out(question.codes, question.count, values)
+    total = next((fed for fed in feds if isinstance(fed.partial, Sum) and fed.partial.integer), None)
+    values = None
+    if extreme is not None:
+        values = question.arguments[extreme].values
+    elif total is not None:
+        values = _whole(total, question.arguments[total].values)
+    lanes = laid_out(question.codes, question.count, values, exact=extreme is not None)
     lane_of = None
     if batch.patches:
         lane_of = np.empty(question.rows, np.int64)
         real = np.flatnonzero(np.unpackbits(lanes.mask.view(np.uint8), bitorder="little"))
         lane_of[lanes.row[real]] = real
     return _Pass(lanes, [one[lanes.row] for one in batch.at[number]], feds, lane_of)
+
+
+def _whole(fed: Fed, values: np.ndarray) -> Ints:
+    """Integers that arrive as limbs, as one number each; of decimals the highest limb."""
+    if fed.encoding == "limbs2":
+        return (values[:, 1] << 32) | values[:, 0]
+    return values if values.ndim == 1 else values[:, -1]
 
 
 def _tiles(compiled: Compiled, batch: Prepared, one: _Pass, block: Block) -> Iterator[Tile]:
@@ -142,19 +154,18 @@ class _Columns:
             self.values[fed] = values
         elif not fed.partial.integer:
             self.values[fed] = np.where(counted, values, 0.0)
-        elif fed.encoding == "limbs2":
-            whole = (values[:, 1] << 32) | values[:, 0]
-            self.planes[fed] = [Planes.of(whole, counted)]
+        elif values.ndim == 1 or fed.encoding == "limbs2":
+            self.planes[fed] = [Planes.of(_whole(fed, values), counted, self.block)]
         else:
-            limbs = [values] if values.ndim == 1 else [values[:, limb] for limb in range(values.shape[1])]
-            self.planes[fed] = [Planes.of(limb, counted) for limb in limbs]
+            limbs = [values[:, limb] for limb in range(values.shape[1])]
+            self.planes[fed] = [Planes.of(limb, counted, self.block) for limb in limbs]
 
     def add(self, tile: Tile, dense: Dense, first: int) -> None:
         """Combine the block's partials of a tile's queries into theirs."""
         cells = self.block.cells - first
         narrow = slice(int(cells[0]), int(cells[-1]) + 1)
         where: slice | Ints = narrow if narrow.stop - narrow.start == len(cells) else cells
-        counts: dict[int, Ints] = {}
+        counts: dict[int, tuple[Floats, Ints]] = {}
         for fed in self.feds:
             for into, part in zip(
                 dense[fed], self._cells(fed, tile.words, dense, where, tile, counts), strict=True
@@ -162,25 +173,33 @@ class _Columns:
                 into[tile.low : tile.high, where] = part
 
     def _cells(
-        self, fed: Fed, words: Words, dense: Dense, where: slice | Ints, tile: Tile, counts: dict[int, Ints]
+        self,
+        fed: Fed,
+        words: Words,
+        dense: Dense,
+        where: slice | Ints,
+        tile: Tile,
+        counts: dict[int, tuple[Floats, Ints]],
     ) -> Cells:
         before = tuple(part[tile.low : tile.high, where] for part in dense[fed])
         valid = self.valid[fed]
         key = self.kinds[fed]
         if key not in counts:
             held = words if valid is None else words & valid
-            counts[key] = sums_of_words(np.bitwise_count(held), self.block.begins)
+            by_word = np.bitwise_count(held).astype(np.float32)
+            counts[key] = by_word, self.block.sums(by_word)
+        by_word, by_cell = counts[key]
         if isinstance(fed.partial, Count):
-            return (before[0] + counts[key],)
+            return (before[0] + by_cell,)
         if isinstance(fed.partial, Extreme):
             held = words if valid is None else words & valid
             return fed.partial.combine(before, (self._extreme(fed, fed.partial, held),))
         if fed in self.planes:
-            return self._sums(fed, words, before, counts[key])
+            return self._sums(fed, words, before, by_word, by_cell)
         return (before[0] + sums_of_doubles(words, self.values[fed], self.block),)
 
-    def _sums(self, fed: Fed, words: Words, before: Cells, valid: Ints) -> Cells:
-        sums = [planes.sums(words, self.block.begins, valid) for planes in self.planes[fed]]
+    def _sums(self, fed: Fed, words: Words, before: Cells, counts: Floats, valid: Ints) -> Cells:
+        sums = [planes.sums(words, self.block, counts, valid) for planes in self.planes[fed]]
         if fed.encoding == "limbs2":
             ((low, high),) = sums
             return before[0] + low, before[1] + high

@@ -1,19 +1,25 @@
 """How are rows laid out so that the rows of one cell are whole words of every query's bitmap?
 
-Rows are sorted by cell (and, for MIN and MAX, by value within the cell); each cell starts at a new word of 64 lanes. Then
-a count is a sum of population counts over a run of words, whatever the query.
+Rows are sorted by cell, within the cell by value where a column is asked for; each cell starts at a new word of 64 lanes.
+Then a count is a sum of population counts over a run of words, whatever the query; the first and last lanes of a query
+are its extremes; and the values of one word are so near to each other that a sum needs few of their bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.operators.grouping import Ints
 from headrace.operators.query_index.columns import BLOCK_WORDS, LANES, Words
 from headrace.operators.query_index.preparing import words_of
+
+_SHORT: Final = 1 << 16
+"""Numbers below this are sorted digit by digit: a tenth of the time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,24 +33,40 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Some words of a layout: [low, high), with the cells in them and the word (from `low`) at which each begins."""
+    """Some words of a layout: [low, high), with the cells in them and the word (from `low`) at which each begins.
+
+    `belongs[word, i]` is 1 where a word is of cell i: numbers by word times it are sums by cell.
+    """
 
     low: int
     high: int
     cells: Ints
     begins: Ints
+    belongs: npt.NDArray[np.float32]
 
     @property
     def lanes(self) -> slice:
         """Its lanes."""
         return slice(self.low * LANES, self.high * LANES)
 
+    def sums(self, numbers: npt.NDArray[np.float32]) -> Ints:
+        """Add up whole numbers below 2^18 by word over the words of each cell: (queries, words) to (queries, cells).
 
-def laid_out(codes: Ints, count: int, values: np.ndarray | None = None) -> Lanes:
-    """Lay out rows by cell; within a cell by `values` (NaN last), or as they come."""
-    order = np.arange(len(codes)) if values is None else np.argsort(values, kind="stable")
-    narrow = codes.astype(np.uint16) if count <= 1 << 16 else codes
-    order = order[np.argsort(narrow[order], kind="stable")]
+        Exact: a block has at most 64 words, and floats of 32 bits hold whole numbers up to 2^24.
+        """
+        if len(self.begins) == self.high - self.low:
+            return numbers.astype(np.int64)
+        return (numbers @ self.belongs).astype(np.int64)
+
+
+def laid_out(codes: Ints, count: int, values: np.ndarray | None = None, *, exact: bool = True) -> Lanes:
+    """Lay out rows by cell; within a cell by `values` (NaN last; not `exact`: nearly), or as they come."""
+    narrow = codes.astype(np.uint16) if count <= _SHORT else codes
+    if values is None:
+        order = np.argsort(narrow, kind="stable")
+    else:
+        order = _by_value(values, exact)
+        order = order[np.argsort(narrow[order], kind="stable")]
     rows = np.bincount(codes, minlength=count)
     starts = np.r_[0, np.cumsum(-(-rows // LANES))].astype(np.int64)
     first = np.r_[0, np.cumsum(rows)[:-1]]
@@ -54,6 +76,18 @@ def laid_out(codes: Ints, count: int, values: np.ndarray | None = None) -> Lanes
     real = np.zeros(len(row), bool)
     real[lane] = True
     return Lanes(row, words_of(real), starts)
+
+
+def _by_value(values: np.ndarray, exact: bool) -> Ints:
+    """The order of values."""
+    if values.dtype == np.int64 and len(values):
+        low = int(values.min())
+        width = (int(values.max()) - low).bit_length()
+        if width <= 16 or not exact:
+            with np.errstate(over="ignore"):
+                above = (values - np.int64(low)).view(np.uint64) >> np.uint64(max(0, width - 16))
+            return np.argsort(above.astype(np.uint16), kind="stable")
+    return np.argsort(values, kind="stable")
 
 
 def words_needed(codes: Ints, count: int) -> int:
@@ -71,5 +105,8 @@ def blocks(lanes: Lanes, first: int, stop: int) -> Iterator[Block]:
         last = int(np.searchsorted(lanes.starts, high, side="left"))
         cells = np.arange(begin, last)
         cells = cells[lanes.starts[cells + 1] > lanes.starts[cells]]
-        yield Block(low, high, cells, np.maximum(lanes.starts[cells], low) - low)
+        begins = np.maximum(lanes.starts[cells], low) - low
+        belongs = np.zeros((high - low, len(cells)), np.float32)
+        belongs[np.arange(high - low), np.searchsorted(begins, np.arange(high - low), side="right") - 1] = 1
+        yield Block(low, high, cells, begins, belongs)
         low = high

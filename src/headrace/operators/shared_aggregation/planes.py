@@ -1,14 +1,16 @@
 """Sums and extremes of a column for every query at once, from bitmaps: numbers as planes of bits.
 
-An integer column less its minimum is cut into bit planes, one bitmap a bit; the sum over the rows of a query is the sum of
-popcount(query AND plane) times its weight: exact, and without ever unpacking a bitmap. Doubles are the one case that
-unpacks: a matrix product a cell. Minima and maxima are the first and last lane, since lanes are sorted by the value.
+The least value of each word of 64 rows is taken out, and counted as often as a query wants a row of the word. What is
+left of an integer column is cut into bit planes, one bitmap a bit; its sum over the rows of a query is the sum of
+popcount(query AND plane) times its weight: exact, and without ever unpacking a bitmap. Where lanes are sorted by the column
+a word spans few values, so few planes are left. Doubles are the one case that unpacks: a matrix product a cell. Minima and
+maxima are the first and last lane, where lanes are sorted by the value.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,57 +23,86 @@ from headrace.operators.shared_aggregation.lanes import Block
 _AT_ONCE: Final = 10
 """Planes whose weighted counts of a word of 64 rows still fit 16 bits: 64 * (2^10 - 1) < 2^16."""
 _HALF: Final = 32
+_DIGIT: Final = 12
+"""Bits of a word's least value that are weighed at once: 64 * (2^12 - 1) < 2^18, see `Block.sums`."""
+_WORTH_IT: Final = 2
+"""Planes that must be saved for words to have least values of their own."""
 
-
-def sums_of_words(counts: npt.NDArray[np.unsignedinteger], begins: Ints) -> Ints:
-    """Add up numbers per word over the words of each cell: (queries, words) to (queries, cells)."""
-    if len(begins) == 1:
-        whole: Ints = counts.sum(axis=1, dtype=np.int64)
-        return whole[:, None]
-    found: Ints = np.add.reduceat(counts, begins, axis=1, dtype=np.int64)
-    return found
+Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Planes:
-    """An integer column of a block: the sum over rows is low + 2^32 high + least * (number of valid rows)."""
+    """An integer column of a block: the sum over rows is low + 2^32 high + least * (number of valid rows).
+
+    `bases` are the digits of the words' least values above `least`, each with its weight, by word and cell as
+    `Block.belongs`; `groups` the planes of what is left, some at a time, with the weight of the first.
+    """
 
     least: int
+    bases: tuple[tuple[int, Floats], ...]
     groups: tuple[tuple[int, tuple[Words, ...]], ...]
 
     @staticmethod
-    def of(values: Ints, valid: np.ndarray) -> Planes:
-        """Planes of the valid lanes, by groups that fit 16 bits: the weight of the group's first plane, and its planes."""
+    def of(values: Ints, valid: np.ndarray, block: Block) -> Planes:
+        """The bases and planes of the valid lanes."""
         if not valid.any():
-            return Planes(0, ())
+            return Planes(0, (), ())
         held = values[valid]
         least, largest = int(held.min()), int(held.max())
         with np.errstate(over="ignore"):
-            above = np.where(valid, values - np.int64(least), 0).view(np.uint64)
-        width = (largest - least).bit_length()
+            above = (values - np.int64(least)).view(np.uint64)
+        bases, rest = _bases(above, valid, (largest - least).bit_length(), block)
+        width = int(rest.max()).bit_length()
         groups = []
         for edge, stop in ((0, min(width, _HALF)), (_HALF, width)):
             for base in range(edge, stop, _AT_ONCE):
                 bits = range(base, min(stop, base + _AT_ONCE))
-                groups.append((base, tuple(words_of((above >> np.uint64(b)) & np.uint64(1)) for b in bits)))
-        return Planes(least, tuple(groups))
+                groups.append((base, tuple(words_of((rest >> np.uint64(b)) & np.uint64(1)) for b in bits)))
+        return Planes(least, bases, tuple(groups))
 
-    def sums(self, queries: Words, begins: Ints, valid: Ints) -> tuple[Ints, Ints]:
-        """Sums per query and cell as (low, high), to be read low + 2^32 high; `valid` counts the rows that count."""
+    def sums(self, queries: Words, block: Block, counts: Floats, valid: Ints) -> tuple[Ints, Ints]:
+        """Sums per query and cell as (low, high), to be read low + 2^32 high.
+
+        `counts` and `valid` are the rows that count, by word and by cell.
+        """
         low, high = valid * (self.least & 0xFFFFFFFF), valid * (self.least >> 32)
-        held, counts = np.empty_like(queries), np.empty(queries.shape, np.uint8)
+        for weight, digits in self.bases:
+            _add(low, high, (counts @ digits).astype(np.int64), weight)
+        held, ones = np.empty_like(queries), np.empty(queries.shape, np.uint8)
         for base, planes in self.groups:
-            np.bitwise_count(np.bitwise_and(queries, planes[0], out=held), out=counts)
-            total: npt.NDArray[np.unsignedinteger] = counts if len(planes) == 1 else counts.astype(np.uint16)
+            np.bitwise_count(np.bitwise_and(queries, planes[0], out=held), out=ones)
+            total: npt.NDArray[np.unsignedinteger] = ones if len(planes) == 1 else ones.astype(np.uint16)
             for place, plane in enumerate(planes[1:], 1):
-                np.bitwise_count(np.bitwise_and(queries, plane, out=held), out=counts)
-                total += np.left_shift(counts, place, dtype=np.uint16)
-            sums = sums_of_words(total, begins)
-            if base < _HALF:
-                low += sums << base
-            else:
-                high += sums << (base - _HALF)
+                np.bitwise_count(np.bitwise_and(queries, plane, out=held), out=ones)
+                total += np.left_shift(ones, place, dtype=np.uint16)
+            _add(low, high, block.sums(total.astype(np.float32)), base)
         return low, high
+
+
+def _bases(
+    above: npt.NDArray[np.uint64], valid: np.ndarray, width: int, block: Block
+) -> tuple[tuple[tuple[int, Floats], ...], npt.NDArray[np.uint64]]:
+    """The least values of words as weighed digits, and what is left of each valid lane; none where they save too little."""
+    by_word = np.where(valid, above, np.iinfo(np.uint64).max).reshape(-1, LANES)
+    least = np.where(valid.reshape(-1, LANES).any(axis=1), by_word.min(axis=1), np.uint64(0))
+    rest = np.where(valid, above - np.repeat(least, LANES), np.uint64(0))
+    if width - int(rest.max()).bit_length() < _WORTH_IT:
+        return (), np.where(valid, above, np.uint64(0))
+    mask = np.uint64((1 << _DIGIT) - 1)
+    bases = []
+    for weight in range(0, int(least.max()).bit_length(), _DIGIT):
+        digit = ((least >> np.uint64(weight)) & mask).astype(np.float32)
+        bases.append((weight, digit[:, None] * block.belongs))
+    return tuple(bases), rest
+
+
+def _add(low: Ints, high: Ints, sums: Ints, weight: int) -> None:
+    """Add sums times 2^weight."""
+    if weight < _HALF:
+        low += sums << weight
+    else:
+        high += sums << (weight - _HALF)
 
 
 def sums_of_doubles(queries: Words, values: npt.NDArray[np.float64], block: Block) -> npt.NDArray[np.float64]:
@@ -85,16 +116,16 @@ def sums_of_doubles(queries: Words, values: npt.NDArray[np.float64], block: Bloc
         bits = np.unpackbits(held, axis=1, bitorder="little")
         found[:, cell] = bits.astype(np.float64) @ plain[begin * LANES : end * LANES]
     if plain is not values:
-        _spoil(found, queries, values, block.begins)
+        _spoil(found, queries, values, block)
     return found
 
 
-def _spoil(found: npt.NDArray[np.float64], queries: Words, values: np.ndarray, begins: Ints) -> None:
+def _spoil(found: npt.NDArray[np.float64], queries: Words, values: np.ndarray, block: Block) -> None:
     """Add the infinities and NaNs, which a product with 0 would have spread to queries that do not want them."""
     for special in (np.inf, -np.inf, np.nan):
         mask = np.isnan(values) if np.isnan(special) else values == special
         if mask.any():
-            there = sums_of_words(np.bitwise_count(queries & words_of(mask)), begins) > 0
+            there = block.sums(np.bitwise_count(queries & words_of(mask)).astype(np.float32)) > 0
             with np.errstate(invalid="ignore"):
                 found[there] += special
 

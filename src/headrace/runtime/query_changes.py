@@ -1,0 +1,114 @@
+"""How do ten thousand changes of queries in one script cost one entry of the log, and each what it changes?
+
+Changes that follow one another wait and are logged and planned together. Until then whoever asks sees a catalog that
+has them. Nothing here walks through the queries that are not meant, whatever their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.algebra.query import Query, QueryScan, every_node
+from headrace.catalog.catalog import Catalog
+from headrace.language import statement as said
+from headrace.runtime import showing
+from headrace.runtime.planning import is_read
+
+if TYPE_CHECKING:
+    from headrace.runtime.hub import Hub
+
+_OF_QUERIES: Final = (
+    said.CreateQuery,
+    said.AlterQuery,
+    said.RenameQuery,
+    said.SetQuery,
+    said.PauseQuery,
+    said.ResumeQuery,
+)
+
+
+def changes_one_query(statement: said.Statement) -> bool:
+    """Whether a statement changes one query and nothing else."""
+    if isinstance(statement, said.Drop):
+        return statement.kind == "query"
+    return isinstance(statement, _OF_QUERIES)
+
+
+class QueryChanges:
+    """Changes of queries on their way to a hub's query log. One thread at a time."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._waiting: list[Mapping[str, Any]] | None = None
+        """None when each change is logged at once."""
+        self._seen = self._tentative = Catalog()
+        """The catalog as it was when the last change came to wait, and with all that wait."""
+        self._read: set[str] = set()
+        """The queries that waiting ones read, in lower case."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists, with the changes that wait."""
+        known = self._hub.catalog
+        if not self._waiting:
+            return known
+        if self._seen is not known:  # somebody else has changed something meanwhile
+            self._seen, self._tentative = known, known.apply_all(self._waiting)
+        return self._tentative
+
+    def log(self, entry: Mapping[str, Any], query: Query | None = None) -> None:
+        """Log a change, or let it wait for those around it; `query` is what a registered one means."""
+        if self._waiting is None:
+            self._hub.log(entry)
+            return
+        after = self.catalog.apply(entry)
+        self._seen, self._tentative = self._hub.catalog, after
+        self._waiting.append(entry)
+        if query is not None:
+            self._read |= {
+                node.name.lower()
+                for node in every_node(query)
+                if isinstance(node, QueryScan) and node.query is None
+            }
+
+    def flush(self) -> None:
+        """Log the changes that wait."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._read.clear()
+            self._hub.log(*waiting)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Changes wait for each other until the end of the block, also where it ends with an error."""
+        self._waiting = []
+        try:
+            yield
+        finally:
+            self.flush()
+            self._waiting = None
+
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """The same, but where the block ends with an error none of them has been."""
+        self._waiting = []
+        try:
+            yield
+            self.flush()
+        finally:
+            self._waiting = None
+            self._read.clear()
+
+    def readers(self, name: str) -> list[str]:
+        """The queries that read a query. Queries are asked one by one only when there are some."""
+        standing = self.catalog.require_query(name)
+        if name.lower() in self._read or (self._waiting and self._is_read(standing.operator_id)):
+            self.flush()  # among those that wait are readers, or readers are dropped
+        if not self._is_read(standing.operator_id):
+            return []
+        return showing.users_of(self.catalog, "query", name)
+
+    def _is_read(self, operator_id: str) -> bool:
+        return is_read(self._hub.loop.engine.plan, operator_id)
