@@ -14,15 +14,17 @@ import numpy as np
 
 from headrace.operators.cells import Fed
 from headrace.operators.grouping import Ints
-from headrace.operators.partials import Argument, Cells, Count, Extreme, Moments, Sum
+from headrace.operators.partials import Cells, Count, Extreme, Moments, Sum
 from headrace.operators.query_index.columns import LANES, Tile, Words, tiles_of
 from headrace.operators.query_index.index import Compiled
 from headrace.operators.query_index.preparing import Prepared, words_of
 from headrace.operators.shared_aggregation.cells_of_queries import Asked, occupied
 from headrace.operators.shared_aggregation.lanes import Block, Lanes, blocks, laid_out
 from headrace.operators.shared_aggregation.planes import (
+    BlockPlanes,
     Floats,
     Planes,
+    Short,
     first_lanes,
     last_lanes,
     sums_of_doubles,
@@ -31,8 +33,6 @@ from headrace.operators.shared_aggregation.planes import (
 _CELLS: Final = 1 << 22
 """Cells of all queries that are held at once."""
 
-Dense = Mapping[Fed, Cells]
-
 
 def takes(feds: Sequence[Fed]) -> bool:
     """Whether all partials can be made from bitmaps: not moments, whose deviations need the rows."""
@@ -40,16 +40,35 @@ def takes(feds: Sequence[Fed]) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Column:
+    """One partial in the order of lanes: the `number` it has in the question, and what is aggregated.
+
+    `valid` are the rows that count where that is not all, partials of one `kind` count the same; `planes` of integer sums,
+    `values` of doubles and extremes.
+    """
+
+    fed: Fed
+    number: int
+    kind: int
+    valid: Words | None
+    planes: tuple[Planes, ...]
+    values: np.ndarray | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Pass:
-    """A layout of the batch and what is aggregated over it; `lane_of` a row is known when single rows are patched."""
+    """A layout of the batch and what is aggregated over it, in the order of lanes.
+
+    `at` are the places of the part's attributes. `lane_of` a row is known when single rows are patched.
+    """
 
     lanes: Lanes
-    at: list[Ints]
-    feds: tuple[Fed, ...]
+    at: list[np.ndarray]
+    columns: list[_Column]
     lane_of: Ints | None
 
 
-def fold(batch: Prepared, number: int, question: Asked) -> Iterator[tuple[Ints, Ints, Dense]]:
+def fold(batch: Prepared, number: int, question: Asked) -> Iterator[tuple[Ints, Ints, Mapping[Fed, Cells]]]:
     """The cells of one part's queries, some (pane, group)s at a time."""
     compiled = batch.parts[number]
     slots = compiled.part.slots
@@ -58,14 +77,14 @@ def fold(batch: Prepared, number: int, question: Asked) -> Iterator[tuple[Ints, 
     step = max(1, _CELLS // max(len(slots), 1))
     for first in range(0, question.count, step):
         stop = min(question.count, first + step)
-        dense = {fed: fed.partial.identity((len(slots), stop - first)) for fed in question.feds}
+        dense = [fed.partial.identity((len(slots), stop - first)) for fed in question.feds]
         for one in passes:
             for block in blocks(one.lanes, first, stop):
-                columns = _Columns(one, block, question)
+                columns = _Block(one, block)
                 for tile in _tiles(compiled, batch, one, block):
                     columns.add(tile, dense, first)
-        dense[question.feds[0]][0][~live] = 0
-        yield occupied(dense, slots, first, question)
+        dense[0][0][~live] = 0
+        yield occupied(dict(zip(question.feds, dense, strict=True)), slots, first, question)
 
 
 def _passes(question: Asked) -> list[tuple[Fed, ...]]:
@@ -80,31 +99,59 @@ def _passes(question: Asked) -> list[tuple[Fed, ...]]:
 
 
 def _laid(batch: Prepared, number: int, question: Asked, feds: tuple[Fed, ...]) -> _Pass:
-    extreme = next((fed for fed in feds if isinstance(fed.partial, Extreme)), None)
-    total = next((fed for fed in feds if isinstance(fed.partial, Sum) and fed.partial.integer), None)
-    values = None
-    if extreme is not None:
-        values = question.arguments[extreme].values
-    elif total is not None:
-        values = _whole(total, question.arguments[total].values)
-    lanes = laid_out(question.codes, question.count, values, exact=extreme is not None)
+    values, exact = _sorting(question, feds)
+    lanes = laid_out(question.codes, question.count, values, exact=exact)
+    real = np.unpackbits(lanes.mask.view(np.uint8), bitorder="little").view(bool)
     lane_of = None
     if batch.patches:
         lane_of = np.empty(question.rows, np.int64)
-        real = np.flatnonzero(np.unpackbits(lanes.mask.view(np.uint8), bitorder="little"))
-        lane_of[lanes.row[real]] = real
-    return _Pass(lanes, [one[lanes.row] for one in batch.at[number]], feds, lane_of)
+        there = np.flatnonzero(real)
+        lane_of[lanes.row[there]] = there
+    at = [
+        one.astype(np.min_scalar_type(attribute.null))[lanes.row]
+        for attribute, one in zip(batch.parts[number].part.attributes, batch.at[number], strict=True)
+    ]
+    kinds: dict[object, int] = {}
+    return _Pass(lanes, at, [_column(fed, question, lanes, real, kinds) for fed in feds], lane_of)
 
 
-def _whole(fed: Fed, values: np.ndarray) -> Ints:
-    """Integers that arrive as limbs, as one number each; of decimals the highest limb."""
+def _sorting(question: Asked, feds: Sequence[Fed]) -> tuple[np.ndarray | None, bool]:
+    """By what lanes of a cell are sorted, and whether it must be exact: by the column of extremes, else that of a sum."""
+    for fed in feds:
+        if isinstance(fed.partial, Extreme):
+            return question.arguments[fed].values, True
+    for fed in feds:
+        if isinstance(fed.partial, Sum) and fed.partial.integer:
+            return _integers(fed, question.arguments[fed].values)[-1], False
+    return None, False
+
+
+def _column(fed: Fed, question: Asked, lanes: Lanes, real: np.ndarray, kinds: dict[object, int]) -> _Column:
+    argument, counted, valid = question.arguments[fed], real, None
+    if argument.valid is not None:
+        counted = real & argument.valid[lanes.row]
+        valid = words_of(counted)
+    kind = kinds.setdefault(None if valid is None else fed.expression, len(kinds))
+    planes: tuple[Planes, ...] = ()
+    values = None
+    if isinstance(fed.partial, Sum) and fed.partial.integer:
+        columns = (Short.of(each).taken(lanes.row) for each in _integers(fed, argument.values))
+        planes = tuple(Planes.of(each, counted) for each in columns)
+    elif not isinstance(fed.partial, Count):
+        values = argument.values[lanes.row]
+        values = np.where(counted, values, 0.0) if isinstance(fed.partial, Sum) else values
+    return _Column(fed, question.feds.index(fed), kind, valid, planes, values)
+
+
+def _integers(fed: Fed, values: np.ndarray) -> list[Ints]:
+    """What is summed by itself: limbs, those of a BIGINT as one number."""
     if fed.encoding == "limbs2":
-        return (values[:, 1] << 32) | values[:, 0]
-    return values if values.ndim == 1 else values[:, -1]
+        return [(values[:, 1] << 32) | values[:, 0]]
+    return [values] if values.ndim == 1 else [values[:, limb] for limb in range(values.shape[1])]
 
 
 def _tiles(compiled: Compiled, batch: Prepared, one: _Pass, block: Block) -> Iterator[Tile]:
-    here = [places[block.lanes] for places in one.at]
+    here = [places[block.lanes].astype(np.int64) for places in one.at]
     for tile in tiles_of(compiled.plan, here, one.lanes.mask[block.low : block.high]):
         if one.lane_of is not None:
             _patch(tile, compiled.part.slots, batch, one.lane_of, block)
@@ -122,91 +169,56 @@ def _patch(tile: Tile, slots: Ints, batch: Prepared, lane_of: Ints, block: Block
         np.bitwise_xor.at(tile.words[place], words[~wanted], bit[~wanted])
 
 
-class _Columns:
-    """The columns of a block as planes, each made once for all tiles."""
+class _Block:
+    """The columns of a block, each cut out once for all tiles."""
 
-    def __init__(self, one: _Pass, block: Block, question: Asked) -> None:
-        self.feds, self.block = one.feds, block
-        self.rows = one.lanes.row[block.lanes]
-        mask = one.lanes.mask[block.low : block.high]
-        self.real = np.unpackbits(mask.view(np.uint8), bitorder="little").view(bool)
-        self.valid: dict[Fed, Words | None] = {}
-        self.kinds: dict[Fed, int] = {}
-        """Feds of one number count the same rows."""
-        known: dict[object, int] = {}
-        self.planes: dict[Fed, list[Planes]] = {}
-        self.values: dict[Fed, np.ndarray] = {}
-        for fed in self.feds:
-            self._prepare(fed, question.arguments[fed])
-            counted = None if self.valid[fed] is None else fed.expression
-            self.kinds[fed] = known.setdefault(counted, len(known))
+    def __init__(self, one: _Pass, block: Block) -> None:
+        self._block, self._words = block, slice(block.low, block.high)
+        self._columns = [(each, [planes.of_block(block) for planes in each.planes]) for each in one.columns]
 
-    def _prepare(self, fed: Fed, argument: Argument) -> None:
-        counted = self.real
-        self.valid[fed] = None
-        if argument.valid is not None:
-            counted = self.real & argument.valid[self.rows]
-            self.valid[fed] = words_of(counted)
-        if isinstance(fed.partial, Count):
-            return
-        values = argument.values[self.rows]
-        if not isinstance(fed.partial, Sum):
-            self.values[fed] = values
-        elif not fed.partial.integer:
-            self.values[fed] = np.where(counted, values, 0.0)
-        elif values.ndim == 1 or fed.encoding == "limbs2":
-            self.planes[fed] = [Planes.of(_whole(fed, values), counted, self.block)]
-        else:
-            limbs = [values[:, limb] for limb in range(values.shape[1])]
-            self.planes[fed] = [Planes.of(limb, counted, self.block) for limb in limbs]
-
-    def add(self, tile: Tile, dense: Dense, first: int) -> None:
+    def add(self, tile: Tile, dense: Sequence[Cells], first: int) -> None:
         """Combine the block's partials of a tile's queries into theirs."""
-        cells = self.block.cells - first
+        cells = self._block.cells - first
         narrow = slice(int(cells[0]), int(cells[-1]) + 1)
         where: slice | Ints = narrow if narrow.stop - narrow.start == len(cells) else cells
-        counts: dict[int, tuple[Floats, Ints]] = {}
-        for fed in self.feds:
-            for into, part in zip(
-                dense[fed], self._cells(fed, tile.words, dense, where, tile, counts), strict=True
+        counts: dict[int, tuple[Words, Floats, Ints]] = {}
+        for column, planes in self._columns:
+            if column.kind not in counts:
+                held = tile.words if column.valid is None else tile.words & column.valid[self._words]
+                by_word = np.bitwise_count(held).astype(np.float32)
+                counts[column.kind] = held, by_word, self._block.sums(by_word)
+            into = dense[column.number]
+            before = tuple(part[tile.low : tile.high, where] for part in into)
+            for whole, part in zip(
+                into, self._cells(column, planes, tile.words, before, counts[column.kind]), strict=True
             ):
-                into[tile.low : tile.high, where] = part
+                whole[tile.low : tile.high, where] = part
 
     def _cells(
         self,
-        fed: Fed,
+        column: _Column,
+        planes: Sequence[BlockPlanes],
         words: Words,
-        dense: Dense,
-        where: slice | Ints,
-        tile: Tile,
-        counts: dict[int, tuple[Floats, Ints]],
+        before: Cells,
+        counted: tuple[Words, Floats, Ints],
     ) -> Cells:
-        before = tuple(part[tile.low : tile.high, where] for part in dense[fed])
-        valid = self.valid[fed]
-        key = self.kinds[fed]
-        if key not in counts:
-            held = words if valid is None else words & valid
-            by_word = np.bitwise_count(held).astype(np.float32)
-            counts[key] = by_word, self.block.sums(by_word)
-        by_word, by_cell = counts[key]
-        if isinstance(fed.partial, Count):
+        held, by_word, by_cell = counted
+        partial = column.fed.partial
+        if isinstance(partial, Count):
             return (before[0] + by_cell,)
-        if isinstance(fed.partial, Extreme):
-            held = words if valid is None else words & valid
-            return fed.partial.combine(before, (self._extreme(fed, fed.partial, held),))
-        if fed in self.planes:
-            return self._sums(fed, words, before, by_word, by_cell)
-        return (before[0] + sums_of_doubles(words, self.values[fed], self.block),)
+        if planes:
+            sums = [each.sums(words, self._block, by_word, by_cell) for each in planes]
+            if column.fed.encoding == "limbs2":
+                ((low, high),) = sums
+                return before[0] + low, before[1] + high
+            return tuple(part + low + (high << 32) for part, (low, high) in zip(before, sums, strict=True))
+        assert column.values is not None
+        values = column.values[self._block.lanes]
+        if isinstance(partial, Extreme):
+            return partial.combine(before, (self._extreme(partial, values, held),))
+        return (before[0] + sums_of_doubles(words, values, self._block),)
 
-    def _sums(self, fed: Fed, words: Words, before: Cells, counts: Floats, valid: Ints) -> Cells:
-        sums = [planes.sums(words, self.block, counts, valid) for planes in self.planes[fed]]
-        if fed.encoding == "limbs2":
-            ((low, high),) = sums
-            return before[0] + low, before[1] + high
-        return tuple(part + low + (high << 32) for part, (low, high) in zip(before, sums, strict=True))
-
-    def _extreme(self, fed: Fed, partial: Extreme, held: Words) -> np.ndarray:
-        lanes = (last_lanes if partial.largest else first_lanes)(held, self.block.begins)
-        none = (lanes < 0) | (lanes >= len(self.rows))
-        picked = self.values[fed][np.where(none, 0, lanes)]
-        return np.where(none, partial.identity((1,))[0][0], picked)
+    def _extreme(self, partial: Extreme, values: np.ndarray, held: Words) -> np.ndarray:
+        lanes = (last_lanes if partial.largest else first_lanes)(held, self._block.begins)
+        none = (lanes < 0) | (lanes >= len(values))
+        return np.where(none, partial.identity((1,))[0][0], values[np.where(none, 0, lanes)])

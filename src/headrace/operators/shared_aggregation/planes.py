@@ -9,7 +9,9 @@ maxima are the first and last lane, where lanes are sorted by the value.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -26,40 +28,93 @@ _HALF: Final = 32
 _DIGIT: Final = 12
 """Bits of a word's least value that are weighed at once: 64 * (2^12 - 1) < 2^18, see `Block.sums`."""
 _WORTH_IT: Final = 2
-"""Planes that must be saved for words to have least values of their own."""
+"""Planes that bases must save on average."""
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Short:
+    """Integers as what they are above the least, in as few bytes as these take: less memory to pick from at random."""
+
+    numbers: np.ndarray
+    least: int
+
+    @staticmethod
+    def of(values: Ints) -> Short:
+        """Integers as they come."""
+        if not len(values):
+            return Short(np.empty(0, np.uint8), 0)
+        least = int(values.min())
+        kind = np.min_scalar_type(int(values.max()) - least)
+        with np.errstate(over="ignore"):
+            return Short((values - np.int64(least)).view(np.uint64).astype(kind), least)
+
+    def taken(self, rows: Ints) -> Short:
+        """Those of some rows."""
+        return Short(self.numbers[rows], self.least)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Planes:
+    """An integer column in the order of lanes. A number is `least`, and the base of its word, and what the planes hold.
+
+    `bases` are None where words have none; `widths` says of each word how many planes its lanes need.
+    """
+
+    least: int
+    bases: Words | None
+    widths: Ints
+    planes: tuple[Words, ...]
+
+    @staticmethod
+    def of(column: Short, valid: np.ndarray) -> Planes:
+        """The bases and planes of the valid lanes; lanes that are not valid hold 0 in every plane."""
+        by_word, there = column.numbers.reshape(-1, LANES), valid.reshape(-1, LANES)
+        none = by_word.dtype.type(0)
+        lowest = np.where(there, by_word, np.iinfo(by_word.dtype).max).min(
+            axis=1, initial=np.iinfo(by_word.dtype).max
+        )
+        lowest[~there.any(axis=1)] = 0
+        rest = np.where(there, by_word - lowest[:, None], none)
+        widths = _widths(rest)
+        plain = np.where(there, by_word, none)
+        bases: Words | None = lowest.astype(np.uint64)
+        if float((_widths(plain) - widths).mean()) < _WORTH_IT:
+            bases, rest, widths = None, plain, _widths(plain)
+        bits = range(int(widths.max(initial=0)))
+        one, flat = by_word.dtype.type(1), rest.reshape(-1)
+        return Planes(
+            column.least,
+            bases,
+            widths,
+            tuple(words_of((flat >> by_word.dtype.type(bit)) & one) for bit in bits),
+        )
+
+    def of_block(self, block: Block) -> BlockPlanes:
+        """What of them a block needs."""
+        here = slice(block.low, block.high)
+        width = min(int(self.widths[here].max()), len(self.planes))
+        starts = [*range(0, min(width, _HALF), _AT_ONCE), *range(_HALF, width, _AT_ONCE)]
+        groups = [
+            (start, tuple(plane[here] for plane in self.planes[start:stop]))
+            for start, stop in pairwise([*starts, width])
+        ]
+        bases = () if self.bases is None else tuple(_digits(self.bases[here], block))
+        return BlockPlanes(self.least, bases, tuple(groups))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockPlanes:
     """An integer column of a block: the sum over rows is low + 2^32 high + least * (number of valid rows).
 
-    `bases` are the digits of the words' least values above `least`, each with its weight, by word and cell as
-    `Block.belongs`; `groups` the planes of what is left, some at a time, with the weight of the first.
+    `bases` are the digits of the words' bases, each with its weight, by word and cell as `Block.belongs`; `groups` the
+    planes, some at a time, with the weight of the first.
     """
 
     least: int
     bases: tuple[tuple[int, Floats], ...]
     groups: tuple[tuple[int, tuple[Words, ...]], ...]
-
-    @staticmethod
-    def of(values: Ints, valid: np.ndarray, block: Block) -> Planes:
-        """The bases and planes of the valid lanes."""
-        if not valid.any():
-            return Planes(0, (), ())
-        held = values[valid]
-        least, largest = int(held.min()), int(held.max())
-        with np.errstate(over="ignore"):
-            above = (values - np.int64(least)).view(np.uint64)
-        bases, rest = _bases(above, valid, (largest - least).bit_length(), block)
-        width = int(rest.max()).bit_length()
-        groups = []
-        for edge, stop in ((0, min(width, _HALF)), (_HALF, width)):
-            for base in range(edge, stop, _AT_ONCE):
-                bits = range(base, min(stop, base + _AT_ONCE))
-                groups.append((base, tuple(words_of((rest >> np.uint64(b)) & np.uint64(1)) for b in bits)))
-        return Planes(least, bases, tuple(groups))
 
     def sums(self, queries: Words, block: Block, counts: Floats, valid: Ints) -> tuple[Ints, Ints]:
         """Sums per query and cell as (low, high), to be read low + 2^32 high.
@@ -80,21 +135,17 @@ class Planes:
         return low, high
 
 
-def _bases(
-    above: npt.NDArray[np.uint64], valid: np.ndarray, width: int, block: Block
-) -> tuple[tuple[tuple[int, Floats], ...], npt.NDArray[np.uint64]]:
-    """The least values of words as weighed digits, and what is left of each valid lane; none where they save too little."""
-    by_word = np.where(valid, above, np.iinfo(np.uint64).max).reshape(-1, LANES)
-    least = np.where(valid.reshape(-1, LANES).any(axis=1), by_word.min(axis=1), np.uint64(0))
-    rest = np.where(valid, above - np.repeat(least, LANES), np.uint64(0))
-    if width - int(rest.max()).bit_length() < _WORTH_IT:
-        return (), np.where(valid, above, np.uint64(0))
+def _widths(by_word: np.ndarray) -> Ints:
+    """How many bits the greatest number of each word has; beyond 2^53 perhaps one too many."""
+    greatest = by_word.max(axis=1, initial=0).astype(np.float64)
+    return np.frexp(greatest)[1].astype(np.int64)
+
+
+def _digits(bases: Words, block: Block) -> Iterator[tuple[int, Floats]]:
     mask = np.uint64((1 << _DIGIT) - 1)
-    bases = []
-    for weight in range(0, int(least.max()).bit_length(), _DIGIT):
-        digit = ((least >> np.uint64(weight)) & mask).astype(np.float32)
-        bases.append((weight, digit[:, None] * block.belongs))
-    return tuple(bases), rest
+    for weight in range(0, int(bases.max()).bit_length(), _DIGIT):
+        digit = ((bases >> np.uint64(weight)) & mask).astype(np.float32)
+        yield weight, digit[:, None] * block.belongs
 
 
 def _add(low: Ints, high: Ints, sums: Ints, weight: int) -> None:
