@@ -314,7 +314,12 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def walk(node: Node) -> list[Node]:
     """The node and all below it, parents first."""
-    return [node, *(below for child in children(node) for below in walk(child))]
+    found, waiting = [], [node]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        waiting.extend(reversed(children(node)))
+    return found
 
 
 def derived_in(query: Query) -> QueryScan | None:

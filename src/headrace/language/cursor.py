@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from headrace.errors import Span, UnsupportedQuery, UserError
@@ -16,17 +16,17 @@ DEEPEST_SELECT = 10
 class Cursor:
     """A place in a text's tokens that moves forward."""
 
-    def __init__(self, text: str) -> None:
+    __slots__ = ("_at", "_depth", "_selects", "_tokens", "text", "token")
+
+    def __init__(self, text: str, part: Sequence[Token] | None = None) -> None:
+        """`part` are some of the text's tokens and one of kind "end"; by default all of them."""
         self.text = text
-        self._tokens = tokens(text)
+        self._tokens = tokens(text) if part is None else part
         self._at = 0
         self._depth = 0
         self._selects = 0
-
-    @property
-    def token(self) -> Token:
+        self.token = self._tokens[0]
         """The token at the cursor."""
-        return self._tokens[self._at]
 
     @property
     def at_end(self) -> bool:
@@ -51,14 +51,18 @@ class Cursor:
         """Pass the token at the cursor."""
         passed = self.token
         if passed.kind != "end":
-            self._at += 1
+            self._go(1)
         return passed
+
+    def _go(self, count: int) -> None:
+        self._at += count
+        self.token = self._tokens[self._at]
 
     def at_word(self, *words: str) -> bool:
         """True when the next tokens are these keywords."""
-        if self._tokens[self._at].upper != words[0]:
+        if self.token.upper != words[0]:
             return False
-        return all(self.ahead(place).upper == word for place, word in enumerate(words))
+        return len(words) == 1 or all(self.ahead(place).upper == word for place, word in enumerate(words))
 
     def at_any(self, *words: str) -> bool:
         """True when the next token is one of these keywords."""
@@ -71,13 +75,14 @@ class Cursor:
     def accept(self, *words: str) -> bool:
         """Pass these keywords when all of them stand here."""
         if found := self.at_word(*words):
-            self._at += len(words)
+            self._go(len(words))
         return found
 
     def accept_sign(self, sign: str) -> bool:
         """Pass this sign when it stands here."""
-        if found := self.at_sign(sign):
-            self._at += 1
+        token = self.token
+        if found := token.text == sign and token.kind == "sign":
+            self._go(1)
         return found
 
     def expect(self, *words: str, purpose: str = "") -> None:
@@ -153,9 +158,8 @@ class Cursor:
         finally:
             self._depth, self._selects = depth, self._selects - 1
 
-    @contextmanager
-    def deeper(self) -> Iterator[None]:
-        """One more level of nesting; raises `UserError` below the deepest."""
+    def down(self) -> None:
+        """One more level of nesting, until `up`; raises `UserError` below the deepest."""
         self._depth += 1
         if self._depth > DEEPEST:
             raise self.error(
@@ -163,7 +167,7 @@ class Cursor:
                 self.token.span,
                 "Split the expression, or compute parts of it in a query of their own.",
             )
-        try:
-            yield
-        finally:
-            self._depth -= 1
+
+    def up(self) -> None:
+        """The level ends."""
+        self._depth -= 1

@@ -81,11 +81,12 @@ def parse_expression(text: str) -> Expr:
 
 def _climb(cursor: Cursor, loosest: int) -> Expr:
     """An expression of operators that bind at least as tightly as `loosest`."""
-    with cursor.deeper():
-        left = _prefix(cursor)
-        while (level := _level(cursor)) >= loosest:
-            left = _continued(cursor, left, level)
-        return left
+    cursor.down()
+    left = _prefix(cursor)
+    while (level := _level(cursor)) >= loosest:
+        left = _continued(cursor, left, level)
+    cursor.up()
+    return left
 
 
 def _level(cursor: Cursor) -> int:

@@ -7,6 +7,7 @@ identifiers in backticks, numbers with suffixes such as `1L`, `1.5D`, `2BD`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 from typing import Literal as Choice
@@ -50,7 +51,28 @@ def tokens(text: str) -> tuple[Token, ...]:
 
     Raises `UserError` for a character that begins nothing and for what is opened and never closed.
     """
+    return (*_pieces(text), _end(text))
+
+
+def stretches(text: str) -> Iterator[tuple[Token, ...]]:
+    """The tokens of a script, statement by statement: up to each `;` and one of kind "end".
+
+    Thousands of statements need not be all at hand. Raises `UserError` as `tokens`, when it comes there.
+    """
     found: list[Token] = []
+    for token in _pieces(text):
+        found.append(token)
+        if token.kind == "sign" and token.text == ";":
+            yield (*found, Token("end", "", Span(token.span.end, token.span.end)))
+            found.clear()
+    yield (*found, _end(text))
+
+
+def _end(text: str) -> Token:
+    return Token("end", "", Span(len(text), len(text)))
+
+
+def _pieces(text: str) -> Iterator[Token]:
     at = 0
     while at < len(text):
         piece = _PIECE.match(text, at)
@@ -60,19 +82,18 @@ def tokens(text: str) -> tuple[Token, ...]:
         if kind == "comment":
             at = _after_comment(text, at)
         elif kind == "opened" or (kind == "name" and _is_raw(text, piece.end("name"), piece.group("name"))):
-            found.append(_quoted(text, at))
-            at = found[-1].span.end
+            quoted = _quoted(text, at)
+            at = quoted.span.end
+            yield quoted
         else:
             at = piece.end()
             if kind == "name":
                 word = piece.group("name")
-                found.append(Token("name", word, Span(*piece.span("name")), word.upper()))
+                yield Token("name", word, Span(*piece.span("name")), word.upper())
             elif kind == "sign":
-                found.append(Token("sign", piece.group("sign"), Span(*piece.span("sign"))))
+                yield Token("sign", piece.group("sign"), Span(*piece.span("sign")))
             elif kind == "number":
-                found.append(_number(text, *piece.span("number")))
-    found.append(Token("end", "", Span(len(text), len(text))))
-    return tuple(found)
+                yield _number(text, *piece.span("number"))
 
 
 def written_alike(one: str, other: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 from typing import Literal as Choice
 
 from headrace.algebra.query import Ago
@@ -107,27 +107,26 @@ def _select(cursor: Cursor) -> Select:
     emit, items = _select_list(cursor)
     cursor.expect("FROM", purpose=" and a stream")
     source, joins = _sources(cursor)
-    found = Select(items, source, start, distinct=distinct, emit=emit, joins=joins)
+    clauses: dict[str, Any] = {"distinct": distinct, "emit": emit, "joins": joins}
     if cursor.accept("WHERE"):
-        found = replace(found, where=expression(cursor))
+        clauses["where"] = expression(cursor)
     if cursor.accept("BEGIN"):
-        found = replace(found, bounds=_bounds(cursor))
+        clauses["bounds"] = _bounds(cursor)
     if cursor.accept("GROUP"):
-        groups, window = _group_by(cursor)
-        found = replace(found, group_by=groups, window=window)
+        clauses["group_by"], clauses["window"] = _group_by(cursor)
     having = cursor.token.span
     if cursor.accept("HAVING"):
-        found = replace(found, having=expression(cursor), having_span=having)
+        clauses |= {"having": expression(cursor), "having_span": having}
     if cursor.accept("ORDER"):
-        found = replace(found, order_by=_order_by(cursor))
-    return _limited(cursor, found)
+        clauses["order_by"] = _order_by(cursor)
+    return Select(items, source, start, **clauses, **_limit(cursor))
 
 
-def _limited(cursor: Cursor, found: Select) -> Select:
-    start = cursor.token.span
+def _limit(cursor: Cursor) -> dict[str, Any]:
+    start, found = cursor.token.span, dict[str, Any]()
     if cursor.accept("LIMIT"):
-        count = cursor.whole_number("a number of rows after LIMIT")
-        found = replace(found, limit=count, limit_span=cursor.since(start))
+        found["limit"] = cursor.whole_number("a number of rows after LIMIT")
+        found["limit_span"] = cursor.since(start)
     if cursor.at_any("OFFSET"):
         raise cursor.unsupported("OFFSET is not available", cursor.token.span, "LIMIT keeps the first rows.")
     return found

@@ -13,6 +13,7 @@ from headrace.language.ast import Select
 from headrace.language.cursor import Cursor
 from headrace.language.definitions import relation, stream
 from headrace.language.durations import instant
+from headrace.language.lexer import stretches
 from headrace.language.query_options import query_options
 from headrace.language.select import at_select, select
 from headrace.language.selection import Selection, selection
@@ -47,16 +48,16 @@ def parse_script(text: str) -> tuple[Statement, ...]:
 
     Raises `UserError` with line and column for the first mistake.
     """
-    cursor = Cursor(text)
     found: list[Statement] = []
-    while True:
+    for part in stretches(text):
+        cursor = Cursor(text, part)
         while cursor.accept_sign(";"):
             pass
-        if cursor.at_end:
-            return tuple(found)
-        found.append(_statement(cursor))
         if not cursor.at_end:
-            cursor.expect_sign(";", " after the statement")
+            found.append(_statement(cursor))
+            if not cursor.at_end:
+                cursor.expect_sign(";", " after the statement")
+    return tuple(found)
 
 
 def parse_statement(text: str) -> Statement:

@@ -265,12 +265,17 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
     operators, streams = dict(plan.operators), dict(plan.streams)
     channels, revisions, retentions = dict(plan.channels), dict(plan.revisions), dict(plan.retentions)
     for standing in queries:
-        name = standing.definition.name
-        chain = dict(levels(name, bound(catalog, standing), standing.operator_id))
+        name, query = standing.definition.name, bound(catalog, standing)
+        nodes, chain = walk(query.root), {standing.operator_id: query}
+        reads_queries = any(isinstance(node, QueryScan) for node in nodes)
+        if reads_queries:
+            chain = dict(levels(name, query, standing.operator_id))
         for operator_id, meaning in chain.items():
-            query = _over_streams(catalog, standing, operator_id, chain, streams)
+            if reads_queries:
+                query = _over_streams(catalog, standing, operator_id, chain, streams)
+                nodes = walk(query.root)
             operator = lowered(name, query, operator_id)
-            channel = next(node.channel for node in walk(query.root) if isinstance(node, StreamScan))
+            channel = next(node.channel for node in nodes if isinstance(node, StreamScan))
             stream = streams.get(operator.stream)
             if channel == "rows" and stream is not None and stream.progress.groups:
                 operator = by_itself(operator)
