@@ -138,7 +138,8 @@ class BlockPlanes:
 def _widths(by_word: np.ndarray) -> Ints:
     """How many bits the greatest number of each word has; beyond 2^53 perhaps one too many."""
     greatest = by_word.max(axis=1, initial=0).astype(np.float64)
-    return np.frexp(greatest)[1].astype(np.int64)
+    widths: Ints = np.frexp(greatest)[1].astype(np.int64)
+    return widths
 
 
 def _digits(bases: Words, block: Block) -> Iterator[tuple[int, Floats]]:
