@@ -65,7 +65,7 @@ MANY_NATIVE = Entry("one by one", 10, 1_000_000)
 JOIN = Entry("join", 1000, 100_000)
 NUMPY = Entry("numpy", 1000, 2_000_000)
 BYTEWAX = Entry("one by one", 10, 100_000, "bytewax")
-PYFLINK = Entry("one by one", 10, 1_000_000, "pyflink")
+PYFLINK = Entry("one by one", 4, 1_000_000, "pyflink")
 RIVALS = (NATIVE, MANY_NATIVE, JOIN, NUMPY, BYTEWAX, PYFLINK)
 QUERY_BY_QUERY = (MANY_NATIVE, BYTEWAX, PYFLINK)
 

@@ -37,6 +37,8 @@ from headrace.operators.shared_plan import SharedPlan, plan_of
 
 FOLDED_AT_ONCE: Final = 1 << 20
 """Rows that are matched and folded together: the more rows a cell has, the less it costs to fold one."""
+_MOST_BYTES: Final = 1 << 28
+"""Long texts are not held so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,16 @@ class _Held:
 
     batch: Batch
     values: tuple[pa.Array, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return self.batch.rows
+
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        return sum(column.nbytes for column in self.batch.columns.values())
 
 
 @dataclass(slots=True)
@@ -80,7 +92,8 @@ class SharedPredicates:
             return
         self.rows_in += batch.rows
         self.held.append(_Held(batch, values))
-        if sum(each.batch.rows for each in self.held) >= FOLDED_AT_ONCE:
+        rows, size = (sum(getattr(each, of) for each in self.held) for of in ("rows", "bytes"))
+        if rows >= FOLDED_AT_ONCE or size >= _MOST_BYTES:
             self._fold()
 
     def _fold(self) -> None:
