@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headrace.language.statements import parse_statement
@@ -13,6 +14,8 @@ from headrace.runtime.hub import Hub
 from headrace.runtime.opening import open_hub
 from headrace.runtime.reader import Reader
 from headrace.runtime.showing import show
+from headrace.time import BEGINNING, SECOND, render_instant
+from tests.runtime.rig import Rig, cut, made_rows
 
 START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 COUNT = "SELECT window_start, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]"
@@ -43,7 +46,12 @@ def shown(hub: Hub, name: str) -> tuple[str, str | None]:
     (told,) = hub.execute("SHOW QUERIES")
     beside = show(Reader.at(hub.path).home, parse_statement("SHOW QUERIES"))
     assert told.table == beside.table
+    seen = hub.query(name).completeness()
     (row,) = [row for row in told.table.to_pylist() if row["name"] == name]
+    assert row["state"] == str(seen)
+    assert row["complete_since"] == (
+        None if seen.complete_since == BEGINNING else render_instant(seen.complete_since)
+    )
     return row["state"], row["complete_since"]
 
 
@@ -127,3 +135,40 @@ def test_a_query_over_a_query_is_no_more_complete_than_what_it_reads(tmp_path: P
         hub.register("SELECT SUM(n) AS n FROM below [RANGE 5 MINUTES SLIDE 1 MINUTE]", "above")
         push(hub, 190, 250)
         assert shown(hub, "below") == shown(hub, "above") == ("live", "2024-01-01T00:02:10.000001Z")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_answers_that_reach_no_further_back_are_those_of_a_query_that_saw_all(
+    seed: int, tmp_path: Path
+) -> None:
+    """Rows in disorder, a query FROM NOW that comes at any time: what `complete_since` promises holds for every window."""
+    rng = np.random.default_rng(seed)
+    files = cut(made_rows(70 + seed, 120, disorder=3 * SECOND), *range(8, 120, 8))
+    rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"}, slack=2 * SECOND)
+    windows = {
+        "tumbling": "SELECT window_start, k, COUNT(*) AS n FROM s [RANGE TUMBLING 5 SECONDS] GROUP BY k",
+        "sliding": "SELECT window_start, COUNT(*) AS n, MAX(x) AS top FROM s [RANGE 10 SECONDS SLIDE 3 SECONDS] WHERE x > 0",
+        "plain": "SELECT window_start, k, x, y FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS]",
+    }
+    with rig.hub(2, windows) as hub:
+        rig.drop(*files[: (first := int(rng.integers(1, 10)))])
+        hub.catch_up()
+        for name, text in windows.items():
+            hub.execute(f"CREATE QUERY late_{name} FROM NOW AS {text}")
+        rig.drop(*files[first:])
+        hub.catch_up()
+        ending = hub.finish()
+        assert all(ending[name].num_rows for name in windows)
+        for name in windows:
+            _, said = shown(hub, f"late_{name}")
+            assert said is not None
+            since = dt.datetime.fromisoformat(said)
+            whole, late = (
+                sorted(
+                    (row for row in hub.query(each).history().to_pylist() if row["window_start"] >= since),
+                    key=repr,
+                )
+                for each in (name, f"late_{name}")
+            )
+            assert whole == late, name
+            assert whole

@@ -14,6 +14,7 @@ from headrace.operators.finish import Finish
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, CHANGE, Operator
 from headrace.runtime import answers, results
+from headrace.runtime.completeness import Completeness, completeness, plan_in_force
 from headrace.runtime.results import visible
 from headrace.schema import Schema
 from headrace.time import EPOCH, Instant
@@ -47,6 +48,14 @@ class StandingQuery:
         hub = self._hub
         table = answers.invoke_latest(hub.home, operator, query)
         return visible(results.ordered(table, sort_of(operator), query.schema.names), query)
+
+    def completeness(self) -> Completeness:
+        """Whether it is live or still reads the past, and from when on its answers have every row."""
+        home = self._hub.home
+        manifest = home.latest()
+        return completeness(
+            plan_in_force(home, manifest), manifest, self._hub.catalog.require_query(self.name)
+        )
 
     def history(self, since: Since = None) -> pa.Table:
         """All committed result rows with an emission instant at or after `since`, in order of emission.
