@@ -77,6 +77,10 @@ def test_sketches_say_how_much_they_take_by_the_accuracy_asked_for() -> None:
         above.format("BUCKETS 10")
     )
     assert any("level by level" in line for line in told(above.format("")))
+    other_form = "SELECT COUNT(*) FILTER (WHERE price + AVG(price) > 5) WITHIN 1 PERCENT AS n FROM bids [RANGE 1 HOUR SLIDE 1 MINUTE]"
+    assert any("level by level" in line for line in told(other_form)), "answered exactly"
+    rows = "SELECT auction, COUNT(*) FILTER (WHERE price > AVG(price)) WITHIN 1 PERCENT AS n FROM bids [ROWS 10] GROUP BY auction"
+    assert any("level by level" in line for line in told(rows)), "rows have no panes"
 
 
 def test_aggregates_that_depend_on_others_are_told_with_their_levels() -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import random
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import headrace as hr
 from headrace.runtime.hub import Hub
+from headrace.synopses.canonical import Form
 from headrace.time import SECOND
 from tests.runtime.rig import Rig, Row, cut, made_rows
 
@@ -95,3 +102,56 @@ def test_sketches_over_a_restart_are_within_their_bounds_and_the_same_as_without
                 exact = right[each] or 0
                 assert abs((row[each] or 0) - exact) <= (row[f"{each}_bound"] or 0) + 1e-9 * abs(exact)
     assert told[0] == told[1]
+
+
+def test_status_tells_how_much_each_synopsis_may_take_for_a_group(tmp_path: Path) -> None:
+    with Rig(tmp_path).hub(queries={"about": SKETCHED, "exactly": PLAIN, "counts": APPROXIMATE}) as hub:
+        told = hub.status()["synopses"]
+    assert told.keys() == {"about", "counts"}
+    assert told["about"]["distinctsketch(x)"] == 2112
+    assert told["counts"]["count(*)"] == 2 * Form.within(Fraction(1, 5)).most_buckets(1_000_000)
+
+
+KEYS: dict[str, list[Any]] = {
+    "boolean": [True, False, None],
+    "integer": [-1, 0, 2**62],
+    "double": [float("nan"), -0.0, 0.0, float("inf"), None],
+    "decimal": [Decimal("1.50"), Decimal("-7.25"), None],
+    "string": ["", "a", "ä", None],
+    "binary": [b"", b"\0", b"a"],
+    "date": [dt.date(1969, 1, 1), dt.date(2024, 2, 29), None],
+    "timestamp": [dt.datetime(1969, 1, 1, tzinfo=dt.UTC), dt.datetime(2024, 2, 29, tzinfo=dt.UTC), None],
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("seed", range(2))
+def test_groups_of_every_key_type_are_within_their_bounds(kind: str, seed: int) -> None:
+    drawn = random.Random(f"{kind}{seed}")
+    start = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+    rows = [
+        {
+            "at": start + dt.timedelta(seconds=place),
+            "k": drawn.choice(KEYS[kind]),
+            "x": int(drawn.paretovariate(0.7)),
+        }
+        for place in range(900)
+    ]
+    over = "FROM s [RANGE 600 SECONDS SLIDE 100 SECONDS] GROUP BY k ORDER BY k"
+    slow, fast = "FROM s [RANGE 600 SECONDS SLIDE 4 SECONDS] GROUP BY k ORDER BY k", "WITHIN 10 PERCENT"
+    about = hr.test(
+        f"SELECT k, APPROX_DISTINCT(k) AS one, APPROX_PERCENTILE(x, 0.5) {fast} AS m, ERROR_BOUND(m) AS m_bound, "
+        f"COUNT(*) FILTER (WHERE x > AVG(x)) {fast} AS n, ERROR_BOUND(n) AS n_bound {over}",
+        s=rows,
+    )
+    exact = hr.test(
+        f"SELECT k, COUNT(DISTINCT k) AS one, MEDIAN(x) AS m, COUNT(*) FILTER (WHERE x > AVG(x)) AS n {over}",
+        s=rows,
+    )
+    counted = hr.test(f"SELECT k, APPROX_COUNT(*) {fast} AS n, ERROR_BOUND(n) AS n_bound {slow}", s=rows)
+    plain = hr.test(f"SELECT k, COUNT(*) AS n {slow}", s=rows)
+    for told, true, names in ((about, exact, ("m", "n")), (counted, plain, ("n",))):
+        assert [repr(row["k"]) for row in told] == [repr(row["k"]) for row in true]
+        for row, right in zip(told, true, strict=True):
+            assert row.get("one") == right.get("one")
+            assert all(abs(row[name] - right[name]) <= row[f"{name}_bound"] for name in names)

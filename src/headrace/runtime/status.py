@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.planner.synopsis_bytes import synopsis_bytes
+
 if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
 
@@ -24,6 +26,18 @@ def status(hub: Hub) -> dict[str, Any]:
         "rejected": dict(manifest.facts.get("rejected", {})),
         "closing_rejected": {name: len(told) for name, told in hub.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),
+        "synopses": synopses(hub),
         "failures": hub.loop.supervisor.as_status(),
         "last_epoch": hub.last.as_dict() if hub.last is not None else None,
     }
+
+
+def synopses(hub: Hub) -> dict[str, dict[str, int]]:
+    """Of each query with synopses: how many bytes each may take for one group."""
+    operators = hub.loop.engine.plan.operators
+    told = {
+        query.definition.name: synopsis_bytes(operators[query.operator_id])
+        for query in hub.catalog.queries.values()
+        if query.operator_id in operators
+    }
+    return {name: sizes for name, sizes in told.items() if sizes}
