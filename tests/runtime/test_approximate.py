@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.errors import UserError
 from headrace.runtime.hub import Hub
 from headrace.synopses.canonical import Form
 from headrace.time import SECOND
@@ -104,6 +105,23 @@ def test_sketches_over_a_restart_are_within_their_bounds_and_the_same_as_without
     assert told[0] == told[1]
 
 
+def test_windows_without_panes_are_answered_exactly_with_bounds_of_0() -> None:
+    start = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+    rows = [{"at": start + dt.timedelta(seconds=place), "x": place * place % 7} for place in range(30)]
+    for window in ("[RANGE 20 SECONDS]", "[ROWS 20]"):
+        (about,) = hr.test(
+            "SELECT APPROX_DISTINCT(x) AS d, ERROR_BOUND(d) AS db, APPROX_TOP_K(x, 1) AS t, ERROR_BOUND(t) AS tb, "
+            f"APPROX_PERCENTILE(x, 0.5) AS p, ERROR_BOUND(p) AS pb, L2_NORM(x) WITHIN 5 PERCENT AS l FROM s {window}",
+            s=rows,
+        )
+        (exact,) = hr.test(
+            "SELECT COUNT(DISTINCT x) AS d, 0 AS db, TOP_K(x, 1) AS t, 0 AS tb, MEDIAN(x) AS p, 0.0D AS pb, L2_NORM(x) AS l "
+            f"FROM s {window}",
+            s=rows,
+        )
+        assert about == exact
+
+
 def test_status_tells_how_much_each_synopsis_may_take_for_a_group(tmp_path: Path) -> None:
     with Rig(tmp_path).hub(queries={"about": SKETCHED, "exactly": PLAIN, "counts": APPROXIMATE}) as hub:
         told = hub.status()["synopses"]
@@ -155,3 +173,40 @@ def test_groups_of_every_key_type_are_within_their_bounds(kind: str, seed: int) 
         for row, right in zip(told, true, strict=True):
             assert row.get("one") == right.get("one")
             assert all(abs(row[name] - right[name]) <= row[f"{name}_bound"] for name in names)
+
+
+def test_a_budget_chooses_the_accuracy_of_what_says_none_and_writes_it_down(tmp_path: Path) -> None:
+    without = "SELECT k, APPROX_DISTINCT(x) AS d, ERROR_BOUND(d) AS b FROM s [RANGE 60 SECONDS SLIDE 20 SECONDS] GROUP BY k"
+    asked = without.replace("(x)", "(x) WITHIN 10 PERCENT")
+    rows = [{"at": dt.datetime(2024, 5, 1, 0, 0, n, tzinfo=dt.UTC), "k": 1, "x": n} for n in range(50)]
+
+    def opened(budget: int | None) -> Hub:
+        return hr.open(tmp_path / "home", local=True, synopsis_bytes=budget)
+
+    with opened(3000) as hub:
+        hub.execute("CREATE STREAM s (at TIMESTAMP, k INT, x INT) USING push TIMESTAMP BY at")
+        hub.register(asked, name="asked")
+        hub.register(without, name="chosen")
+        hub.register(without, name="chosen")  # said again, nothing changes
+        assert hub.status()["synopses"] == {
+            "asked": {"distinctsketch(x)": 576},
+            "chosen": {"distinctsketch(x)": 2112},
+        }
+        assert hub.status()["synopsis_budget"] == 3000
+        hub.register(
+            "SELECT k, COUNT(*) AS n FROM s [RANGE 60 SECONDS SLIDE 20 SECONDS] GROUP BY k", name="exact"
+        )
+        with pytest.raises(UserError, match="of 3,000 there are 312 left"):
+            hub.register(asked.replace("10 PERCENT", "1 PERCENT"), name="greedy")
+        with pytest.raises(UserError, match="no column 'z'"):
+            hub.register(without.replace("(x)", "(z)"), name="wrong")
+        hub.push("s", rows[:30])
+        hub.run_once()
+    with opened(None) as hub:
+        assert hub.status()["synopses"]["chosen"] == {"distinctsketch(x)": 2112}
+        hub.register(without, name="chosen")  # with another budget too
+        text = hub.catalog.require_query("chosen").definition.text
+        assert text == without.replace("(x)", "(x) WITHIN 5 PERCENT")
+        hub.push("s", rows[30:])
+        hub.run_once()
+        assert [row["d"] for row in hub.query("chosen").history().to_pylist()] == [20, 40]

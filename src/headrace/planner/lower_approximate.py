@@ -134,8 +134,12 @@ def exactly(shape: Shape, but: Collection[str] = ()) -> Shape:
     if top is not None:
         order = (replace(key, expression=transform(key.expression, without_bound)) for key in top.order)
         top = replace(top, order=tuple(order))
+    counting = counting_exactly(shape, but)
+    assert counting.aggregate is not None
+    read = tuple(item for item in counting.aggregate.aggregates if item.name not in bounds)
     return replace(
-        counting_exactly(shape, but),
+        counting,
+        aggregate=replace(counting.aggregate, aggregates=read),
         project=replace(shape.project, columns=tuple(map(named, shape.project.columns))),
         having=tuple(transform(part, without_bound) for part in shape.having),
         top=top,

@@ -57,7 +57,9 @@ class Hub:
         clock: Clock = now,
         tasks: int | None = None,
         retries: Retries | None = None,
+        synopsis_bytes: int | None = None,
     ) -> None:
+        self.synopsis_bytes = synopsis_bytes
         self._sinks = ExitStack()
         self._open_sinks: list[sinks.Sink] = []
         self.path = path

@@ -30,12 +30,14 @@ def open_hub(
     local: bool = False,
     brief: bool = False,
     tasks: int | None = None,
+    synopsis_bytes: int | None = None,
 ) -> Hub:
     """Open (or make) the home in a folder and become its writer.
 
     `spark`: use this session instead of an own one. `cores`: of the own session (default: all). `local`: run without Spark
     or a JVM, in this process, for tests and small inputs. `brief`: start faster, for short runs. `tasks`: state tasks an
-    epoch (default: one a core); it may differ each time.
+    epoch (default: one a core); it may differ each time. `synopsis_bytes`: what the synopses of all queries may take together, for one group each
+    (default: no limit); queries registered now that leave WITHIN out get the least error there is room for.
 
     Raises `HomeInUse` when another process writes this home.
     """
@@ -45,17 +47,17 @@ def open_hub(
             f"the home {path} is a file", remedy="Name a folder; it is made if it does not exist."
         )
     if local:
-        return Hub(path, LocalExecutor(), tasks=tasks or 2)
+        return Hub(path, LocalExecutor(), tasks=tasks or 2, synopsis_bytes=synopsis_bytes)
     from headrace.runtime.own_session import OwnSession  # noqa: PLC0415 - pyspark only where a session is wanted
     from headrace.runtime.spark_executor import SparkExecutor  # noqa: PLC0415
 
     if spark is not None:
-        return Hub(path, SparkExecutor(spark), tasks=tasks)
+        return Hub(path, SparkExecutor(spark), tasks=tasks, synopsis_bytes=synopsis_bytes)
     with HomeLock(path):  # a home in use is told now, not after Spark has started
         _sweep(path)
     own = OwnSession(path, cores, brief=brief)
     try:
-        hub = Hub(path, SparkExecutor(own.spark, own.renew), tasks=tasks)
+        hub = Hub(path, SparkExecutor(own.spark, own.renew), tasks=tasks, synopsis_bytes=synopsis_bytes)
     except BaseException:
         own.close()
         raise

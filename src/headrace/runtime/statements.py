@@ -31,6 +31,7 @@ from headrace.runtime.query_changes import QueryChanges, changes_one_query
 from headrace.runtime.sources.listing import not_there_yet
 from headrace.runtime.sources.options import settle
 from headrace.runtime.sources.readers import read_all
+from headrace.runtime.synopsis_budget import affordable
 from headrace.time import render_instant
 
 if TYPE_CHECKING:
@@ -244,6 +245,7 @@ class Statements:
             raise _moved(error, statement.select.span.start) from None
 
     def _put_query(self, definition: QueryDefinition, *, replacing: bool) -> Outcome:
+        definition = self._affordable(definition)
         known = self._catalog.query(definition.name)
         if known is not None and not differences(self._catalog, known.definition, definition):
             return Outcome("create", definition.name, f"query {definition.name} is there already")
@@ -252,6 +254,10 @@ class Statements:
             self._without_readers(definition.name)
         self._put(definition)
         return Outcome("create", definition.name, f"query {definition.name} registered")
+
+    def _affordable(self, definition: QueryDefinition) -> QueryDefinition:
+        """As accurate as there is room for, where the hub's synopses share a budget."""
+        return affordable(self._catalog, definition, self._hub.synopsis_bytes)
 
     def _put(self, definition: QueryDefinition) -> None:
         """Bind and lower, since whatever cannot run is refused now; then log."""
@@ -263,8 +269,8 @@ class Statements:
     def _alter(self, statement: said.AlterQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
         self._without_readers(known.definition.name)
-        definition = replace(known.definition, text=statement.query)
         try:
+            definition = self._affordable(replace(known.definition, text=statement.query))
             self._put(definition)
         except UserError as error:
             raise _moved(error, statement.select.span.start) from None

@@ -26,6 +26,7 @@ def status(hub: Hub) -> dict[str, Any]:
         "rejected": dict(manifest.facts.get("rejected", {})),
         "closing_rejected": {name: len(told) for name, told in hub.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),
+        "synopsis_budget": hub.synopsis_bytes,
         "synopses": synopses(hub),
         "failures": hub.loop.supervisor.as_status(),
         "last_epoch": hub.last.as_dict() if hub.last is not None else None,
