@@ -174,3 +174,18 @@ def test_a_log_is_folded_the_same_entry_by_entry_and_together() -> None:
         "b": (1, "ana"),
         "d": (7, None),
     }
+
+
+def test_a_script_finds_what_it_has_just_registered(hub: Hub) -> None:
+    told = hub.execute(
+        f"""CREATE QUERY a OPTIONS (tags 'x') AS {COUNT}; CREATE QUERY b AS {COUNT};
+        PAUSE QUERY b; PAUSE QUERIES WHERE tag = 'x'; ALTER QUERY b SET (tags 'x', owner 'ana');
+        RESUME QUERIES WHERE owner = 'ana'; DROP QUERIES WHERE state = 'paused'; CREATE QUERY c AS {COUNT};"""
+    )
+    assert [each.message for each in told[3:7]] == [
+        "1 query paused: a",
+        "query b belongs to ana and is tagged x",
+        "1 query resumed, to catch up first: b",
+        "1 query dropped: a",
+    ]
+    assert shown(hub) == ["b", "c"]

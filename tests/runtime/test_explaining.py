@@ -89,7 +89,7 @@ def test_costs_of_queries_add_up_to_what_was_measured(hub: Hub) -> None:
     push(hub, *range(100, 300))
     told = explained(hub.home)
     assert told.seen is not None
-    costs = told.costs()
+    costs = told.costs
     assert len(costs) == 21
     assert sum(each.nanoseconds for each in costs) == pytest.approx(told.seen.nanoseconds / told.seen.epochs)
     assert [each.nanoseconds for each in costs] == sorted((each.nanoseconds for each in costs), reverse=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.planner.sharing import Sharing, Work
@@ -20,7 +21,7 @@ RULE = (
 NOTHING = OperatorObservation()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Measured:
     """Observations of `epochs` epochs added up: `works` as in the sharing; `operators` by id; `rows` read.
 
@@ -38,7 +39,7 @@ class Measured:
     state_rows: Mapping[str, int]
     elsewhere: int = 0
 
-    @property
+    @cached_property
     def nanoseconds(self) -> int:
         """Of all work."""
         return sum(each.nanoseconds for each in self.works)

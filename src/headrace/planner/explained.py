@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from headrace.observation import OperatorObservation, WorkObservation
@@ -24,7 +25,7 @@ class QueryCost:
     state_rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Explained:
     """`seen` is None before anything was measured. `owners`: each operator's query, by name.
 
@@ -46,6 +47,7 @@ class Explained:
         more = f" and {len(names) - FEW:,} more" if len(names) > FEW else ""
         return f"{count(len(names), 'query', 'queries')}: {', '.join(names[:FEW])}{more}"
 
+    @cached_property
     def costs(self) -> list[QueryCost]:
         """All queries, the costliest first; as they were registered while nothing is measured."""
         spent = attributed(self.sharing, self.seen) if self.seen is not None else {}

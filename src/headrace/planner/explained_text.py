@@ -52,7 +52,7 @@ def query_lines(told: Explained, name: str) -> Iterator[str]:
         yield f"    {work.label}: {whom}"
         yield from (f"      {line}" for line in _measures(told, place))
     if told.seen is not None:
-        costs = told.costs()
+        costs = told.costs
         rank, cost = next((n, each) for n, each in enumerate(costs, 1) if each.name == name)
         total = sum(each.nanoseconds for each in costs)
         share = cost.nanoseconds / total if total else 0.0
@@ -116,7 +116,7 @@ def _measures(told: Explained, place: int) -> Iterator[str]:
 
 
 def _queries(told: Explained) -> Iterator[str]:
-    costs = told.costs()
+    costs = told.costs
     if told.seen is None or len(costs) < 2:
         return
     total = sum(each.nanoseconds for each in costs) or 1.0

@@ -124,7 +124,7 @@ class _Drawing:
     def queries(self) -> dict[str, str]:
         """The box of each query, of those in `operators`, the costliest first."""
         names = set(self.operators.values())
-        costs = [each.name for each in self.told.costs() if each.name in names]
+        costs = [each.name for each in self.told.costs if each.name in names]
         if self.query is not None:
             costs.remove(self.query)
             costs.insert(0, self.query)
@@ -174,7 +174,7 @@ class _Drawing:
         return (f"{users}{state}", rows, cost)
 
     def _query_boxes(self) -> Iterator[Box]:
-        costs = {each.name: each for each in self.told.costs()}
+        costs = {each.name: each for each in self.told.costs}
         total = sum(each.nanoseconds for each in costs.values()) or 1.0
         columns = {
             owner: _COLUMNS * self.levels[self._work_of(operator, "state").stream] + _PLACE["query"]
