@@ -15,7 +15,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_type
+from headrace.algebra.aggregates import (
+    BY_ORDER,
+    OF_PAIRS,
+    OF_SHAPE,
+    AggregateCall,
+    NamedAggregate,
+    result_type,
+)
 from headrace.algebra.cumulating import KNOWN
 from headrace.algebra.expressions import Call, Cast, Column, Expression, Literal, Named
 from headrace.algebra.query import (
@@ -33,6 +40,7 @@ from headrace.algebra.query import (
     Top,
     Windowed,
 )
+from headrace.algebra.series import pair, placed, timed
 from headrace.algebra.windows import (
     Custom,
     Delta,
@@ -284,6 +292,25 @@ def measures(function: str) -> st.SearchStrategy[Expression | None]:
     )
 
 
+SERIES = (*OF_PAIRS, *OF_SHAPE, *BY_ORDER, "ewma", "ewma")
+"""Statistics of time series."""
+
+
+def series_arguments(function: str) -> st.SearchStrategy[Expression]:
+    """What they take; small numbers, since products of large deviations cancel to rounding, but for a NaN or infinity."""
+    small = Cast(call("%", column("x"), literal(21, BIGINT), kind=BIGINT), DOUBLE)
+    tenths = call("*", Cast(column("g"), DOUBLE), literal(0.1, DOUBLE), kind=DOUBLE)
+    capped = call("least", column("y"), literal(50.0, DOUBLE), kind=DOUBLE)
+    if function in BY_ORDER:
+        return st.sampled_from([placed(column(name), "s") for name in SCHEMA.names])
+    if function == "ewma":
+        return st.sampled_from([timed(value, "s") for value in (small, tenths, capped)])
+    if function in OF_SHAPE:
+        return st.sampled_from((small, tenths, capped))
+    pairs = ((small, tenths), (tenths, small), (capped, tenths), (small, capped), (tenths, tenths))
+    return st.sampled_from([pair(*each) for each in pairs])
+
+
 @st.composite
 def aggregate_calls(draw: st.DrawFn) -> AggregateCall:
     """An aggregate of an argument, sometimes DISTINCT, sometimes with FILTER (WHERE ...)."""
@@ -292,9 +319,12 @@ def aggregate_calls(draw: st.DrawFn) -> AggregateCall:
             (
                 *("count", "count", "sum", "avg", "min", "max", "var_samp", "var_pop"),
                 *("stddev_samp", "stddev_pop", "percentile", "mode", "heavy_hitters"),
+                *("series", "series", "series"),
             )
         )
     )
+    if function == "series":
+        return draw(series_calls())
     argument = draw(measures(function))
     distinct = function in ("count", "sum", "percentile") and argument is not None and draw(st.booleans())
     condition = draw(st.one_of(st.none(), st.none(), predicates()))
@@ -303,6 +333,17 @@ def aggregate_calls(draw: st.DrawFn) -> AggregateCall:
     if function == "heavy_hitters":
         share = draw(st.sampled_from((0.01, 0.25, 0.5, 1.0)))
     return AggregateCall(function, argument, kind, distinct, condition, share=share)
+
+
+@st.composite
+def series_calls(draw: st.DrawFn) -> AggregateCall:
+    """A statistic of time series, sometimes with FILTER (WHERE ...)."""
+    function = draw(st.sampled_from(SERIES))
+    argument = draw(series_arguments(function))
+    condition = draw(st.one_of(st.none(), st.none(), predicates()))
+    half_life = draw(st.sampled_from((TICK // 2, 3 * TICK, 1000 * TICK))) if function == "ewma" else None
+    kind = result_type(function, argument.type)
+    return AggregateCall(function, argument, kind, condition=condition, half_life=half_life)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from headrace.algebra import query as nodes
 from headrace.algebra.aggregates import AggregateCall
 from headrace.algebra.expressions import Call, Cast, Column
 from headrace.algebra.query import Ago, Bounds, Distinct, Emit, Filter, Mark, Query, Revisions, SortKey, Top
+from headrace.algebra.series import pair, placed, seconds_of, timed
 from headrace.algebra.windows import (
     Delta,
     Landmark,
@@ -86,6 +87,7 @@ def approximate(function, argument=None, part="value"):
 
 TOP = AggregateCall("approx_top_k", Cast(col("v"), STRING), STRING, within=Fraction(1, 100), most=1)
 MEAN = Column("mean", DOUBLE)
+VALUE = Cast(col("v"), DOUBLE)
 ABOVE = compare(">=", Cast(col("v"), DOUBLE), MEAN)
 
 QUERIES = {
@@ -125,6 +127,41 @@ QUERIES = {
                 l=AggregateCall("l2_norm", col("v"), DOUBLE),
             ),
             *"dmtbl",
+        )
+    ),
+    "SELECT k, SLOPE(v) AS s, LAST(v) AS l, EWMA(v, INTERVAL 2 SECONDS) AS e "
+    "FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY k": query(
+        select(
+            grouped(
+                windowed(TEN),
+                ["k"],
+                s=agg("regr_slope", pair(VALUE, seconds_of("s"))),
+                l=agg("last", placed(col("v"), "s")),
+                e=replace(
+                    agg("count", timed(VALUE, "s")), function="ewma", type=DOUBLE, half_life=2 * SECOND
+                ),
+            ),
+            "k",
+            "s",
+            "l",
+            "e",
+        )
+    ),
+    "SELECT CORR(v, v) AS r, COVAR_POP(v, v) AS c, FIRST(k) AS f, KURTOSIS(v) AS u "
+    "FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] WHERE v < 4": query(
+        select(
+            grouped(
+                Filter(windowed(TEN), compare("<", col("v"), number(4))),
+                [],
+                r=agg("corr", pair(VALUE, VALUE)),
+                c=agg("covar_pop", pair(VALUE, VALUE)),
+                f=agg("first", placed(col("k"), "s")),
+                u=agg("kurtosis", col("v")),
+            ),
+            "r",
+            "c",
+            "f",
+            "u",
         )
     ),
     "SELECT k FROM s": query(over(Unbounded(), "k"), "stream"),

@@ -150,18 +150,17 @@ def test_from_now_sees_only_what_comes_later(tmp_path: Path) -> None:
         assert answer(hub, "late", closing) == expected(query, files[1:])
 
 
-def test_without_an_archive_a_late_query_begins_with_what_comes(tmp_path: Path) -> None:
+def test_without_an_archive_and_panes_that_fit_a_late_query_begins_with_what_comes(tmp_path: Path) -> None:
     rig = Rig(tmp_path, {**ONE_FILE, "archive": "none"})
     files = cut(made_rows(9, 60), 20, 30)
     rig.drop(files[0])
     with rig.hub(2, {"first": QUERIES["tumble"]}) as hub:
         hub.catch_up()
-        hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
+        hub.execute(f"CREATE QUERY late AS {QUERIES['slide']}")
         rig.drop(*files[1:])
         closing = hub.run_once()
-        query = hub.operator_and_query("first")[1]
-        assert answer(hub, "first", closing) == expected(query, files)
-        assert answer(hub, "late", closing) == expected(query, files[1:])
+        assert answer(hub, "first", closing) == expected(hub.operator_and_query("first")[1], files)
+        assert answer(hub, "late", closing) == expected(hub.operator_and_query("late")[1], files[1:])
         assert hub.home.store.list("archive/") == []
 
 

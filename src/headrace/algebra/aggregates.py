@@ -10,6 +10,7 @@ from typing import Literal as Choice
 from headrace.algebra.expressions import Expression
 from headrace.errors import UserError, did_you_mean
 from headrace.schema import BIGINT, DOUBLE, STRING, Type, decimal
+from headrace.time import Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,16 @@ class AggregateCall:
     """Of aggregates that compare: the argument against values of its group, and all must hold."""
     weight: Expression | None = None
     """Of those: what is added where the comparison holds; None counts rows."""
+    half_life: Duration | None = None
+    """For an exponentially weighted mean: after how long a row counts half."""
 
     def __post_init__(self) -> None:
+        if (self.half_life is not None) != (self.function == "ewma"):
+            raise ValueError(f"{self.function} with half-life {self.half_life}")
+        if self.half_life is not None and self.half_life <= 0:
+            raise UserError(
+                "a half-life is longer than nothing", remedy="Write for example INTERVAL 5 MINUTES."
+            )
         if (self.share is not None) != (self.function in SHARES):
             raise ValueError(f"{self.function} with share {self.share}")
         if (self.most is not None) != (self.function in _WITH_MOST):
@@ -68,6 +77,11 @@ ALIASES: Final = {
     "some": "max",
     "any": "max",
     "approx_count_distinct": "approx_distinct",
+    "slope": "regr_slope",
+    "intercept": "regr_intercept",
+    "r2": "regr_r2",
+    "first_value": "first",
+    "last_value": "last",
 }
 """Other names for the same function, as in Spark; MEDIAN is the percentile 0.5."""
 
@@ -104,6 +118,25 @@ SHARES: Final = {
 BY_VALUE: Final = ("percentile", "mode", "top_k", "heavy_hitters", "l1_norm", "l2_norm")
 """Holistic: computed from the distinct values with how often each occurs."""
 
+OF_PAIRS: Final = (
+    "corr",
+    "covar_pop",
+    "covar_samp",
+    "regr_slope",
+    "regr_intercept",
+    "regr_r2",
+    "regr_sxx",
+    "regr_syy",
+    "regr_sxy",
+)
+"""Of two numbers a row, of which neither is NULL: see `headrace.algebra.series.pair`."""
+
+OF_SHAPE: Final = ("skewness", "kurtosis")
+"""Of the third and fourth central moments."""
+
+BY_ORDER: Final = ("first", "last")
+"""The value of the first or last row in the stream's order, NULL or not: see `headrace.algebra.series.placed`."""
+
 AGGREGATES: Final = (
     "count",
     "sum",
@@ -115,6 +148,10 @@ AGGREGATES: Final = (
     "stddev_samp",
     "stddev_pop",
     *BY_VALUE,
+    *OF_PAIRS,
+    *OF_SHAPE,
+    *BY_ORDER,
+    "ewma",
 )
 """Exact aggregates."""
 
@@ -128,8 +165,17 @@ def canonical(name: str) -> str | None:
     return folded if folded in (*AGGREGATES, *APPROXIMATE) else None
 
 
+OF_OTHERS: Final = ("count_if", "error_bound", "zscore", "regr_count", "regr_avgx", "regr_avgy")
+"""Names that are read as other aggregates, or as expressions over them."""
+
+
+def is_aggregate(name: str) -> bool:
+    """True for every name that stands for an aggregate."""
+    return canonical(name) is not None or name.lower() in OF_OTHERS
+
+
 def result_type(function: str, argument: Type | None) -> Type:
-    """The type of an aggregate over arguments of a type, by Spark's rules.
+    """The type of an aggregate over arguments of a type, by Spark's rules; of pairs and placed values their structures.
 
     Raises `UserError` when the function does not accept that type.
     """
@@ -152,6 +198,10 @@ def result_type(function: str, argument: Type | None) -> Type:
                 remedy="CAST the argument to STRING.",
             )
         return STRING
+    if function in BY_ORDER:
+        return argument.fields[0].type
+    if function in OF_PAIRS or function == "ewma":
+        return DOUBLE
     if not (argument.is_numeric or argument.name == "VOID"):
         raise UserError(
             f"{function.upper()} needs a number, not {argument}",

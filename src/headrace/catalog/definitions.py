@@ -106,7 +106,8 @@ class QueryDefinition:
     """CREATE QUERY: its text is the truth; it is bound against the catalog of its position in the query log.
 
     `retain`: how long results are kept, in event time behind what the query has answered; None keeps all. `owner` and
-    `tags` mean nothing to the engine: people find and administer queries by them, compared without case.
+    `tags` mean nothing to the engine: people find and administer queries by them, compared without case. `continues`: its
+    window was changed, and it tells those that end from then on.
     """
 
     name: str
@@ -116,6 +117,7 @@ class QueryDefinition:
     retain: Duration | None = None
     owner: str | None = None
     tags: tuple[str, ...] = ()
+    continues: bool = False
 
 
 @dataclass(frozen=True, slots=True)

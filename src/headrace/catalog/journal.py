@@ -98,6 +98,7 @@ def query_to_json(query: QueryDefinition) -> dict[str, Any]:
         "from_now": query.from_now,
         "paused": query.paused,
         "retain": query.retain,
+        "continues": query.continues,
     }
     settings = {"owner": query.owner, "tags": query.tags}
     return told | settings_to_json({name: each for name, each in settings.items() if each})

@@ -90,7 +90,7 @@ class _SelectBinder:
             if stream.sliding
             else frozenset[str]()
         )
-        self.grouping = Grouping(self.rows, bounds)
+        self.grouping = Grouping(self.rows, bounds, stream.alias)
 
     @property
     def grouped(self) -> bool:

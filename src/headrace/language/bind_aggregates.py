@@ -26,7 +26,8 @@ from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, L
 from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.ast import FunctionCall
 from headrace.language.bind_expressions import ExpressionBinder, cast, joined, located
-from headrace.schema import BIGINT, BOOLEAN, STRING
+from headrace.language.bind_series import ZSCORE, series_call, zscore_parts
+from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING
 
 _NOT_DISTINCT: Final = ("mode", "top_k", "heavy_hitters", "l1_norm", "l2_norm")
 
@@ -35,11 +36,13 @@ _NOT_DISTINCT: Final = ("mode", "top_k", "heavy_hitters", "l1_norm", "l2_norm")
 class Grouping:
     """Collects the aggregates of a query, each once, and rewrites expressions to read keys and aggregates.
 
-    `inner` binds arguments, over the rows that are grouped; `bounds` are the window's columns, constant per window.
+    `inner` binds arguments, over the rows that are grouped; `bounds` are the window's columns, constant per window;
+    `stream` is the alias of the stream.
     """
 
     inner: ExpressionBinder
     bounds: frozenset[str]
+    stream: str
     keys: list[Named] = field(default_factory=list)
     aggregates: list[NamedAggregate] = field(default_factory=list)
 
@@ -51,7 +54,23 @@ class Grouping:
     def aggregate(self, node: FunctionCall) -> Expression:
         """The column that holds an aggregate."""
         with located(node.span, self.inner.text):
+            if node.name.lower() == ZSCORE:
+                return self._zscore(node)
             return self._column(self._call(node))
+
+    def _zscore(self, node: FunctionCall) -> Expression:
+        """How many standard deviations the last value lies above the mean; NULL where all are the same."""
+        arguments = [self.inner.bind(argument) for argument in node.arguments]
+        parts = zscore_parts(node, arguments, self._condition(node), self.stream)
+        last, mean, spread = (self._column(call) for call in parts)
+        away = self.inner.call("-", node.span, last, mean)
+        apart = self.inner.call("nullif", node.span, spread, Literal(0.0, DOUBLE))
+        return self.inner.call("/", node.span, away, apart)
+
+    def _condition(self, node: FunctionCall) -> Expression | None:
+        if node.condition is None:
+            return None
+        return self._over_group.condition(node.condition, "the condition of FILTER")
 
     def _column(self, call: AggregateCall) -> Expression:
         for known in self.aggregates:
@@ -67,16 +86,13 @@ class Grouping:
         return replace(self.inner, aggregate=self.aggregate)
 
     def _call(self, node: FunctionCall) -> AggregateCall:
-        condition = None
-        if node.condition is not None:
-            condition = self._over_group.condition(node.condition, "the condition of FILTER")
+        condition = self._condition(node)
         function = canonical(node.name)
         if function in APPROXIMATE:
             return self._approximate(function, node, condition)
         if node.name.lower() == "count_if":
             call = self._count_if(node, condition)
         else:
-            assert function is not None
             call = self._exact(function, node, condition)
         return call if node.within is None else self._within(node, call)
 
@@ -92,12 +108,16 @@ class Grouping:
             )
         return replace(call, within=node.within)
 
-    def _exact(self, function: str, node: FunctionCall, condition: Expression | None) -> AggregateCall:
+    def _exact(self, function: str | None, node: FunctionCall, condition: Expression | None) -> AggregateCall:
+        arguments = [self.inner.bind(argument) for argument in node.arguments]
+        series = series_call(node, arguments, condition, self.stream)
+        if series is not None:
+            return series
+        assert function is not None
         if node.star:
             if function != "count":
                 raise UserError(f"{node.name.upper()} does not take *", remedy="Only COUNT takes *.")
             return AggregateCall("count", None, result_type("count", None), condition=condition)
-        arguments = [self.inner.bind(argument) for argument in node.arguments]
         share, arguments = _share(node, function, arguments)
         most, arguments = _most(function, node, arguments)
         if function == "count" and arguments and not node.distinct:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final, NoReturn
 from typing import Literal as Choice
 
-from headrace.algebra.aggregates import canonical
+from headrace.algebra.aggregates import is_aggregate
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from headrace.algebra.functions import UserFunction, can_cast, common_type, resolve
 from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
@@ -240,7 +240,7 @@ class ExpressionBinder:
     def _function(self, node: FunctionCall) -> Expression:
         with located(node.span, self.text):
             refusal(node.name)
-        if canonical(node.name) is not None or node.name.lower() in ("count_if", "error_bound"):
+        if is_aggregate(node.name):
             return self.aggregate(node)
         name = node.name.upper()
         for present, what in (

@@ -7,10 +7,8 @@ from typing import Final
 from headrace.errors import UnsupportedQuery
 
 _AGGREGATE_LIST: Final = """
-first last first_value last_value any_value percentile_approx
-collect_list collect_set array_agg max_by
-min_by corr covar_pop covar_samp skewness kurtosis sum_distinct bit_and bit_or bit_xor grouping
-string_agg listagg histogram_numeric regr_slope try_sum try_avg
+any_value percentile_approx collect_list collect_set array_agg max_by min_by sum_distinct bit_and
+bit_or bit_xor grouping string_agg listagg histogram_numeric try_sum try_avg
 """
 _AGGREGATES: Final = frozenset(_AGGREGATE_LIST.split())
 _CLOCK_LIST: Final = """
@@ -23,7 +21,8 @@ _RANKS: Final = frozenset(
 )
 _AVAILABLE: Final = (
     "Available are COUNT, COUNT_IF, SUM, AVG, MIN, MAX, VARIANCE, VAR_POP, STDDEV, STDDEV_POP, "
-    "MEDIAN, PERCENTILE, MODE, TOP_K, HEAVY_HITTERS, L1_NORM, L2_NORM, BOOL_AND and BOOL_OR, and APPROX_COUNT, APPROX_SUM, "
+    "SKEWNESS, KURTOSIS, MEDIAN, PERCENTILE, MODE, TOP_K, HEAVY_HITTERS, L1_NORM, L2_NORM, BOOL_AND, BOOL_OR, FIRST, LAST, CORR, "
+    "COVAR_POP, COVAR_SAMP, SLOPE, INTERCEPT, R2, EWMA and ZSCORE, and APPROX_COUNT, APPROX_SUM, "
     "APPROX_DISTINCT, APPROX_PERCENTILE and APPROX_TOP_K."
 )
 

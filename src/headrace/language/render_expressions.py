@@ -12,9 +12,11 @@ from decimal import Decimal
 from typing import Final
 
 from headrace.algebra.aggregates import MAY_COMPARE, AggregateCall
-from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
+from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, columns_of
+from headrace.algebra.series import AT, PAIR, POSITION, STRUCTURES
 from headrace.language.literals import shown_instant
 from headrace.language.primaries import RESERVED
+from headrace.schema import INTERVAL
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYWORD_LIST: Final = """
@@ -75,10 +77,13 @@ def render_expression(expression: Expression, columns: Mapping[str, str]) -> str
 
 def render_aggregate(call: AggregateCall, columns: Mapping[str, str]) -> str:
     """An aggregate as text."""
-    argument = "*" if call.argument is None else render_expression(call.argument, columns)
+    argument = "*" if call.argument is None else _argument(call.argument, columns)
     share = "" if call.share is None else f", {call.share!r}D"
     share += "" if call.most is None else f", {call.most}"
-    text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{argument}{share})"
+    if call.half_life is not None:
+        share = f", {literal(Literal(call.half_life, INTERVAL))}"
+    function = "regr_count" if _is_pair(call.argument) and call.function == "count" else call.function
+    text = f"{function}({'DISTINCT ' if call.distinct else ''}{argument}{share})"
     if call.condition is not None:
         text += f" FILTER (WHERE {render_expression(call.condition, columns)})"
     if call.within is not None and call.function in MAY_COMPARE and (2 * call.within).numerator == 1:
@@ -87,6 +92,21 @@ def render_aggregate(call: AggregateCall, columns: Mapping[str, str]) -> str:
         percent = 100 * call.within
         text += f" WITHIN {Decimal(percent.numerator) / Decimal(percent.denominator):f} PERCENT"
     return text if call.part == "value" else f"error_bound({text})"
+
+
+def _is_pair(argument: Expression | None) -> bool:
+    return isinstance(argument, Call) and argument.function == PAIR
+
+
+def _argument(argument: Expression, columns: Mapping[str, str]) -> str:
+    """What was written between the parentheses: of a structure the parts that are not the row's own place."""
+    if not (isinstance(argument, Call) and argument.function in STRUCTURES):
+        return render_expression(argument, columns)
+    first, *rest = argument.arguments
+    read = frozenset().union(*(columns_of(part) for part in rest))
+    if any(name.endswith((f".{AT}", f".{POSITION}")) for name in read):
+        return render_expression(first, columns)
+    return ", ".join(render_expression(part, columns) for part in argument.arguments)
 
 
 def _case(case: Case, columns: Mapping[str, str]) -> str:

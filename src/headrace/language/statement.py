@@ -77,6 +77,15 @@ class SetQuery(_Written):
 
 
 @dataclass(frozen=True, slots=True)
+class SetWindow(_Written):
+    """`ALTER QUERY name SET WINDOW [RANGE … SLIDE …]`; `window` is the brackets as written, `at` their place in the script."""
+
+    name: str
+    window: str
+    at: Span = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Drop(_Written):
     """`DROP STREAM | RELATION | QUERY [IF EXISTS] name`."""
 
@@ -180,6 +189,7 @@ Statement: TypeAlias = (
     | CreateRelation
     | CreateQuery
     | AlterQuery
+    | SetWindow
     | RenameQuery
     | SetQuery
     | Drop

@@ -38,9 +38,11 @@ from headrace.language.statement import (
     ResumeQuery,
     SetQuery,
     SetTimeZone,
+    SetWindow,
     Show,
     Statement,
 )
+from headrace.language.windows import bracket
 
 
 def parse_script(text: str) -> tuple[Statement, ...]:
@@ -175,10 +177,15 @@ def _alter(cursor: Cursor) -> Statement:
         cursor.expect("TO", purpose=" and the new name after RENAME")
         new_name = cursor.name("the new name")
         return RenameQuery(*_written(cursor, start), name, new_name)
+    if cursor.accept("SET", "WINDOW"):
+        opening = cursor.token.span
+        bracket(cursor)
+        span = cursor.since(opening)
+        return SetWindow(*_written(cursor, start), name, cursor.text[span.start : span.end], span)
     if cursor.accept("SET"):
         settings = query_options(cursor)
         return SetQuery(*_written(cursor, start), name, settings)
-    raise cursor.wanted("AS and a SELECT, RENAME TO or SET")
+    raise cursor.wanted("AS and a SELECT, RENAME TO, SET or SET WINDOW")
 
 
 _KINDS: Final[dict[str, Kind]] = {"STREAM": "stream", "RELATION": "relation", "QUERY": "query"}

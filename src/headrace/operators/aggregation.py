@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.algebra.aggregates import BY_VALUE, AggregateCall
+from headrace.algebra.aggregates import BY_ORDER, BY_VALUE, OF_PAIRS, OF_SHAPE, AggregateCall
 from headrace.algebra.expressions import Case, Expression, Literal
 from headrace.operators import cells as at_rest
 from headrace.operators.cells import Fed
 from headrace.operators.grouping import Ints
 from headrace.operators.lower_synopses import is_synopsis, lower_synopsis, synopses_of
+from headrace.operators.of_moments import of_pairs, of_shape
 from headrace.operators.partials import Cells
 from headrace.schema import BOOLEAN, to_arrow
 
@@ -73,6 +74,15 @@ def feds_of(call: AggregateCall) -> tuple[Fed, ...]:
             return counted, at_rest.sum_fed(argument)
         case "min" | "max":
             return counted, at_rest.extreme_fed(argument, call.function == "max")
+        case "first" | "last":
+            return (at_rest.placed_fed(argument, last=call.function == "last"),)
+        case "ewma":
+            assert call.half_life is not None
+            return (at_rest.fading_fed(argument, call.half_life),)
+        case function if function in OF_PAIRS:
+            return (at_rest.pairs_fed(argument),)
+        case function if function in OF_SHAPE:
+            return (at_rest.shape_fed(argument),)
         case _:
             return (at_rest.moments_fed(argument),)
 
@@ -83,8 +93,8 @@ def lift(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], codes: I
     dictionaries: dict[Fed, pa.Array] = {}
     for fed in feds:
         values = arguments[fed.expression] if fed.expression is not None else None
-        if fed.is_ranked and values is not None:
-            dictionaries[fed] = at_rest.sorted_dictionary(values)
+        if (dictionary := at_rest.dictionary_of(fed, values)) is not None:
+            dictionaries[fed] = dictionary
         weights = None if fed.weight is None else arguments[fed.weight]
         with np.errstate(all="ignore"):
             ready = at_rest.argument(fed, values, dictionaries.get(fed), weights)
@@ -105,7 +115,7 @@ def lower(call: AggregateCall, answer: Answer) -> Lowered:
     if call.function == "count":
         return Lowered(pa.array(answer.cells[feds[0]][0]))
     if len(feds) == 1:
-        return Lowered(_variance(call.function, answer.cells[feds[0]]))
+        return Lowered(_of_one(call, feds[0], answer))
     number, value = answer.cells[feds[0]][0], answer.cells[feds[1]]
     if call.function in ("min", "max"):
         return Lowered(_extreme(call, feds[1], value[0], number, answer))
@@ -124,6 +134,18 @@ def lower(call: AggregateCall, answer: Answer) -> Lowered:
     )
 
 
+def _of_one(call: AggregateCall, fed: Fed, answer: Answer) -> pa.Array:
+    """Aggregates of one partial that says itself whether it is empty."""
+    cells = answer.cells[fed]
+    if call.function in BY_ORDER:
+        return at_rest.unrank(cells[2], answer.dictionaries[fed]).cast(to_arrow(call.type))
+    if call.function == "ewma":
+        return pa.array(cells[2], mask=cells[1] == 0)
+    if call.function in OF_PAIRS:
+        return of_pairs(call.function, cells)
+    return of_shape(call.function, cells) if call.function in OF_SHAPE else _variance(call.function, cells)
+
+
 def _variance(function: str, moments: Cells) -> pa.Array:
     number, _, square = moments
     least = 1 if function.endswith("pop") else 2
@@ -137,7 +159,7 @@ def _extreme(
     call: AggregateCall, fed: Fed, value: np.ndarray, number: np.ndarray, answer: Answer
 ) -> pa.Array:
     kind = to_arrow(call.type)
-    if fed.is_ranked:
+    if fed.has_dictionary:
         return at_rest.unrank(value, answer.dictionaries[fed]).cast(kind)
     if call.type.is_fractional:
         return pa.array(value, mask=number == 0).cast(kind)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.algebra.series import AT, POSITION
 from headrace.operators.grouping import Ints
 
 
@@ -26,6 +27,11 @@ class Batch:
     def rows(self) -> int:
         """Number of rows."""
         return len(self.at)
+
+    @property
+    def readable(self) -> Mapping[str, pa.Array]:
+        """The columns, and the places of the rows as columns too."""
+        return {**self.columns, AT: pa.array(self.at), POSITION: pa.array(self.position)}
 
     def where(self, keep: np.ndarray) -> Batch:
         """The rows where `keep` is true; the batch itself when that is all of them."""

@@ -1,7 +1,7 @@
 """Partials at rest: how the numpy columns of partial aggregates lie in Arrow tables, and back.
 
 Numbers lie as they are. Values without arithmetic (strings, binaries, decimals) under MIN and MAX are compared through
-ranks: ranks are local to one `load`, the values themselves are what is stored.
+ranks, and a first or last value of any type is its place: both are local to one `load`, the values themselves are stored.
 """
 
 from __future__ import annotations
@@ -16,13 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.algebra.expressions import Expression
+from headrace.operators.central_moments import CoMoments, Moments, Shape
 from headrace.operators.grouping import as_int64, flat, hashes
-from headrace.operators.partials import Argument, Cells, Column, Count, Extreme, Moments, Partial, Sum
+from headrace.operators.partials import Argument, Cells, Column, Count, Extreme, Partial, Sum
 from headrace.operators.synopsis_partial import Synopsis
+from headrace.operators.timed_partials import NOWHERE, Fading, Placed
 from headrace.schema import Type, to_arrow
 from headrace.synopses.kinds import Kind
+from headrace.time import Duration
 
-Encoding = Choice["rows", "int", "limbs2", "limbs4", "double", "ranked", "hash", "text"]
+Encoding = Choice[
+    "rows", "int", "limbs2", "limbs4", "double", "ranked", "hash", "text", "pair", "timed", "placed"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +40,25 @@ class Fed:
     weight: Expression | None = None
 
     @property
-    def is_ranked(self) -> bool:
-        """True when cells are ranks into a dictionary of values."""
-        return self.encoding == "ranked"
+    def has_dictionary(self) -> bool:
+        """True when the last column of its cells is places in a dictionary of values."""
+        return self.encoding in ("ranked", "placed")
 
     def arrow_types(self) -> list[pa.DataType]:
         """The types of its columns at rest."""
-        if self.is_ranked and self.expression is not None:
-            return [to_arrow(self.expression.type)]
+        width = self.partial.width
+        if isinstance(self.partial, Count):
+            return [pa.int64()] * width
         if isinstance(self.partial, Synopsis):
             return [pa.large_binary()]
-        if isinstance(self.partial, Moments) or (
-            self.encoding == "double" and not isinstance(self.partial, Count)
-        ):
-            return [pa.float64()] * self.partial.width
-        return [pa.int64()] * self.partial.width
+        if self.encoding == "timed":
+            return [pa.int64()] + [pa.float64()] * (width - 1)
+        if self.has_dictionary and self.expression is not None:
+            kind = self.expression.type
+            return [pa.int64()] * (width - 1) + [
+                to_arrow(kind if self.encoding == "ranked" else kind.fields[0].type)
+            ]
+        return [pa.float64() if self.encoding in ("double", "pair") else pa.int64()] * width
 
 
 def rows_fed() -> Fed:
@@ -95,10 +104,30 @@ def synopsis_fed(
     return Fed(Synopsis(kind), expression, encoding, weight)
 
 
+def shape_fed(expression: Expression) -> Fed:
+    """The partial for skewness and kurtosis."""
+    return Fed(Shape(), expression, "double")
+
+
+def pairs_fed(expression: Expression) -> Fed:
+    """The partial for all that is made of pairs of numbers."""
+    return Fed(CoMoments(), expression, "pair")
+
+
+def fading_fed(expression: Expression, half_life: Duration) -> Fed:
+    """The partial for a mean that fades with time."""
+    return Fed(Fading(half_life), expression, "timed")
+
+
+def placed_fed(expression: Expression, *, last: bool) -> Fed:
+    """The partial for the first or last value."""
+    return Fed(Placed(last), expression, "placed")
+
+
 def argument(
     fed: Fed, values: pa.Array | None, dictionary: pa.Array | None = None, weights: pa.Array | None = None
 ) -> Argument:
-    """A batch's values as numpy, ready to lift. `dictionary` (sorted, distinct) gives the ranks of ranked values."""
+    """A batch's values as numpy, ready to lift; `dictionary` is that of `dictionary_of`."""
     if values is None:
         return Argument(np.empty(0), None)
     valid = ~values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
@@ -128,7 +157,28 @@ def _numbers(fed: Fed, values: pa.Array, dictionary: pa.Array | None) -> Column:
         return np.stack([whole & 0xFFFFFFFF, whole >> 32], axis=1)
     if fed.encoding == "limbs4":
         return _decimal_limbs(values)
+    if fed.encoding in ("pair", "timed", "placed"):
+        return _structure(fed.encoding, values)
     return ranks(values, dictionary)
+
+
+def _structure(encoding: Encoding, values: pa.Array) -> Column:
+    """The parts of structures side by side: doubles of pairs, else integers, of which a double is its bits."""
+    first, *rest = values.flatten()
+    columns = [pc.fill_null(part, 0).to_numpy(zero_copy_only=False) for part in rest]
+    if encoding == "placed":
+        return np.stack([*columns, np.arange(len(values))], axis=1)
+    numbers = pc.fill_null(first, 0.0).to_numpy(zero_copy_only=False)
+    if encoding == "timed":
+        numbers = np.ascontiguousarray(numbers).view(np.int64)
+    return np.stack([numbers, *columns], axis=1)
+
+
+def dictionary_of(fed: Fed, values: pa.Array | None) -> pa.Array | None:
+    """What the places of lifted cells point into; None for numbers."""
+    if values is None or not fed.has_dictionary:
+        return None
+    return sorted_dictionary(values) if fed.encoding == "ranked" else values.flatten()[0]
 
 
 def _as_double(values: pa.Array) -> pa.Array:
@@ -164,12 +214,12 @@ def ranks(values: pa.Array, dictionary: pa.Array | None) -> Column:
 
 
 def store(fed: Fed, cells: Cells, dictionary: pa.Array | None) -> list[pa.Array]:
-    """Arrow columns of cells; an empty ranked cell is NULL."""
+    """Arrow columns of cells; an empty cell with a dictionary is NULL."""
     if isinstance(fed.partial, Synopsis):
         return [pa.array(cells[0], pa.large_binary())]
-    if not fed.is_ranked:
+    if not fed.has_dictionary:
         return [pa.array(part) for part in cells]
-    return [unrank(cells[0], dictionary)]
+    return [*(pa.array(part) for part in cells[:-1]), unrank(cells[-1], dictionary)]
 
 
 def unrank(places: Column, dictionary: pa.Array | None) -> pa.Array:
@@ -180,10 +230,13 @@ def unrank(places: Column, dictionary: pa.Array | None) -> pa.Array:
 
 
 def load(fed: Fed, columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Cells, pa.Array | None]:
-    """Cells from Arrow columns, and the dictionary of a ranked partial."""
-    if not fed.is_ranked:
+    """Cells from Arrow columns, and the dictionary of a partial that has one."""
+    if not fed.has_dictionary:
         return tuple(flat(column).to_numpy(zero_copy_only=False) for column in columns), None
-    values = flat(columns[0])
+    values = flat(columns[-1])
+    if isinstance(fed.partial, Placed):
+        at, position = (flat(column).to_numpy(zero_copy_only=False) for column in columns[:-1])
+        return (at, position, np.where(at == fed.partial.never, NOWHERE, np.arange(len(values)))), values
     dictionary = sorted_dictionary(values)
     empty = values.is_null().to_numpy(zero_copy_only=False)
     places = ranks(values, dictionary)

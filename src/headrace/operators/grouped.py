@@ -147,5 +147,5 @@ def lower_distinct(
 
 def nothing(feds: Sequence[Fed], rows: int) -> Answer:
     """Cells to which nothing was added."""
-    dictionaries = {fed: pa.array([], fed.arrow_types()[0]) for fed in feds if fed.is_ranked}
+    dictionaries = {fed: pa.array([], fed.arrow_types()[-1]) for fed in feds if fed.has_dictionary}
     return Answer({fed: fed.partial.identity((rows,)) for fed in feds}, dictionaries)

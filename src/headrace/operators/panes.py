@@ -64,6 +64,12 @@ class Panes:
             return turn
         return 2 * turn + (offset - turn * self.slide >= self.cut)
 
+    def starts(self, panes: Ints) -> Ints:
+        """The first instant of each pane."""
+        if not self.cut:
+            return self.anchor + panes * self.slide
+        return self.anchor + (panes >> 1) * self.slide + (panes & 1) * self.cut
+
     def of_instant(self, at: Instant) -> int:
         """The pane that holds `at`; every pane below it has ended at or before `at`."""
         turn, offset = divmod(at - self.anchor, self.slide)

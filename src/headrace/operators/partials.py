@@ -37,7 +37,8 @@ class Partial(Protocol):
     """One kind of partial.
 
     Contract: `combine` is associative and commutative with `identity` neutral; `reduce` equals folding `combine` over
-    the cells of a code. Asserted by the property tests for every class in `PARTIALS`.
+    the cells of a code. Asserted by the property tests for every class there is: those here, of deviations from means
+    (`central_moments`), and of rows' times (`timed_partials`).
     """
 
     @property
@@ -118,7 +119,7 @@ class Sum:
         if argument.valid is not None:
             values, chosen = values[argument.valid], cells[argument.valid]
         if not self.integer:
-            return (_sums(chosen, values, count),)
+            return (sums(chosen, values, count),)
         parts = [values] if self.width == 1 else [values[:, limb] for limb in range(self.width)]
         return tuple(_scatter(np.add, part, chosen, np.zeros(count, np.int64)) for part in parts)
 
@@ -187,88 +188,18 @@ class Extreme:
         return (self._ufunc.accumulate(cells[0], axis=0),)
 
 
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """Count, mean and sum of squared deviations (Chan, Golub, LeVeque 1979: pairwise, without cancellation)."""
-
-    width: int = 3
-    subtracts: bool = False
-
-    def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
-        """Two passes over the rows of the batch."""
-        values, chosen = argument.values, cells
-        if argument.valid is not None:
-            values, chosen = values[argument.valid], cells[argument.valid]
-        number = np.bincount(chosen, minlength=count).astype(np.float64)
-        with np.errstate(all="ignore"):
-            mean = _sums(chosen, values, count) / np.maximum(number, 1)
-            square = _sums(chosen, (values - mean[chosen]) ** 2, count)
-        return number, mean, square
-
-    def identity(self, shape: tuple[int, ...]) -> Cells:
-        """No rows."""
-        return np.zeros(shape), np.zeros(shape), np.zeros(shape)
-
-    def combine(self, left: Cells, right: Cells) -> Cells:
-        """Chan's update; an empty side leaves the other as it is, also when that is NaN or infinite."""
-        (n_a, mean_a, square_a), (n_b, mean_b, square_b) = left, right
-        number = n_a + n_b
-        with np.errstate(all="ignore"):
-            share = np.divide(n_b, number, out=np.zeros_like(number), where=number > 0)
-            distance = mean_b - mean_a
-            mean = mean_a + distance * share
-            square = square_a + square_b + distance * distance * n_a * share
-        none_a, none_b = n_a == 0, n_b == 0
-        mean = np.where(none_a, mean_b, np.where(none_b, mean_a, mean))
-        return number, mean, np.where(none_a, square_b, np.where(none_b, square_a, square))
-
-    def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
-        """Means of means, then deviations about them."""
-        number, mean, square = cells
-        with np.errstate(all="ignore"):
-            total = _sums(codes, number, count)
-            centre = _sums(codes, np.where(number > 0, mean * number, 0.0), count)
-            centre = np.divide(centre, total, out=np.zeros(count), where=total > 0)
-            spread = np.where(number > 0, square + number * (mean - centre[codes]) ** 2, 0.0)
-            return total, centre, _sums(codes, spread, count)
-
-    def accumulate(self, cells: Cells) -> Cells:
-        """Row by row along axis 0; each step is one vectorised combination."""
-        out = tuple(part.copy() for part in cells)
-        for row in range(1, len(cells[0])):
-            step = self.combine(tuple(part[row - 1] for part in out), tuple(part[row] for part in cells))
-            for part, value in zip(out, step, strict=True):
-                part[row] = value
-        return out
-
-
 def _scatter(ufunc: np.ufunc, values: Column, cells: Ints, out: Column) -> Column:
     ufunc.at(out, cells, values)
     return out
 
 
-def _sums(codes: Ints, values: Column, count: int) -> Column:
+def sums(codes: Ints, values: Column, count: int) -> Column:
     """Sums of doubles per code; of nothing, zeros that are doubles too (`bincount` would give integers)."""
     return np.bincount(codes, weights=values, minlength=count).astype(np.float64, copy=False)
 
 
 def _add_at(cells: Cells, codes: Ints, count: int) -> Cells:
     return tuple(_scatter(np.add, part, codes, np.zeros(count, part.dtype)) for part in cells)
-
-
-PARTIALS: tuple[Partial, ...] = (
-    Count(),
-    Sum(),
-    Sum(integer=True),
-    Sum(2, integer=True),
-    Sum(4, integer=True),
-    Extreme(largest=True, integer=True),
-    Extreme(largest=False, integer=True),
-    Extreme(largest=True, integer=False),
-    Extreme(largest=False, integer=False),
-    Moments(),
-)
-"""Every kind, for the property tests."""
 
 
 def concatenate(parts: Sequence[Cells], partial: Partial) -> Cells:

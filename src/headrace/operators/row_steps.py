@@ -92,7 +92,7 @@ class RowPipeline:
 
     def evaluate(self, batch: Batch, expressions: Sequence[Expression]) -> tuple[Batch, list[pa.Array]]:
         """Values of expressions; rows on which one fails are rejected and absent from both."""
-        evaluation = Evaluation(batch.columns, batch.rows)
+        evaluation = Evaluation(batch.readable, batch.rows)
         values = [evaluation.values(expression) for expression in expressions]
         failed = evaluation.errors
         if failed is None:

@@ -75,7 +75,7 @@ class SharedPanes:
         kept = self.pipeline.apply(batch)
         failed = bool(self.pipeline.rejected)
         self.pipeline.rejected.clear()
-        evaluation = Evaluation(kept.columns, kept.rows)
+        evaluation = Evaluation(kept.readable, kept.rows)
         values = [] if failed else [evaluation.values(each) for each in self.union.inputs()]
         if failed or evaluation.errors is not None:
             return False

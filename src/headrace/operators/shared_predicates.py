@@ -84,7 +84,7 @@ class SharedPredicates:
 
     def add(self, batch: Batch) -> None:
         """Take in a batch; it is folded once for all, as soon as there are enough rows."""
-        evaluation = Evaluation(batch.columns, batch.rows)
+        evaluation = Evaluation(batch.readable, batch.rows)
         values = tuple(evaluation.values(each) for each in self.plan.inputs)
         if evaluation.errors is not None:
             for member in self.plan.members:

@@ -13,8 +13,9 @@ from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
-from headrace.algebra.aggregates import AggregateCall
+from headrace.algebra.aggregates import OF_PAIRS, OF_SHAPE, AggregateCall
 from headrace.reference.conversion import fit, in_range
+from headrace.reference.series import faded_mean, nearest, of_order, of_pairs, of_shape
 from headrace.reference.values import identity, sort_key
 
 
@@ -55,6 +56,15 @@ def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
         case "heavy_hitters":
             assert call.share is not None
             return _heavy_hitters(present, Fraction(str(call.share))) if present else None
+        case "ewma":
+            assert call.half_life is not None
+            return faded_mean(present, call.half_life) if present else None
+        case "first" | "last":
+            return of_order(call.function, present) if present else None
+        case function if function in OF_PAIRS:
+            return of_pairs(function, present)
+        case function if function in OF_SHAPE:
+            return of_shape(function, present)
         case other:
             raise NotImplementedError(f"the reference has no aggregate '{other}'")
 
@@ -84,7 +94,7 @@ def total(values: Sequence[Any]) -> float:
     special = {float(value) for value in values if isinstance(value, float) and not math.isfinite(value)}
     if special:
         return special.pop() if len(special) == 1 else math.nan
-    return _nearest(sum((Fraction(value) for value in values), Fraction(0)))
+    return nearest(sum((Fraction(value) for value in values), Fraction(0)))
 
 
 def _spread(function: str, values: Sequence[Any]) -> float | None:
@@ -97,7 +107,7 @@ def _spread(function: str, values: Sequence[Any]) -> float | None:
     exact = [Fraction(value) for value in values]
     mean = sum(exact, Fraction(0)) / len(exact)
     variance = sum(((value - mean) ** 2 for value in exact), Fraction(0)) / divisor
-    return math.sqrt(_nearest(variance)) if function.startswith("stddev") else _nearest(variance)
+    return math.sqrt(nearest(variance)) if function.startswith("stddev") else nearest(variance)
 
 
 def _percentile(ascending: Sequence[Any], share: float) -> float:
@@ -134,10 +144,3 @@ def _heavy_hitters(values: Sequence[Any], share: Fraction) -> str:
     heavy = [value for value, count in times.items() if count >= share * len(values)]
     ordered = sorted(heavy, key=lambda value: (-times[value], sort_key(value)))
     return json.dumps(ordered, ensure_ascii=False, separators=(",", ":"))
-
-
-def _nearest(exact: Fraction) -> float:
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf

@@ -32,6 +32,7 @@ from headrace.algebra.query import (
     Windowed,
     walk,
 )
+from headrace.algebra.series import AT, POSITION
 from headrace.algebra.windows import Rows, TimeRange, Unbounded, slides
 from headrace.errors import UnsupportedQuery
 from headrace.reference.aggregate import aggregate
@@ -109,7 +110,12 @@ def stream_rows(node: Node, moment: Moment) -> list[Row]:
                 rows = stream.revised(moment.revisions.within)
             else:
                 rows = stream.ordered(fates)
-            return [_named(row.values, node) | {_place(node): (row.at, row.position)} for row in rows]
+            return [
+                _named(row.values, node)
+                | {_place(node): (row.at, row.position)}
+                | {f"{node.alias}.{AT}": row.at, f"{node.alias}.{POSITION}": row.position}
+                for row in rows
+            ]
         case Filter(source=source, predicate=predicate):
             return moment.rejects.survivors(stream_rows(source, moment), _passing(predicate))
         case _:

@@ -15,6 +15,7 @@ from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decim
 from typing import Any, Final
 
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
+from headrace.algebra.series import PAIR, STRUCTURES
 from headrace.reference.conversion import RowError, convert, fit, in_range
 from headrace.reference.values import sort_key
 from headrace.schema import Type
@@ -34,6 +35,9 @@ def evaluate(expression: Expression, row: Mapping[str, Any]) -> Any:
                 if evaluate(condition, row) is True:
                     return evaluate(result, row)
             return evaluate(otherwise, row)
+        case Call(function=name, arguments=arguments) if name in STRUCTURES:
+            parts = tuple(evaluate(argument, row) for argument in arguments)
+            return None if name == PAIR and None in parts else parts
         case Call(function=name) if name in _LAZY:
             return _LAZY[name](expression, row)
         case Call():

@@ -1,19 +1,46 @@
-"""What DESCRIBE EXTENDED tells of a stream: what its progress rests on, how far it is, and what came too late."""
+"""What DESCRIBE EXTENDED tells: of a stream what its progress rests on, how far it is, and what came too late; of a query how
+far it has answered, and since when its windows are complete.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.catalog.definitions import StreamDefinition
+from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.time import BEGINNING, render_duration, render_instant
 
 
 def progress_table(stream: StreamDefinition, known: Mapping[str, Any]) -> pa.Table:
     """Properties and their values as text; a value that is not known yet is NULL."""
-    rows = [*_clauses(stream), *_reached(stream, known)]
+    return _table([*_clauses(stream), *_reached(stream, known)])
+
+
+def standing_table(query: QueryDefinition, place: Mapping[str, Any] | None) -> pa.Table:
+    """The same of a query; `place` is where it stands, None before its first epoch."""
+    known = place or {}
+    return _table(
+        [
+            ("query", " ".join(query.text.split())),
+            ("answered to", _instant(known.get("closed", BEGINNING))),
+            ("complete since", _instant(known.get("complete_since", BEGINNING))),
+            ("filled from", known.get("filled") or None),
+        ]
+    )
+
+
+def filling_told(place: Mapping[str, Any] | None) -> Iterator[str]:
+    """Lines of EXPLAIN on what a window was filled from, and since when windows are complete where some may not be."""
+    filled, complete = (place or {}).get("filled"), (place or {}).get("complete_since", BEGINNING)
+    if filled:
+        yield f"  filled from {filled} when its window was set"
+    if complete != BEGINNING:
+        yield f"  complete since {render_instant(complete)}: windows that start earlier lack rows"
+
+
+def _table(rows: Sequence[tuple[str, str | None]]) -> pa.Table:
     return pa.table(
         {
             "property": pa.array([name for name, _ in rows], pa.string()),

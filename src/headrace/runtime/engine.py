@@ -22,6 +22,7 @@ from headrace.runtime.admission import Admission, Pending, packed, together
 from headrace.runtime.backfilling import Chunk, Turns, chunk_of, furthest_behind
 from headrace.runtime.clock_progress import clock_floors
 from headrace.runtime.executor import Executor
+from headrace.runtime.filling import Filling
 from headrace.runtime.home import BORN, Home
 from headrace.runtime.housekeeping import Housekeeping
 from headrace.runtime.intake import Intake
@@ -37,7 +38,7 @@ from headrace.runtime.messages import (
 from headrace.runtime.plan_files import NO_PLAN, SavedPlan, save_plan
 from headrace.runtime.planning import make_plan, plan_after
 from headrace.runtime.progress import progress_of
-from headrace.runtime.standing import ArchiveEntry, Standing, newcomer, pieces_of
+from headrace.runtime.standing import ArchiveEntry, Standing, pieces_of
 from headrace.runtime.state import bounds_of_slots
 from headrace.runtime.work import Work
 from headrace.store.collect import Collected
@@ -57,9 +58,11 @@ class Engine:
     tasks: int = 2
     admission: Admission = field(default_factory=Admission)
     manifest: Manifest = field(init=False)
+    published: Manifest = field(init=False)
     plan: EpochPlan = field(init=False)
     intake: Intake = field(init=False)
     housekeeping: Housekeeping = field(init=False)
+    filling: Filling = field(init=False)
     turns: Turns = field(default_factory=Turns)
     holds: Callable[[], Mapping[str, int]] = dict
     """Operator → index of the first result that somebody who must have all still waits for."""
@@ -70,6 +73,7 @@ class Engine:
     def __post_init__(self) -> None:
         self.intake = Intake(self.home, self.clock)
         self.housekeeping = Housekeeping(self.home, self.intake)
+        self.filling = Filling(self.home)
         self.take_over()
         self.collect()
 
@@ -78,10 +82,11 @@ class Engine:
 
         Raises `AlreadyPublished` when another driver has taken over from this one.
         """
-        self.manifest = self.home.manifests.takeover(self.home.incarnation or None)
+        self.manifest = self.published = self.home.manifests.takeover(self.home.incarnation or None)
         self.home.taken_over(self.manifest.incarnation)
         self.intake.resume(self.manifest)
         self._planned, self._saved = -1, NO_PLAN
+        self.filling.due.clear()
         self.replan()
 
     def collect(self) -> Collected:
@@ -129,7 +134,8 @@ class Engine:
         fresh = sorted(self.plan.operators.keys() - places.keys())
         if len(places) + len(fresh) > len(self.plan.operators):
             places = {name: place for name, place in places.items() if name in self.plan.operators}
-        begun = {name: self._newcomer(name).as_json() for name in fresh}
+        standings = self.filling.begun(self.manifest, self.published, self.plan, fresh)
+        begun = {name: standing.as_json() for name, standing in standings.items()}
         self.manifest = replace(self.manifest, operators={**places, **begun})
 
     def _in_files(self) -> SavedPlan:
@@ -139,13 +145,6 @@ class Engine:
             self._is_saved = True
         return self._saved
 
-    def _newcomer(self, operator: str) -> Standing:
-        stream = self.plan.operators[operator].stream
-        query = self.home.catalog.require_query(self.plan.operators[operator].query).definition
-        archive = self.home.list_of(self.manifest, f"archive:{stream}")
-        known = self.manifest.streams.get(stream)
-        return newcomer(self.plan.streams[stream], archive, known, from_now=query.from_now)
-
     # -- one epoch ---------------------------------------------------------------------------------------------------
 
     def step(self, *, live_first: bool = False) -> EpochObservation | None:
@@ -154,7 +153,9 @@ class Engine:
         The past is read before what is new, or with `live_first` in what time the live pipeline leaves.
         """
         self.intake.listen(self.plan.streams.values())
-        work = self._taking_turns() if live_first else self._replay(Chunk()) or self._live()
+        work = self.filling.work(self.manifest.operators)
+        if work is None:
+            work = self._taking_turns() if live_first else self._replay(Chunk()) or self._live()
         return self._run(work) if work is not None else None
 
     def _taking_turns(self) -> Work | None:
@@ -163,6 +164,8 @@ class Engine:
 
     def seal(self) -> EpochObservation:
         """End every stream for good: all windows close, nothing older than FOREVER may come."""
+        if (due := self.filling.work(self.manifest.operators)) is not None:
+            self._run(due)
         floors = dict.fromkeys(self.plan.streams, FOREVER)
         return self._run(Work("seal", operators=self._live_operators(), floors=floors, final=True))
 
@@ -320,7 +323,7 @@ class Engine:
         planned = retention.settled(planned, work.taken, self.plan, self.intake, files, self.holds)
         self.home.store.sync([*publishing.files_named(receipts), *files.unsynced])
         self.home.manifests.publish(planned)
-        self.manifest = planned
+        self.manifest = self.published = planned
         self.intake.consumed(work.taken)
         if self.housekeeping.is_due(planned.epoch):
             self.collect()

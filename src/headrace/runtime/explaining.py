@@ -22,6 +22,7 @@ from headrace.planner.sharing import Sharing, sharing
 from headrace.runtime import derived
 from headrace.runtime.adapting import adapting_states, as_it_runs
 from headrace.runtime.completeness import plan_in_force
+from headrace.runtime.describing import filling_told
 from headrace.runtime.epoch_log import last_lines
 from headrace.runtime.home import Home
 from headrace.runtime.messages import EpochPlan
@@ -88,7 +89,8 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     chain = [each for each, _ in levels(known, query, standing.operator_id)]
     adapting = adapting_states(home.latest())
     plans = (explain(as_it_runs(operators[each], adapting)) for each in chain)
-    return "\n".join([*plans, *query_lines(told, known)])
+    filled = filling_told(home.latest().operators.get(standing.operator_id))
+    return "\n".join([*plans, *filled, *query_lines(told, known)])
 
 
 def _plan(home: Home) -> EpochPlan:

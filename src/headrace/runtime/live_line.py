@@ -35,7 +35,7 @@ class LiveLine:
         """Count an epoch and show where things are."""
         with self._lock:
             self.epochs += 1
-            if seen.kind != "replay":  # these rows were counted when they were first read
+            if seen.kind not in ("replay", "fill"):  # these rows were counted when they were first read
                 self.rows += seen.rows
                 self.late += sum(stream.late for stream in seen.streams.values())
                 self.rejected += sum(stream.rejected for stream in seen.streams.values())

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.catalog.definitions import FunctionDefinition, StreamDefinition
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.operator import Operator
+from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.runtime.source_marks import SourceMark
 from headrace.time import BEGINNING, Duration, Instant
 
@@ -51,10 +52,24 @@ class EpochPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Fill:
+    """Panes that one operator holds for another one that has seen nothing: those from `since` on.
+
+    They lie in state runs of these names, written while the donor had answered up to `closed`.
+    """
+
+    donor: PaneAggregate
+    taker: str
+    since: Instant
+    closed: Instant
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Something a scan task reads: an ingest record, or a run of the archive when the past is read again.
 
-    `refused` is a file of rejects, for operators that read a stream's rejects over the past.
+    `refused` is a file of rejects, for operators that read a stream's rejects over the past; `fill` another's panes.
     `before` is the punctuation by which lateness is judged when it differs from the message's.
     """
 
@@ -64,6 +79,7 @@ class Piece:
     archived: str | None = None
     before: Instant | None = None
     refused: str | None = None
+    fill: Fill | None = None
 
 
 @dataclass(frozen=True, slots=True)

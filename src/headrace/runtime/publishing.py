@@ -245,7 +245,7 @@ def _operators(
     for name, operator in plan.operators.items():
         known = before.operators[name]
         turn = (operator.stream, name in part, work.now.get(name), work.replayed.get(name))
-        place = (known["closed"], known["replayed"], known["since"], known.get("complete_since"), *turn)
+        place = (*known.values(), *turn) if "ahead" not in known else ()
         if "ahead" in known or plan.streams[operator.stream].progress.groups:
             found[name] = _after(known, name, name in part, work, plan, reached)
         elif place in alike:  # thousands that stand together go together

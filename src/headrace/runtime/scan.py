@@ -22,13 +22,15 @@ from headrace.operators.batch import Batch, Rejected
 from headrace.operators.family import Harvest, gathered
 from headrace.operators.grouping import flat
 from headrace.operators.operator import SLOT, Operator
+from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
 from headrace.runtime import names
 from headrace.runtime.archiving import Archiving
 from headrace.runtime.blobs import ScanBlob
+from headrace.runtime.filling import filled
 from headrace.runtime.functions import loaded
 from headrace.runtime.measuring import Timed, timed
-from headrace.runtime.messages import EpochPlan, Piece, ScanMessage, ScanReceipt
+from headrace.runtime.messages import EpochPlan, Fill, Piece, ScanMessage, ScanReceipt
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import load_relation
 from headrace.runtime.reading import Arrival, arrivals
@@ -159,9 +161,13 @@ class _ScanTask:
     def __init__(self, store: Store, plan: EpochPlan, message: ScanMessage) -> None:
         self._store, self._plan, self._message = store, plan, message
         self._streams: dict[str, _StreamTask] = {}
+        self._fills: list[Fill] = []
 
     def read(self, piece: Piece) -> None:
         """Read one piece through its stream's part of the task."""
+        if piece.fill is not None:
+            self._fills.append(piece.fill)
+            return
         stream = self._stream(piece.stream)
         started = time.perf_counter_ns()
         self._read(piece, stream)
@@ -243,6 +249,10 @@ class _ScanTask:
         harvest = Harvest()
         for stream in self._streams.values():
             harvest.join(stream.harvest())
+        for fill in self._fills:
+            taker = self._plan.operators[fill.taker]
+            assert isinstance(taker, PaneAggregate)
+            harvest.add(taker, filled(self._store, fill, taker))
         seen = {
             each: OperatorObservation(
                 scanned.rows_in,

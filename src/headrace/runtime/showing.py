@@ -14,7 +14,7 @@ from headrace.language.selection import Selection
 from headrace.planner.explain import explain
 from headrace.planner.lower import lower
 from headrace.runtime.choosing import chosen
-from headrace.runtime.describing import progress_table
+from headrace.runtime.describing import progress_table, standing_table
 from headrace.runtime.explaining import explain_all, explain_query
 from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import CatalogNames, bind_text, bound, levels
@@ -40,6 +40,10 @@ def show(home: Home, statement: said.Statement) -> Outcome:
             assert stream is not None
             known = home.latest().streams.get(stream.name, {})
             return Outcome("describe", name, "", progress_table(stream, known))
+        case said.Describe(name=name, extended=True) if home.catalog.query(name) is not None:
+            standing = home.catalog.require_query(name)
+            place = home.latest().operators.get(standing.operator_id)
+            return Outcome("describe", name, "", standing_table(standing.definition, place))
         case said.Describe(name=name):
             return Outcome("describe", name, "", _described(home.catalog, name))
         case said.ExplainQuery(name=name, form=form):

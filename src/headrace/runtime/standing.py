@@ -23,7 +23,8 @@ class Standing:
     """`closed`: the punctuation up to which it has answered. `since`: the first entry it has seen.
 
     `ahead`: groups that it has answered further than that, by their name. `complete_since`: of rows with this event time
-    or a later one it misses none; what it answers of earlier ones may lack some.
+    or a later one it misses none; what it answers of earlier ones may lack some. `filled`: what a window that was changed
+    was made from.
     """
 
     closed: Instant = BEGINNING
@@ -31,15 +32,13 @@ class Standing:
     since: int = 0
     ahead: Mapping[str, Instant] = field(default_factory=dict)
     complete_since: Instant = BEGINNING
+    filled: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """For the manifest."""
         found = asdict(self)
-        if not self.ahead:
-            del found["ahead"]
-        if self.complete_since == BEGINNING:
-            del found["complete_since"]
-        return found
+        unsaid = {"ahead": {}, "complete_since": BEGINNING, "filled": ""}
+        return {name: each for name, each in found.items() if name not in unsaid or each != unsaid[name]}
 
 
 @dataclass(frozen=True, slots=True)

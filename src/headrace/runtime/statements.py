@@ -22,6 +22,7 @@ from headrace.language import statement as said
 from headrace.language.query_options import checked_tags
 from headrace.language.statements import parse_script
 from headrace.runtime import administering, showing
+from headrace.runtime.altering import with_window
 from headrace.runtime.choosing import chosen
 from headrace.runtime.differences import differences
 from headrace.runtime.outcome import Outcome
@@ -72,6 +73,7 @@ class Statements:
             said.AlterQuery: self._alter,
             said.RenameQuery: self._rename,
             said.SetQuery: self._set_query,
+            said.SetWindow: self._set_window,
             said.Drop: self._drop,
             said.PauseQuery: self._pause,
             said.ResumeQuery: self._resume,
@@ -270,11 +272,19 @@ class Statements:
         known = self._catalog.require_query(statement.name)
         self._without_readers(known.definition.name)
         try:
-            definition = self._affordable(replace(known.definition, text=statement.query))
+            definition = self._affordable(replace(known.definition, text=statement.query, continues=False))
             self._put(definition)
         except UserError as error:
             raise _moved(error, statement.select.span.start) from None
         return Outcome("alter", definition.name, f"query {definition.name} altered")
+
+    def _set_window(self, statement: said.SetWindow) -> Outcome:
+        """Windows that ended stay told as they were; the next ones are of the new kind, over the rows there are."""
+        known = self._catalog.require_query(statement.name)
+        self._without_readers(known.definition.name)
+        definition = with_window(self._catalog, known, statement)
+        self._hub.log({"do": "put_query", "query": query_to_json(definition)})
+        return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
 
     def _without_readers(self, name: str) -> None:
         """A query that others read keeps its text and its name: their windows stand on its results."""

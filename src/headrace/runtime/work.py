@@ -30,8 +30,8 @@ class Work:
 
     @property
     def is_replay(self) -> bool:
-        """True when the archive is read, not the sources."""
-        return self.kind == "replay"
+        """True when the archive or the state is read, not the sources."""
+        return self.kind in ("replay", "fill")
 
     def tasks(self, cores: int) -> int:
         """About two scan tasks a core for much input, one for little: each task costs a fixed 20 ms."""

@@ -12,8 +12,9 @@ from headrace.algebra.expressions import Column, Expression, Named
 from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer
 from headrace.operators.cells import Fed
+from headrace.operators.central_moments import Moments
 from headrace.operators.pane_store import Layout, fresh_slots, merge, pane_keys
-from headrace.operators.partials import Cells, Moments, Sum
+from headrace.operators.partials import Cells, Sum
 from headrace.operators.query_index import columns as by_column
 from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.shared_aggregation import bitmaps

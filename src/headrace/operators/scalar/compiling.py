@@ -14,12 +14,14 @@ import pyarrow as pa
 
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, children, walk
 from headrace.algebra.functions import FUNCTIONS, common_type
+from headrace.algebra.series import STRUCTURES
 from headrace.operators.scalar.branching import among, case, coalesce, connective
 from headrace.operators.scalar.casts import cast
 from headrace.operators.scalar.datum import Kernel, is_null, scalar_of
 from headrace.operators.scalar.errors import Errors
 from headrace.operators.scalar.kernels import KERNELS, Site
 from headrace.operators.scalar.result import Compute, Frame, Result, errors_of, settled
+from headrace.operators.scalar.structures import structure
 from headrace.operators.scalar.users import user_call
 from headrace.schema import BOOLEAN, Type, to_arrow
 
@@ -148,6 +150,8 @@ def _call(name: str, inputs: tuple[Node, ...], kind: Type) -> Node:
         return _made(LAZY[name](inputs[0].type), inputs, kind)
     if name in EXPANDED:
         return _expanded(name, inputs, kind)
+    if name in STRUCTURES:
+        return _made(structure(name, kind), inputs, kind)
     row = FUNCTIONS.get(name)
     if row is None:
         return Node(user_call(name), inputs, kind)

@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.operators.cells import Fed
 from headrace.operators.grouping import Ints
-from headrace.operators.partials import Cells, Count, Extreme, Moments, Sum
+from headrace.operators.partials import Cells, Count, Extreme, Sum
 from headrace.operators.query_index.columns import LANES, Tile, Words, tiles_of
 from headrace.operators.query_index.index import Compiled
 from headrace.operators.query_index.preparing import Prepared, words_of
@@ -35,8 +35,8 @@ _CELLS: Final = 1 << 22
 
 
 def takes(feds: Sequence[Fed]) -> bool:
-    """Whether all partials can be made from bitmaps: not moments, whose deviations need the rows."""
-    return not any(isinstance(fed.partial, Moments) for fed in feds)
+    """Whether all partials can be made from bitmaps: not those whose deviations or times need the rows."""
+    return all(isinstance(fed.partial, Count | Sum | Extreme) for fed in feds)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,8 +42,8 @@ def asked(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], codes: 
     dictionaries: dict[Fed, pa.Array] = {}
     for fed in feds:
         values = arguments[fed.expression] if fed.expression is not None else None
-        if fed.is_ranked and values is not None:
-            dictionaries[fed] = at_rest.sorted_dictionary(values)
+        if (dictionary := at_rest.dictionary_of(fed, values)) is not None:
+            dictionaries[fed] = dictionary
         ready[fed] = at_rest.argument(fed, values, dictionaries.get(fed))
     assert feds[0] == at_rest.rows_fed()
     return Asked(codes, count, tuple(feds), ready, dictionaries)

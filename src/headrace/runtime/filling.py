@@ -1,0 +1,155 @@
+"""What is a window that joins at run time filled from: the panes of present queries, the archive, or nothing?
+
+A query whose window was changed tells the windows that end from then on, over all rows that are still to be had: from the
+panes of a present query where these hold all that is needed, else from the archive, else from whichever holds more, and says
+since when its windows are complete. Panes travel as an epoch of their own, right after the change: the donor's state of the
+manifest before is its input, so that nothing is missed or counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from headrace.operators.family import state_name
+from headrace.operators.operator import Operator, Scanned
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.pane_transfer import can_give, needed_from, transferred
+from headrace.operators.row_steps import RowStep
+from headrace.runtime.messages import EpochPlan, Fill, Piece
+from headrace.runtime.plan_files import load_plan
+from headrace.runtime.plans import open_run
+from headrace.runtime.progress import progress_of
+from headrace.runtime.standing import Standing, newcomer
+from headrace.runtime.work import Work
+from headrace.store.manifest import Manifest
+from headrace.store.radix_list import RadixList
+from headrace.time import BEGINNING, Instant
+
+if TYPE_CHECKING:
+    from headrace.runtime.home import Home
+    from headrace.store.filesystem import Store
+
+NOTHING: Final = "nothing"
+ARCHIVE: Final = "the archive"
+_FEW: Final = 16
+
+
+@dataclass(slots=True)
+class Filling:
+    """Where newcomers stand, and the panes that are to be handed to some of them in the next epoch."""
+
+    home: Home
+    due: dict[str, Fill] = field(default_factory=dict)
+    _plan: tuple[str, EpochPlan] | None = None
+    _many: bool = False
+    _by_rows: dict[tuple[str, tuple[RowStep, ...]], list[PaneAggregate]] | None = None
+    """The published operators by what they fold, where many newcomers come at once."""
+
+    def begun(
+        self, manifest: Manifest, published: Manifest, plan: EpochPlan, fresh: Sequence[str]
+    ) -> dict[str, Standing]:
+        """Where operators stand that were not there before; `manifest` says so of streams, `published` of donors.
+
+        They begin with the archive, or FROM NOW (or without an archive) with what comes next.
+        """
+        self.due = {name: fill for name, fill in self.due.items() if name in plan.operators}
+        found: dict[str, Standing] = {}
+        self._many = len(fresh) > _FEW
+        for name in fresh:
+            found[name] = self._newcomer(manifest, published, plan, plan.operators[name])
+        return found
+
+    def _newcomer(
+        self, manifest: Manifest, published: Manifest, plan: EpochPlan, operator: Operator
+    ) -> Standing:
+        name, stream = operator.stream, plan.streams[operator.stream]
+        query = self.home.catalog.require_query(operator.query).definition
+        archive, known = self.home.list_of(manifest, f"archive:{name}"), manifest.streams.get(name)
+        found = newcomer(stream, archive, known, from_now=query.from_now and not query.continues)
+        keeps_none = stream.archive == "none"
+        if not isinstance(operator, PaneAggregate) or not (
+            query.continues or (keeps_none and not query.from_now)
+        ):
+            return found
+        closed = progress_of(known).punctuation
+        fill, needed = self._best(published, operator, closed, archive.length), needed_from(operator, closed)
+        kept = found.complete_since
+        if fill is not None and (keeps_none or fill.since <= needed or fill.since <= kept):
+            self.due[operator.id] = fill
+            return Standing(
+                closed,
+                archive.length,
+                archive.length,
+                complete_since=fill.since if fill.since > needed else BEGINNING,
+                filled=f"the panes of {fill.donor.query}",
+            )
+        if keeps_none:
+            return replace(found, filled=NOTHING if query.continues else "")
+        first = self._first_entry(archive, needed)
+        complete = kept if kept > needed else BEGINNING
+        return Standing(closed, first, first, complete_since=complete, filled=ARCHIVE)
+
+    def _first_entry(self, archive: RadixList, needed: Instant) -> int:
+        """The first entry of the archive that has a row from `needed` on."""
+        for index, entry in archive.iterate(self.home.store.read, archive.start):
+            if entry["greatest"] >= needed:
+                return index
+        return archive.length
+
+    def _best(self, manifest: Manifest, taker: PaneAggregate, closed: Instant, length: int) -> Fill | None:
+        """The panes that reach back furthest, of queries that have folded all of the stream."""
+        best: Fill | None = None
+        for donor in self._donors(manifest, taker):
+            known = manifest.operators.get(donor.id)
+            if known is None or not can_give(donor, taker):
+                continue
+            standing = Standing(**known)
+            if standing.replayed != length or standing.ahead or standing.closed != closed:
+                continue
+            since = max(standing.complete_since, needed_from(donor, standing.closed))
+            if best is None or since < best.since:
+                runs = tuple(run.name for run in manifest.state)
+                best = Fill(donor, taker.id, since, standing.closed, runs)
+        return best
+
+    def _donors(self, manifest: Manifest, taker: PaneAggregate) -> Sequence[PaneAggregate]:
+        """The operators over the same rows whose state the manifest names."""
+        if not manifest.plan:
+            return ()
+        if self._plan is None or self._plan[0] != manifest.plan:
+            self._plan, self._by_rows = (manifest.plan, load_plan(self.home.store, manifest.plan)), None
+        if self._by_rows is None and self._many:
+            self._by_rows = {}
+            for each in self._plan[1].operators.values():
+                if isinstance(each, PaneAggregate):
+                    self._by_rows.setdefault((each.stream, each.steps), []).append(each)
+        if self._by_rows is not None:
+            return self._by_rows.get((taker.stream, taker.steps), ())
+        return [each for each in self._plan[1].operators.values() if isinstance(each, PaneAggregate)]
+
+    def work(self, places: Mapping[str, Mapping[str, int]]) -> Work | None:
+        """The epoch that hands over the panes that are due; None when there are none."""
+        due, self.due = self.due, {}
+        if not due:
+            return None
+        return Work(
+            "fill",
+            tuple((Piece(fill.donor.stream, 0, fill=fill), 1) for fill in due.values()),
+            tuple(due),
+            now={name: places[name]["closed"] for name in due},
+            replayed={name: places[name]["replayed"] for name in due},
+        )
+
+
+def filled(store: Store, fill: Fill, taker: PaneAggregate) -> Scanned:
+    """What a scan task makes of a donor's state: the taker's deltas."""
+    prefix = f"{state_name(fill.donor)}/"
+    runs: list[Mapping[str, pa.Table]] = []
+    for name in fill.runs:
+        sections = open_run(store, name)
+        runs.append({s.removeprefix(prefix): t for s, t in sections.items() if s.startswith(prefix)})
+    return Scanned(transferred(fill.donor, taker, runs, fill.since, fill.closed), (), 0, 0)
