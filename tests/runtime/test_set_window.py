@@ -116,7 +116,7 @@ def test_a_shorter_window_is_filled_from_the_panes_of_the_longer_one_and_nothing
         assert place(hub, "q")["filled"] == "the panes of q"
         assert "complete_since" not in place(hub, "q")
         plan = hub.execute("EXPLAIN QUERY q")[0].message
-        assert plan.endswith("filled from the panes of q when its window was set")
+        assert "filled from the panes of q when its window was set" in plan
         rig.drop(files[1])
         found = told(hub)["q"]
         assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)

@@ -274,7 +274,7 @@ def _after(
             ahead |= reached[operator.stream].groups
         ahead = {group: at for group, at in ahead.items() if at > closed}
         complete = place.complete_since
-        if work.is_replay and plan.streams[operator.stream].archive == "none":
+        if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
             complete = beyond(reached[operator.stream])  # what came while it was paused is nowhere
         place = replace(place, closed=closed, replayed=seen, ahead=ahead, complete_since=complete)
     return place.as_json()
