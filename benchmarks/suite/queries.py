@@ -27,7 +27,7 @@ from benchmarks.runs import run_watched
 from benchmarks.thresholds import Ratio
 
 _CHECKED = 50
-_MEMORY_QUERIES, _MEMORY_EPOCHS = 10_000, 32
+_MEMORY_QUERIES, _MEMORY_EPOCHS = 10_000, 24
 _COLUMNS = ("window_end", "key", "n", "total")
 
 
