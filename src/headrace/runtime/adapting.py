@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from headrace.observation import OperatorObservation
-from headrace.operators.adaptive_panes import should_adapt
+from headrace.operators.adaptive_panes import LEAST_GROUPS, should_adapt
 from headrace.operators.family import state_name, together
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
@@ -46,6 +46,8 @@ def with_adapting(
             measured[state] = operator, together_seen
     chosen = set(known)
     for state, (operator, found) in measured.items():
+        if found.groups < LEAST_GROUPS:
+            continue  # says nothing: spares thousands of small queries the question
         layout = together((operator,)).layouts[0]
         if should_adapt(layout, found.groups, found.few, does=state in known):
             chosen.add(state)
