@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.runtime.rig import Rig, answers, cut, expected, made_rows
 
@@ -53,6 +54,7 @@ def generated(rng: np.random.Generator) -> str:
     return f"SELECT {key}, {measures} FROM s {rng.choice(WINDOWS)} WHERE {where} GROUP BY {key} {having}"
 
 
+@pytest.mark.timeout(1200)  # half a minute on a machine at rest
 def test_a_thousand_queries_answer_each_as_if_alone_while_others_come_and_go(tmp_path: Path) -> None:
     rng = np.random.default_rng(6)
     files = cut(made_rows(61, 60), *range(60 // EPOCHS, 60, 60 // EPOCHS))
