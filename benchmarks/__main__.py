@@ -9,12 +9,15 @@ import sys
 
 from benchmarks import data, report
 from benchmarks.suite.adapt import adapt
+from benchmarks.suite.backfill import backfill
 from benchmarks.suite.correlated import correlated
 from benchmarks.suite.correlated_sliding import correlated_sliding
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
+from benchmarks.suite.invoke import invoke
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.memory import memory
+from benchmarks.suite.psoup import figure_7, figure_9
 from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuation
 from benchmarks.suite.queries import queries
 from benchmarks.suite.query_index import query_index
@@ -43,6 +46,10 @@ SUITE = {
     "late-union": late_union,
     "query-index": query_index,
     "queries": queries,
+    "invoke": invoke,
+    "backfill": backfill,
+    "psoup": figure_7,
+    "psoup-rate": figure_9,
     "epoch": epoch,
     "instants": instants,
     "memory": memory,

@@ -9,10 +9,11 @@ import numpy as np
 from headrace.algebra.aggregates import AggregateCall
 from headrace.algebra.expressions import Call, Named
 from headrace.algebra.windows import TimeSlide
+from headrace.operators.conditions import predicate_of
 from headrace.operators.foldings import FEW_PREDICATES
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.query_index.normal import normal
-from headrace.operators.shared_plan import SharedPlan, _plans, plan_anew, plan_from, plan_of, predicate_of
+from headrace.operators.shared_plan import SharedPlan, _plans, plan_anew, plan_from, plan_of
 from headrace.operators.shared_predicates import SharedPredicates
 from headrace.planner.lower import lower
 from headrace.schema import BIGINT, BOOLEAN

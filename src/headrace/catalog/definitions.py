@@ -107,7 +107,8 @@ class QueryDefinition:
 
     `retain`: how long results are kept, in event time behind what the query has answered; None keeps all. `owner` and
     `tags` mean nothing to the engine: people find and administer queries by them, compared without case. `continues`: its
-    window was changed, and it tells those that end from then on.
+    window was changed, and it tells those that end from then on. `materialize`: how much of its answer is kept between two
+    INVOKEs; None leaves it to the planner.
     """
 
     name: str
@@ -118,6 +119,7 @@ class QueryDefinition:
     owner: str | None = None
     tags: tuple[str, ...] = ()
     continues: bool = False
+    materialize: Choice["none", "partial", "complete"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

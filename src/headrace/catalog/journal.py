@@ -99,6 +99,7 @@ def query_to_json(query: QueryDefinition) -> dict[str, Any]:
         "paused": query.paused,
         "retain": query.retain,
         "continues": query.continues,
+        **({} if query.materialize is None else {"materialize": query.materialize}),
     }
     settings = {"owner": query.owner, "tags": query.tags}
     return told | settings_to_json({name: each for name, each in settings.items() if each})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, TypedDict
+from typing import Literal as Choice
 
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.cursor import Cursor
@@ -11,15 +12,24 @@ from headrace.language.definitions import interval_option, option_list, taken
 from headrace.time import Duration
 
 _EXAMPLE: Final = "(retain '7 DAYS', owner 'ana', tags 'alerts, night')"
-_NAMES: Final = ("retain", "owner", "tags")
+_NAMES: Final = ("retain", "owner", "tags", "materialize")
+_MATERIALIZE: Final[dict[str, Choice["none", "partial", "complete"]]] = {
+    "none": "none",
+    "partial": "partial",
+    "complete": "complete",
+}
 
 
 class QuerySettings(TypedDict, total=False):
-    """The options that are given: `retain` None keeps all, `owner` None is nobody's, no `tags` is none."""
+    """The options that are given: `retain` None keeps all, `owner` None is nobody's, no `tags` is none.
+
+    `materialize`: how much of an answer is kept between two INVOKEs.
+    """
 
     retain: Duration | None
     owner: str | None
     tags: tuple[str, ...]
+    materialize: Choice["none", "partial", "complete"]
 
 
 def query_options(cursor: Cursor) -> QuerySettings:
@@ -39,8 +49,16 @@ def query_options(cursor: Cursor) -> QuerySettings:
         found["owner"] = owner.strip() or None
     if (tags := taken(given, "tags")) is not None:
         found["tags"] = _tags(cursor, tags, places["tags"])
+    if (kept := taken(given, "materialize")) is not None:
+        if kept.lower() not in _MATERIALIZE:
+            raise cursor.error(
+                f"materialize is 'none', 'partial' or 'complete', not '{kept}'",
+                places["materialize"],
+                "'none' keeps nothing, 'partial' which rows pass, 'complete' the answer itself.",
+            )
+        found["materialize"] = _MATERIALIZE[kept.lower()]
     for name in given:
-        remedy = did_you_mean(name, _NAMES) or f"It has retain, owner and tags: {_EXAMPLE}."
+        remedy = did_you_mean(name, _NAMES) or f"It has retain, owner, tags and materialize: {_EXAMPLE}."
         raise cursor.error(f"a query has no option '{name}'", places[name.lower()], remedy)
     if not found:
         raise cursor.error("no option is given", cursor.since(start), f"Write {_EXAMPLE}.")

@@ -356,6 +356,8 @@ def render_query(query: QueryDefinition) -> str:
         options["owner"] = query.owner
     if query.tags:
         options["tags"] = ", ".join(query.tags)
+    if query.materialize is not None:
+        options["materialize"] = query.materialize
     told = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"
     return f"CREATE QUERY {identifier(query.name)}{told} AS {query.text}"
 

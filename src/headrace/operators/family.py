@@ -49,7 +49,8 @@ class MemberStep:
 
 def family_of(operator: Operator) -> str | None:
     """The name of the operator's family, the same for all queries of its shape; None when it has a state of its own."""
-    return operator.family if isinstance(operator, PaneAggregate) else None
+    found: str | None = getattr(operator, "family", None)
+    return found
 
 
 def in_family(operator: PaneAggregate) -> PaneAggregate:

@@ -15,14 +15,17 @@ from typing import Literal as Choice
 import pyarrow as pa
 
 from headrace.operators.batch import Batch
+from headrace.operators.conditions import predicate_of
 from headrace.operators.family import Harvest, state_name
 from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import Operator, Scanner
 from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.row_bitmaps import united
 from headrace.operators.row_steps import Keep, RowStep
+from headrace.operators.selection import Selection
 from headrace.operators.shared_panes import SharedPanes
-from headrace.operators.shared_plan import predicate_of
 from headrace.operators.shared_predicates import SharedPredicates
+from headrace.operators.shared_selections import BITS, SharedSelections
 
 FEW_PREDICATES: Final = 12
 """Up to so many conditions, each filters the rows by itself: measured, an index pays from about twelve on."""
@@ -71,7 +74,34 @@ class Alone:
         return found
 
 
-How: TypeAlias = Choice["alone", "panes", "conditions"]
+@dataclass(frozen=True, slots=True)
+class Selecting:
+    """All selections over the stream that keep something."""
+
+    members: tuple[Selection, ...]
+    shared: SharedSelections
+
+    @property
+    def representative(self) -> str:
+        """The id of one of them."""
+        return self.members[0].id
+
+    def add(self, batch: Batch) -> None:
+        """Match a batch."""
+        self.shared.add(batch)
+
+    def finish(self) -> Harvest:
+        """Everybody's containers as one table, and what each saw."""
+        found = Harvest()
+        for operator, (_, seen) in zip(self.members, self.shared.of_each(), strict=True):
+            found.add(operator, seen)
+        tables = [table for table in self.shared.tables if table.num_rows]
+        if tables:
+            found.put(f"{self.members[0].family}/{BITS}", united(tables))
+        return found
+
+
+How: TypeAlias = Choice["alone", "panes", "conditions", "selections"]
 
 
 def foldings(
@@ -93,6 +123,9 @@ def _folding(
         if adapting and isinstance(operator, PaneAggregate) and state_name(operator) in adapting:
             chosen = operator.adapting()
         return Alone(operator, chosen.scanner(relations))
+    if how == "selections":
+        selecting = tuple(member for member in members if isinstance(member, Selection))
+        return Selecting(selecting, SharedSelections.of(selecting))
     sharing = tuple(member for member in members if isinstance(member, PaneAggregate))
     return SharedPanes.of(sharing, relations) if how == "panes" else SharedPredicates.of(sharing)
 
@@ -104,13 +137,20 @@ def groups(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Operat
     """
     alike: dict[_Key, list[PaneAggregate]] = {}
     families: dict[str, list[PaneAggregate]] = {}
+    selections: list[Selection] = []
     for operator in operators:
+        if isinstance(operator, Selection):
+            if operator.materialize == "partial":  # of the others nothing is kept
+                selections.append(operator)
+            continue
         if not isinstance(operator, PaneAggregate) or not shares(operator):
             yield "alone", (operator,)
         elif operator.family is not None and _has_one_filter(operator):
             families.setdefault(operator.family, []).append(operator)
         else:
             alike.setdefault((operator.steps, _keys(operator)), []).append(operator)
+    if selections:
+        yield "selections", selections
     for members in families.values():  # which have the same keys and arguments: one is asked for all
         if members[0].grouped.distinct_arguments:
             for operator in members:

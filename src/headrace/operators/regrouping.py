@@ -53,6 +53,13 @@ class Regroup:
             failed |= bad
         return Regrouped(found, windows[first], at[first], failed)
 
+    def of_nothing(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        """The one row there is without keys when there are no rows; `columns` have none."""
+        found: dict[str, pa.Array] = {}
+        for item in self.aggregates:
+            found[item.name], _ = _aggregated(item, columns, found, Groups(np.empty(0, np.int64), 1, ()))
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Regrouped:

@@ -1,57 +1,28 @@
-"""What thousands of aggregates that group alike ask of a shared fold, kept while queries come and go.
-
-Compiling ten thousand conditions takes a second. So a worker keeps the last plans it made, and from the nearest of them
-makes the next by what has changed: conditions that are new are added to its index, those nobody has any more are
-dropped. Members are told apart as objects, which the runtime keeps while a query stays as it is.
-"""
+"""What thousands of aggregates that group alike ask of a shared fold, kept while queries come and go."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from headrace.algebra.expressions import Call, Column, Expression, Named
+from headrace.algebra.expressions import Column, Expression, Named
+from headrace.operators.conditions import Conditions, Plans, none_yet
 from headrace.operators.family import number_of
 from headrace.operators.grouping import Ints
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.pane_store import Layout
 from headrace.operators.panes import Panes
-from headrace.operators.query_index.index import QueryIndex
-from headrace.operators.row_steps import Keep
-from headrace.schema import BIGINT, BOOLEAN
+from headrace.schema import BIGINT
 
 _PREDICATE: Final = Named("__predicate", Column("__predicate", BIGINT))
-_KEPT: Final = 16
-_NEAR: Final = 0.5
-"""A plan is made from another one when at most this part of its members is new."""
-_SPARE_SLOTS: Final = 64
-
-
-def predicate_of(member: PaneAggregate) -> Expression | None:
-    """The condition of an aggregate whose steps are filters alone; None for all rows."""
-    factors = tuple(step.predicate for step in member.steps if isinstance(step, Keep))
-    if len(factors) < 2:
-        return factors[0] if factors else None
-    return Call("and", factors, BOOLEAN)
 
 
 @dataclass(frozen=True)
-class SharedPlan:
-    """What the members of a shared fold ask for together. `slots[i]` is the place of member i's condition in the index."""
-
-    members: tuple[PaneAggregate, ...]
-    index: QueryIndex
-    slots: Ints
-    places: Mapping[int, int]
-    """The place of each member, by its identity."""
-    known: Mapping[Expression | None, int] = field(repr=False)
-    """The slot of each condition in the index."""
+class SharedPlan(Conditions[PaneAggregate]):
+    """What the members of a shared fold ask for together."""
 
     @cached_property
     def families(self) -> dict[str, Ints]:
@@ -103,71 +74,15 @@ class SharedPlan:
 
 def plan_anew(members: tuple[PaneAggregate, ...]) -> SharedPlan:
     """The plan of members, all conditions compiled."""
-    return _changed(SharedPlan((), QueryIndex(), np.empty(0, np.int64), {}, {}), members)
+    return none_yet(SharedPlan).anew(members)
 
 
 def plan_from(before: SharedPlan, members: tuple[PaneAggregate, ...]) -> SharedPlan:
     """The plan of members by what distinguishes them from those of another plan."""
-    plan = _changed(before, members)
-    if (
-        plan.index.next_slot > 2 * len(plan.index) + _SPARE_SLOTS
-    ):  # slots of dropped conditions are not given again
-        return plan_anew(members)
-    return plan
+    return before.changed(members)
 
 
-def _changed(before: SharedPlan, members: tuple[PaneAggregate, ...]) -> SharedPlan:
-    own = np.full(len(members), -1, np.int64)
-    wanted: dict[Expression | None, list[int]] = {}
-    for place, member in enumerate(members):
-        known = before.places.get(id(member))
-        if known is not None:
-            own[place] = before.slots[known]
-        else:
-            wanted.setdefault(predicate_of(member), []).append(place)
-    new = [predicate for predicate in wanted if predicate not in before.known]
-    first = before.index.next_slot
-    slots = {**before.known, **{predicate: first + n for n, predicate in enumerate(new)}}
-    for predicate, places in wanted.items():
-        own[places] = slots[predicate]
-    used = set(own.tolist())
-    gone = [predicate for predicate, slot in before.known.items() if slot not in used]
-    index = before.index.changed(
-        {str(slots[predicate]): predicate for predicate in new}, [str(slots[each]) for each in gone]
-    )
-    for predicate in gone:
-        del slots[predicate]
-    return SharedPlan(members, index, own, {id(each): place for place, each in enumerate(members)}, slots)
-
-
-class _Plans:
-    """The plans that were used of late, by the identities of their members, which they keep alive."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, ...], SharedPlan] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, members: tuple[PaneAggregate, ...]) -> SharedPlan:
-        key = tuple(map(id, members))
-        with self._lock:
-            plan = self._kept.get(key)
-            if plan is None:
-                plan = self._made(members, key)
-                self._kept[key] = plan
-            self._kept.move_to_end(key)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        return plan
-
-    def _made(self, members: tuple[PaneAggregate, ...], key: Iterable[int]) -> SharedPlan:
-        wanted = set(key)
-        for other in reversed(self._kept.values()):
-            if len(wanted & other.places.keys()) >= _NEAR * max(len(wanted), len(other.members)):
-                return plan_from(other, members)
-        return plan_anew(members)
-
-
-_plans: Final = _Plans()
+_plans: Final = Plans(none_yet(SharedPlan))
 
 
 def plan_of(members: tuple[PaneAggregate, ...]) -> SharedPlan:

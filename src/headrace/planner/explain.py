@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from headrace.algebra.correlated import levels
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
+from headrace.algebra.query import Ago
 from headrace.operators.adaptive_panes import few_rows, partial_bytes, row_bytes
 from headrace.operators.approximate_windows import ApproximateWindows
 from headrace.operators.cells import Fed
@@ -16,10 +17,11 @@ from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.revising import Revising
 from headrace.operators.revising_sessions import RevisingSessions
 from headrace.operators.row_steps import Keep, RowStep
+from headrace.operators.selection import Selection
 from headrace.operators.synopsis_partial import Synopsis
 from headrace.operators.window_changes import WindowChanges
 from headrace.operators.window_costs import MOST_WINDOWS, cost, rows_for_panes_to_pay
-from headrace.time import render_duration
+from headrace.time import Instant, render_duration, render_instant
 
 _EXAMPLE = 1_000_000
 """For how many rows in a window the size of a synopsis is told."""
@@ -44,6 +46,8 @@ def _lines(operator: Operator) -> Iterator[str]:
         yield from _pane_aggregate(operator)
     elif isinstance(operator, ApproximateWindows):
         yield from _approximate(operator)
+    elif isinstance(operator, Selection):
+        yield from _selection(operator)
     else:
         context = getattr(operator, "context", None)
         yield f"  {type(operator).__name__}{f', windows {context.value}' if context is not None else ''}"
@@ -118,6 +122,28 @@ def _few_rows(operator: PaneAggregate) -> Iterator[str]:
         yield f"  {few} lie as their rows, since many are that small ({sizes})"
     else:
         yield f"  {few} are kept as their rows when many are that small ({sizes})"
+
+
+def _selection(operator: Selection) -> Iterator[str]:
+    kept = {
+        "none": "nothing is kept: INVOKE tests the rows of the window",
+        "partial": "bitmaps of the rows that pass: INVOKE fetches those of the window, and tests none",
+    }[operator.materialize]
+    begin, end = (_end_of(each) for each in (operator.window.begin, operator.window.end))
+    reach = "" if operator.window.range is None else f", of the last {render_duration(operator.window.range)}"
+    yield f"  materialize {operator.materialize} ({operator.why}): {kept}"
+    yield f"  window applied when asked: {begin} to {end}{reach} ({operator.window.kind})"
+    regroup = operator.finish.regroup
+    if regroup is not None:
+        keys = ", ".join(show(key.expression) for key in regroup.keys) or "nothing"
+        yield f"  {', '.join(item.call.function for item in regroup.aggregates)} when asked, group by {keys}"
+    yield f"  an answer reads {', '.join(sorted(operator.fetched)) or 'no columns'}"
+
+
+def _end_of(bound: Instant | Ago) -> str:
+    if isinstance(bound, Ago):
+        return f"NOW - {render_duration(bound.duration)}" if bound.duration else "NOW"
+    return render_instant(bound)
 
 
 def _approximate(operator: ApproximateWindows) -> Iterator[str]:

@@ -62,7 +62,7 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
         counting = _pane_aggregate(name, query, counting_exactly(shape), operator_id)
         return approximate_windows(counting, _grouped(shape, _Rename(shape)).aggregates)
     if at_every_instant(query, shape):
-        answering = lower_rows(_lowering(name, query, with_bounds(shape), operator_id))
+        answering = lower_rows(lowering_of(name, query, with_bounds(shape), operator_id))
         assert isinstance(answering, InstantAggregate)
         return approximate_instants(answering, _grouped(shape, _Rename(shape)).aggregates)
     known_at_once = slides(shape.window) and context_of(shape.window) is Context.FREE
@@ -74,7 +74,7 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
     is_correlated = shape.aggregate is not None and has_correlated(shape)
     if aggregates_panes and of_rows and not is_correlated and not tells_changes(query, shape):
         return _pane_aggregate(name, query, shape, operator_id)  # nearly all of a thousand alerts
-    lowering = _lowering(name, query, shape, operator_id)
+    lowering = lowering_of(name, query, shape, operator_id)
     if lowering.grouped is not None and is_correlated:
         check(query, shape)
         finish = regrouping(lowering.finish, lowering.grouped, shape.window_alias)
@@ -91,7 +91,8 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
     return lower_rows(lowering)
 
 
-def _lowering(name: str, query: Query, shape: Shape, operator_id: str) -> Lowering:
+def lowering_of(name: str, query: Query, shape: Shape, operator_id: str) -> Lowering:
+    """A query's clauses by the names that operators know."""
     rename = _Rename(shape)
     steps = row_steps(shape, apart=True)
     below = 1 if shape.before else 0

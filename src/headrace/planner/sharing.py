@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
 
+from headrace.operators.conditions import predicate_of
 from headrace.operators.family import state_name
 from headrace.operators.foldings import How, groups
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.row_steps import Keep, RowStep
 from headrace.operators.row_store import RowLayout
-from headrace.operators.shared_plan import predicate_of
+from headrace.operators.selection import Selection
 from headrace.planner.explain import partials, show, window
 
 Kind = Choice["read", "fold", "state"]
@@ -97,6 +98,9 @@ def _folds(stream: str, readers: Iterable[Operator], apart: Mapping[str, object]
 
 def _fold_label(how: How, members: Sequence[Operator]) -> str:
     first = members[0]
+    if how == "selections":
+        asked = {predicate_of(member) for member in members if isinstance(member, Selection)}
+        return f"match {len(asked):,} condition{'s' * (len(asked) > 1)} in one index, into bitmaps of rows"
     if not isinstance(first, PaneAggregate):
         return f"keep rows{_filter(first)} for {_kind(first)}"
     keys = ", ".join(show(key.expression) for key in first.keys) or "nothing (one group)"

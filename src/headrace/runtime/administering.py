@@ -56,6 +56,8 @@ def told(settings: QuerySettings) -> str:
         parts.append("has no owner" if settings["owner"] is None else f"belongs to {settings['owner']}")
     if "tags" in settings:
         parts.append(f"is tagged {', '.join(settings['tags'])}" if settings["tags"] else "has no tags")
+    if "materialize" in settings:
+        parts.append(f"is materialized: {settings['materialize']}")
     return " and ".join(parts)
 
 

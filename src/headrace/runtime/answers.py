@@ -8,22 +8,59 @@ its state without a Spark job.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 
-from headrace.algebra.query import Query, find_window
+from headrace.algebra.query import Bounds, Query, SortKey, find_window, walk
 from headrace.algebra.windows import Landmark, TimeSlide
+from headrace.operators.finish import Finish
 from headrace.operators.grouping import SLOTS
 from headrace.operators.latest import TellsLast
 from headrace.operators.operator import Operator
+from headrace.operators.selection import Selection
+from headrace.planner.materializing import asked_later
 from headrace.runtime import results
 from headrace.runtime.home import Home
+from headrace.runtime.invoking import Invocation, standing_of
 from headrace.runtime.messages import RunRef, StateMessage, StreamProgress
+from headrace.runtime.planning import source_of
+from headrace.runtime.recent import Recent
 from headrace.runtime.standing import Standing
 from headrace.runtime.state import latest_windows, peek
 from headrace.store.filesystem import MissingFile
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
+
+
+def answer_to_show(home: Home, operator: Operator, query: Query) -> pa.Table:
+    """What INVOKE returns as of the newest epoch: the selected columns, in order.
+
+    A relation that is kept whole is made up once an epoch, and then only handed out.
+    """
+    if query.emission != "relation" or isinstance(operator, Selection):
+        return _shown(invoke_latest(home, operator, query), operator, query)
+    key = str(home.store.root), operator.id, home.latest().epoch
+    known = _standing.get(key)
+    if known is None or known[0] is not operator:
+        known = operator, _shown(invoke_latest(home, operator, query), operator, query)
+        if home.latest().epoch == key[2]:
+            _standing.put(key, known)
+    return known[1]
+
+
+_standing: Final[Recent[tuple[str, str, int], tuple[Operator, pa.Table]]] = Recent(256)
+"""Answers of relations as of an epoch, which never change."""
+
+
+def _shown(table: pa.Table, operator: Operator, query: Query) -> pa.Table:
+    return results.visible(results.ordered(table, sort_of(operator), query.schema.names), query)
+
+
+def sort_of(operator: Operator) -> tuple[SortKey, ...]:
+    """The hidden sort columns that an operator's results carry."""
+    plan: Finish | None = getattr(operator, "finish", None)
+    return plan.sort if plan is not None else ()
 
 
 def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
@@ -39,6 +76,10 @@ def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
 
 def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
     """The current answer in the query's own order, with system columns."""
+    asked = operator if isinstance(operator, Selection) else _while_behind(home, manifest, operator, query)
+    if asked is not None:
+        table = Invocation(home, manifest, asked).answer()
+        return results.empty(query) if table is None else table
     if operator.id not in manifest.operators:
         return results.empty(query)
     if query.emission == "relation":
@@ -54,6 +95,22 @@ def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> 
         latest = _latest_window(home, manifest, operator, query, window.window, closed)
         return results.standing(latest)
     return _last_emission(home, manifest, operator, query)
+
+
+def _while_behind(home: Home, manifest: Manifest, operator: Operator, query: Query) -> Selection | None:
+    """The same query as one that keeps nothing, while the past is not all in the answer that is kept of a window.
+
+    So an answer is never that of a part of the past. None where the answer is whole, or cannot be had otherwise.
+    """
+    if query.emission != "relation" or not any(isinstance(node, Bounds) for node in walk(query.root)):
+        return None
+    place = standing_of(manifest, operator.id)
+    standing = home.catalog.query(operator.query)
+    whole = home.list_of(manifest, f"archive:{operator.stream}").length
+    if standing is None or standing.definition.paused or (place is not None and place.replayed >= whole):
+        return None
+    streams = {stream.name: stream for stream in home.catalog.streams.values()}
+    return asked_later(operator.query, query, operator.id, source_of(streams, walk(query.root)))
 
 
 def _latest_window(

@@ -22,6 +22,7 @@ from headrace.operators.operator import Operator
 from headrace.runtime.delivering import Cursor, due
 from headrace.runtime.home import Home
 from headrace.runtime.reader import Reader
+from headrace.runtime.retelling import require_told
 from headrace.runtime.screen import Screen
 
 
@@ -97,6 +98,7 @@ def connect(at: _Looking | str | Path, query: str, name: str) -> Client:
     """
     looking: _Looking = Reader.at(Path(at)) if isinstance(at, str | Path) else at
     known = looking.catalog.require_query(query).definition.name
+    require_told(known, looking.operator_and_query(known)[0])
     if not name:
         raise UserError("a client needs a name", remedy="It is how the home knows where that client stands.")
     return Client(known, name, looking, Cursor(looking.home.store, f"client-{known}-{name}"))

@@ -12,9 +12,10 @@ from headrace.operators.family import Census, Cohort, gathered
 from headrace.operators.operator import Operator, Turn
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.revising_sessions import RevisingSessions
+from headrace.operators.selection import SelectionFamily
 from headrace.runtime.messages import RunRef
 
-Owners: TypeAlias = Sequence[tuple[Operator | Cohort, Turn]]
+Owners: TypeAlias = Sequence[tuple[Operator | Cohort | SelectionFamily, Turn]]
 """Whose one state is, each with the turn by which it may forget."""
 
 FAN_IN: Final = 6
@@ -67,7 +68,7 @@ def compacted(owners: Owners, found: Mapping[str, Sequence[pa.Table]]) -> Iterat
         )
 
 
-def _rows_of(owner: Operator | Cohort, tables: Sequence[pa.Table]) -> list[pa.Table]:
+def _rows_of(owner: Operator | Cohort | SelectionFamily, tables: Sequence[pa.Table]) -> list[pa.Table]:
     """The owner's part of state tables."""
     if not isinstance(owner, Cohort):
         return list(tables)

@@ -14,9 +14,9 @@ import pyarrow as pa
 from headrace.algebra.query import Query
 from headrace.operators.operator import Operator
 from headrace.runtime import results
+from headrace.runtime.answers import sort_of
 from headrace.runtime.exporting import file_name
 from headrace.runtime.home import Home
-from headrace.runtime.standing_query import sort_of
 from headrace.store.filesystem import Store
 from headrace.store.manifest import Manifest
 

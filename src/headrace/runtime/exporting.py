@@ -17,10 +17,10 @@ from headrace.algebra.query import Bounds, Query, walk
 from headrace.errors import StoreError, UserError
 from headrace.operators.operator import Operator
 from headrace.runtime import answers, results
+from headrace.runtime.answers import sort_of
 from headrace.runtime.home import Home
 from headrace.runtime.output import render
 from headrace.runtime.results import visible
-from headrace.runtime.standing_query import sort_of
 from headrace.store.manifest import Manifest
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from headrace.operators.operator import Operator, Scanned
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.pane_transfer import can_give, needed_from, transferred
 from headrace.operators.row_steps import RowStep
+from headrace.operators.selection import keeps_nothing
 from headrace.runtime.messages import EpochPlan, Fill, Piece
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import open_run
@@ -70,6 +71,8 @@ class Filling:
         query = self.home.catalog.require_query(operator.query).definition
         archive, known = self.home.list_of(manifest, f"archive:{name}"), manifest.streams.get(name)
         found = newcomer(stream, archive, known, from_now=query.from_now and not query.continues)
+        if keeps_nothing(operator):  # it need not read the past to answer over it
+            return replace(found, closed=progress_of(known).punctuation, replayed=archive.length)
         keeps_none = stream.archive == "none"
         if not isinstance(operator, PaneAggregate) or not (
             query.continues or (keeps_none and not query.from_now)

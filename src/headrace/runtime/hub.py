@@ -17,13 +17,16 @@ import pyarrow as pa
 from headrace.algebra.query import Query
 from headrace.algebra.user_windows import UserWindow
 from headrace.catalog.catalog import Catalog
-from headrace.catalog.definitions import StreamDefinition
+from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.catalog.journal import function_to_json, window_to_json
 from headrace.errors import HeadraceError, UserError
+from headrace.language.query_options import checked_tags
 from headrace.language.statement import Form, Statement
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.operators.operator import Operator
+from headrace.planner.materializing import Materialize
 from headrace.runtime import explaining, functions, pushing, results, sinks, spark_frames, windows
+from headrace.runtime.answers import sort_of
 from headrace.runtime.checking import Report, check
 from headrace.runtime.derived import owner_of
 from headrace.runtime.engine import Engine
@@ -34,7 +37,7 @@ from headrace.runtime.loop import Loop
 from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import bound
 from headrace.runtime.results import visible
-from headrace.runtime.standing_query import StandingQuery, sort_of
+from headrace.runtime.standing_query import StandingQuery
 from headrace.runtime.statements import Statements
 from headrace.runtime.status import status
 from headrace.runtime.supervisor import Retries
@@ -106,12 +109,17 @@ class Hub:
         from_now: bool = False,
         owner: str | None = None,
         tags: Sequence[str] = (),
+        materialize: Materialize | None = None,
     ) -> StandingQuery:
         """Register a standing query over all archived rows, then live ones; `from_now` skips the past.
 
         People find and administer queries by `owner` and `tags`: SHOW QUERIES WHERE tag = '…', PAUSE QUERIES WHERE …
+        `materialize`: how much of its answer is kept between two INVOKEs, "none", "partial" or "complete"; None: as is best.
         """
-        self._statements.create_queries({name: select}, from_now=from_now, owner=owner, tags=tags)
+        labels = QueryDefinition(
+            "", "", from_now, owner=owner, tags=checked_tags(tags), materialize=materialize
+        )
+        self._statements.create_queries({name: select}, labels)
         return StandingQuery(self, name)
 
     def register_many(
@@ -126,7 +134,8 @@ class Hub:
 
         Raises `UserError` that names the query of the first mistake.
         """
-        self._statements.create_queries(selects, from_now=from_now, owner=owner, tags=tags)
+        labels = QueryDefinition("", "", from_now, owner=owner, tags=checked_tags(tags))
+        self._statements.create_queries(selects, labels)
         return [StandingQuery(self, name) for name in selects]
 
     def query(self, name: str) -> StandingQuery:

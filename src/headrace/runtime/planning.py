@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
-from headrace.algebra.query import Query, QueryScan, StreamScan, derived_in, find_window, walk
+from headrace.algebra.query import Node, Query, QueryScan, StreamScan, derived_in, find_window, walk
 from headrace.algebra.windows import Landmark, TimeSlide
 from headrace.catalog.catalog import Catalog, StandingQuery, is_of_query
 from headrace.catalog.definitions import (
@@ -26,7 +26,7 @@ from headrace.language.ast import Select
 from headrace.language.bind import bind_query
 from headrace.operators.group_ahead import by_itself
 from headrace.operators.operator import Operator
-from headrace.planner.lower import lower
+from headrace.planner.materializing import Materialize, Source, materialized
 from headrace.runtime import derived
 from headrace.runtime.functions import loaded
 from headrace.runtime.messages import EpochPlan, Retention
@@ -113,7 +113,8 @@ class _Remembered:
 
 
 _bound: Final[Recent[str, _Remembered]] = Recent(_REMEMBERED)
-_lowered: Final[Recent[tuple[str, str], tuple[Query, Operator]]] = Recent(_REMEMBERED)
+_Kept: TypeAlias = tuple[Materialize | None, Source]
+_lowered: Final[Recent[tuple[str, str], tuple[Query, _Kept, Operator]]] = Recent(_REMEMBERED)
 
 
 def bind_text(catalog: Catalog, text: str) -> Query:
@@ -140,14 +141,25 @@ def _bind(catalog: Catalog, text: str, select: Select | str, script: str | None)
     return query
 
 
-def lowered(name: str, query: Query, operator_id: str) -> Operator:
-    """The operator of a bound query; see `lower`."""
-    known = _lowered.get((operator_id, name))
-    if known is not None and (known[0] is query or known[0] == query):
-        return known[1]
-    operator = lower(name, query, operator_id)
-    _lowered.put((operator_id, name), (query, operator))
+def lowered(
+    name: str, query: Query, operator_id: str, wanted: Materialize | None, source: Source
+) -> Operator:
+    """The operator of a bound query; see `materialized`."""
+    known, kept = _lowered.get((operator_id, name)), (wanted, source)
+    if known is not None and (known[0] is query or known[0] == query) and known[1] == kept:
+        return known[2]
+    operator = materialized(name, query, operator_id, wanted, source)
+    _lowered.put((operator_id, name), (query, kept, operator))
     return operator
+
+
+def source_of(streams: Mapping[str, StreamDefinition], nodes: Sequence[Node]) -> Source:
+    """What the archive of a query's stream has; `nodes` are the query's."""
+    scan = next((node for node in nodes if isinstance(node, StreamScan)), None)
+    stream = None if scan is None else streams.get(scan.name)
+    if stream is None:
+        return Source(archived=False)
+    return Source(stream.archive == "copy" and stream.using != derived.USING, stream.retain)
 
 
 def bound(catalog: Catalog, standing: StandingQuery) -> Query:
@@ -274,7 +286,8 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
             if reads_queries:
                 query = _over_streams(catalog, standing, operator_id, chain, streams)
                 nodes = walk(query.root)
-            operator = lowered(name, query, operator_id)
+            wanted = standing.definition.materialize if operator_id == standing.operator_id else "complete"
+            operator = lowered(name, query, operator_id, wanted, source_of(streams, nodes))
             channel = next(node.channel for node in nodes if isinstance(node, StreamScan))
             stream = streams.get(operator.stream)
             if channel == "rows" and stream is not None and stream.progress.groups:

@@ -11,11 +11,9 @@ from headrace.algebra.query import Query
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError
 from headrace.operators.operator import Operator
-from headrace.runtime import answers, results
+from headrace.runtime import answers
 from headrace.runtime.home import Home
 from headrace.runtime.planning import bound, operator_of
-from headrace.runtime.results import visible
-from headrace.runtime.standing_query import sort_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +48,4 @@ class Reader:
     def invoke(self, name: str) -> pa.Table:
         """A query's current answer, as of the latest epoch that was committed."""
         operator, query = self.operator_and_query(name)
-        table = answers.invoke_latest(self.home, operator, query)
-        return visible(results.ordered(table, sort_of(operator), query.schema.names), query)
+        return answers.answer_to_show(self.home, operator, query)

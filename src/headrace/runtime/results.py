@@ -118,7 +118,7 @@ def _order(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> 
     order = _sorted(keys)
     if _has_ties(keys, order):  # ranking every column is dear, and windows of groups hardly ever need it
         keys += [sort_rank(table.column(name), False, True) for name in outputs]
-        order = np.lexsort(keys[::-1])
+        order = _sorted(keys)
     return order
 
 
@@ -139,7 +139,8 @@ def _sorted(keys: Sequence[np.ndarray]) -> np.ndarray:
         packed *= width
         packed += key
         packed -= low
-    return np.argsort(packed, kind="stable")
+    few = math.prod(widths) <= 1 << 16  # sorted digit by digit, whatever their order
+    return np.argsort(packed.astype(np.uint16) if few else packed, kind="stable")
 
 
 def _has_ties(keys: Sequence[np.ndarray], order: np.ndarray) -> bool:

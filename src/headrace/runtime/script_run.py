@@ -11,6 +11,7 @@ from headrace.errors import HeadraceError, UserError
 from headrace.language import statement as said
 from headrace.language.statements import parse_script
 from headrace.runtime import results
+from headrace.runtime.answers import sort_of
 from headrace.runtime.exporting import Exporter, told_rows
 from headrace.runtime.hub import Hub
 from headrace.runtime.interrupts import Interrupts
@@ -19,7 +20,6 @@ from headrace.runtime.outcome import Outcome
 from headrace.runtime.results import visible
 from headrace.runtime.screen import Screen
 from headrace.runtime.setbacks import closing_setbacks, setbacks
-from headrace.runtime.standing_query import sort_of
 
 DEFAULT_HOME = Path("headrace-home")
 _LOOK_SECONDS = 0.2

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.algebra.query import QueryScan, RelationScan, StreamScan, every_node
+from headrace.algebra.query import QueryScan, RelationScan, StreamScan, every_node, walk
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError, did_you_mean
 from headrace.language import statement as said
 from headrace.language.selection import Selection
 from headrace.planner.explain import explain
-from headrace.planner.lower import lower
+from headrace.planner.materializing import materialized
 from headrace.runtime.choosing import chosen
 from headrace.runtime.describing import progress_table, standing_table
 from headrace.runtime.explaining import explain_all, explain_query
 from headrace.runtime.outcome import Outcome
-from headrace.runtime.planning import CatalogNames, bind_text, bound, levels
+from headrace.runtime.planning import CatalogNames, bind_text, bound, levels, source_of
 from headrace.schema import Schema
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, render_duration, render_instant
@@ -52,7 +52,11 @@ def show(home: Home, statement: said.Statement) -> Outcome:
             return _text("explain", None, explain_all(home, form))
         case said.ExplainSelect(query=text):
             query = bind_text(home.catalog, text)
-            told = [lower("(not registered)", each, name) for name, each in levels("", query, "unregistered")]
+            streams = {stream.name: stream for stream in home.catalog.streams.values()}
+            told = [
+                materialized("(not registered)", each, name, None, source_of(streams, walk(each.root)))
+                for name, each in levels("", query, "q0")
+            ]
             return _text("explain", None, "\n".join(map(explain, told)))
     raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")
 

@@ -26,6 +26,7 @@ from headrace.errors import HeadraceError, UserError, did_you_mean
 from headrace.runtime.delivering import Cursor, Due, due
 from headrace.runtime.exporting import file_name
 from headrace.runtime.output import FORMATS, render, to_text
+from headrace.runtime.retelling import require_told
 from headrace.store.filesystem import LocalStore
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def open_sink(
 
     Raises `UserError` for an unknown query or format.
     """
-    hub.catalog.require_query(query)
+    require_told(query, hub.operator_and_query(query)[0])
     if style not in FORMATS:
         raise UserError(f"there is no format '{style}'", remedy=did_you_mean(style, FORMATS))
     if callable(to):

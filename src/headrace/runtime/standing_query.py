@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.query import Query, SortKey
-from headrace.operators.finish import Finish
+from headrace.algebra.query import Query
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, CHANGE, Operator
-from headrace.runtime import answers, results
+from headrace.operators.selection import Selection
+from headrace.runtime import answers, results, retelling
+from headrace.runtime.answers import sort_of
 from headrace.runtime.completeness import Completeness, completeness, plan_in_force
 from headrace.runtime.results import visible
 from headrace.schema import Schema
@@ -45,9 +46,7 @@ class StandingQuery:
     def invoke(self) -> pa.Table:
         """The current answer, without a Spark job: zero rows with the schema when there is none yet."""
         operator, query = self._bound()
-        hub = self._hub
-        table = answers.invoke_latest(hub.home, operator, query)
-        return visible(results.ordered(table, sort_of(operator), query.schema.names), query)
+        return answers.answer_to_show(self._hub.home, operator, query)
 
     def completeness(self) -> Completeness:
         """Whether it is live or still reads the past, and from when on its answers have every row."""
@@ -63,7 +62,12 @@ class StandingQuery:
         A relation's rows are its changes, with `__change` (+1, -1) and `__at`.
         """
         operator, query = self._bound()
-        tables = results.told(self._hub.home, operator.id)
+        if isinstance(operator, Selection):
+            tables = retelling.told_again(
+                self._hub.home, self._hub.catalog.require_query(self.name), operator
+            )
+        else:
+            tables = results.told(self._hub.home, operator.id)
         if not tables:
             return _no_changes(query)
         table = results.ordered(pa.concat_tables(tables), sort_of(operator), query.schema.names)
@@ -75,10 +79,19 @@ class StandingQuery:
         Ends when the hub stops running. Wait-free for the pipeline: a slow follower holds nothing back.
         """
         operator, query = self._bound()
-        for part in self._hub.follow_epochs(operator.id, from_start=since is not None):
-            table = _since(results.ordered(part.table, sort_of(operator), query.schema.names), since)
+        for part in self._told(operator, past=since is not None):
+            table = _since(results.ordered(part, sort_of(operator), query.schema.names), since)
             if table.num_rows:
                 yield visible(table, query, changes=True)
+
+    def _told(self, operator: Operator, *, past: bool) -> Iterator[pa.Table]:
+        hub = self._hub
+        if isinstance(operator, Selection):
+            yield from retelling.follow_changes(
+                hub, hub.catalog.require_query(self.name), operator, past=past
+            )
+        else:
+            yield from (part.table for part in hub.follow_epochs(operator.id, from_start=past))
 
     def client(self, name: str) -> Client:
         """A client of that name, which fetches what it has not acknowledged: see `headrace.connect`."""
@@ -96,12 +109,6 @@ class StandingQuery:
 
     def _bound(self) -> tuple[Operator, Query]:
         return self._hub.operator_and_query(self.name)
-
-
-def sort_of(operator: Operator) -> tuple[SortKey, ...]:
-    """The hidden sort columns that an operator's results carry."""
-    plan: Finish | None = getattr(operator, "finish", None)
-    return plan.sort if plan is not None else ()
 
 
 def _no_changes(query: Query) -> pa.Table:

@@ -19,7 +19,6 @@ from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.batch import Rejected
 from headrace.operators.family import (
     Census,
-    Cohort,
     MemberStep,
     cohorts,
     family_of,
@@ -33,9 +32,11 @@ from headrace.operators.latest import TellsLast
 from headrace.operators.operator import AT, SLOT, Operator, Sections, Step, Turn
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
+from headrace.operators.selection import Selection, SelectionFamily, arrived
+from headrace.operators.shared_selections import BITS
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
-from headrace.runtime.compaction import before_merge, compacted, due_for_merge, level_after
+from headrace.runtime.compaction import Owners, before_merge, compacted, due_for_merge, level_after
 from headrace.runtime.functions import loaded
 from headrace.runtime.measuring import Ledger
 from headrace.runtime.messages import ResultsFile, RunRef, StateMessage, StateReceipt, StreamProgress
@@ -184,6 +185,8 @@ class _StateTask:
                     if family_of(operators[0]) is None:
                         for operator in taking:
                             self.advance(operator)
+                    elif isinstance(operators[0], Selection):
+                        self._keep_selections(name, taking)
                     else:
                         self._advance_family(name, taking)
 
@@ -220,6 +223,14 @@ class _StateTask:
                 self._ledger[name].rows_out += self._keep(operator, step, state_rows)
         for section, tables in made.items():
             self._state[f"{name}/{section}"] = gathered(tables)
+
+    def _keep_selections(self, name: str, members: Sequence[Operator]) -> None:
+        """What selections want of this epoch's rows is kept; nobody is told."""
+        came, rows = arrived(deltas_of(self._blobs, name), members)
+        if came.num_rows:
+            self._state[f"{name}/{BITS}"] = came
+        for operator, count in rows.items():
+            self._keep(operator, Step(), count)
 
     def advance(self, operator: Operator) -> None:
         """Run one operator and keep what it gives."""
@@ -284,6 +295,8 @@ class _StateTask:
             with self._ledger.timed(name):
                 if family_of(operators[0]) is None:
                     self._merge(name, merging, [(operators[0], self._after(operators[0]))])
+                elif isinstance(operators[0], Selection):
+                    self._merge(name, merging, [SelectionFamily.owner(operators, self._after)])
                 else:
                     self._merge(
                         name, merging, cohorts(operators, {each.id: self._after(each) for each in operators})
@@ -294,9 +307,7 @@ class _StateTask:
         )
         self._replaced = tuple(run.ref.name for run in merging)
 
-    def _merge(
-        self, name: str, merging: Sequence[_Run], owners: Sequence[tuple[Operator | Cohort, Turn]]
-    ) -> None:
+    def _merge(self, name: str, merging: Sequence[_Run], owners: Owners) -> None:
         """One state's sections of the runs, as one; what rests this epoch stays as it was left.
 
         Each owner forgets by its own turn; rows of members that are no more are nobody's, and go.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,6 @@ from headrace.catalog.definitions import QueryDefinition, RelationDefinition, St
 from headrace.catalog.journal import query_to_json, relation_to_json, settings_to_json, stream_to_json
 from headrace.errors import UserError, did_you_mean
 from headrace.language import statement as said
-from headrace.language.query_options import checked_tags
 from headrace.language.statements import parse_script
 from headrace.runtime import administering, showing
 from headrace.runtime.altering import with_window
@@ -125,14 +124,11 @@ class Statements:
         told, held[:] = held[:], []
         return told
 
-    def create_queries(
-        self, selects: Mapping[str, str], *, from_now: bool, owner: str | None, tags: Sequence[str]
-    ) -> None:
-        """Register queries by name from their texts, all of them or none.
+    def create_queries(self, selects: Mapping[str, str], labels: QueryDefinition) -> None:
+        """Register queries by name from their texts, all of them or none; in all else they are as `labels` says.
 
         Raises `UserError` that, among several, names the query of the first mistake.
         """
-        labels = QueryDefinition("", "", from_now, owner=owner, tags=checked_tags(tags))
         with self._turn, self._changes.all_or_none():
             for name, select in selects.items():
                 try:
@@ -310,7 +306,13 @@ class Statements:
 
     def _set_query(self, statement: said.SetQuery) -> Outcome:
         """What was forgotten does not come back; nothing that is there goes before the next epoch."""
-        name, settings = self._catalog.require_query(statement.name).definition.name, statement.settings
+        known, settings = self._catalog.require_query(statement.name).definition, statement.settings
+        name = known.name
+        if settings.get("materialize", known.materialize) != known.materialize:
+            # Another way of keeping an answer is another state, made of the past like that of a new query.
+            self._without_readers(name)
+            self._put(replace(known, **settings))
+            return Outcome("alter", name, f"query {name} {administering.told(settings)}")
         self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
         return Outcome("alter", name, f"query {name} {administering.told(settings)}")
 

@@ -1,0 +1,1 @@
+"""DuckDB, asked about one window at a time."""

@@ -1,0 +1,178 @@
+"""A new query reads a large archive while the live pipeline goes on at half of what it could take: who notices?
+
+In one run, on Spark: the archive is filled; the capacity for live rows is measured, batch after batch without a pause; then rows
+come at half that rate, first alone, then while a query registered at that moment reads all of the past. Measured are the times of
+live epochs, and from a batch's punctuation (it is handed in with it) to the publication of its results.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import headrace as hr
+from benchmarks import queries_data as data
+from benchmarks.expected import WrongAnswer
+from benchmarks.plot import Bar
+from benchmarks.report import Report
+from benchmarks.suite.invoke import COLUMNS, rows_of
+from benchmarks.thresholds import Ratio
+from headrace.observation import EpochObservation
+from headrace.runtime.hub import Hub
+
+LARGE, SMALL = 50_000_000, 2_000_000
+QUICK = 100_000
+"""A run asked for so few rows is one to try it out."""
+FILLING = 1_000_000
+LIVE = 50_000
+ALONE = 40
+"""Live batches before the new query; while it reads there are as many as it takes, and at least these."""
+_QUERY = (
+    "SELECT key, COUNT(*) AS n, SUM(v) AS total FROM s [RANGE 1 SECOND SLIDE 1 SECOND] WHERE {} GROUP BY key"
+)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Live epochs as they are published: how long each took, and when how many rows were in."""
+
+    taken: list[float] = field(default_factory=list)
+    published: list[tuple[int, float]] = field(default_factory=list)
+    replays: int = 0
+    rows: int = 0
+    looks: bool = True
+
+    def see(self, seen: EpochObservation) -> None:
+        if not self.looks:
+            return
+        if seen.kind == "replay":
+            self.replays += 1
+        elif seen.rows:
+            self.rows += seen.rows
+            self.taken.append(seen.seconds["execute"] + seen.seconds["publish"])
+            self.published.append((self.rows, time.perf_counter()))
+
+
+def backfill(rows: int, rounds: int) -> Report:
+    """One run, whatever `rounds` says: 50 million archived rows, or two million where `rows` is small."""
+    del rounds
+    archived = SMALL if rows <= QUICK else LARGE
+    with tempfile.TemporaryDirectory(prefix="headrace-backfill-") as folder, hr.open(Path(folder)) as hub:
+        hub.execute(
+            f"CREATE STREAM s (at TIMESTAMP, key INT, v BIGINT, {COLUMNS}) USING push TIMESTAMP BY at"
+        )
+        hub.register(_QUERY.format("a < 128"), "standing")
+        next_row = _filled(hub, archived)
+        capacity, next_row = _capacity(hub, next_row)
+        pace = LIVE / (capacity / 2)
+        before, next_row = _paced(hub, next_row, pace, ALONE)
+        started = time.perf_counter()
+        hub.register(_QUERY.format("b >= 64 AND c < 200"), "new")
+        during, next_row = _paced(hub, next_row, pace, ALONE, until_caught_up=True)
+        took = time.perf_counter() - started
+        hub.catch_up()
+        _check(hub, archived, next_row)
+    p95 = [1000 * float(np.quantile(each.taken, 0.95)) for each in (before[0], during[0])]
+    p99 = [1000 * float(np.quantile(each[1], 0.99)) for each in (before, during)]
+    table = [
+        {
+            "phase": phase,
+            "live_epochs": len(watch.taken),
+            "epochs_of_the_past": watch.replays,
+            "p95_epoch_ms": round(slow, 1),
+            "p99_from_punctuation_to_result_ms": round(late, 1),
+        }
+        for phase, (watch, _), slow, late in zip(
+            ("alone", "while the past is read"), (before, during), p95, p99, strict=True
+        )
+    ]
+    note = (
+        f"{archived:,} archived rows were read in {took:.1f} s, beside live rows at {capacity / 2:,.0f} a second, half of the"
+        f" {capacity:,.0f} measured before; batches of {LIVE:,} rows."
+    )
+    ratios = [Ratio("p95 of live epochs while the past is read to alone", p95[1] / p95[0], 1.5, at_most=True)]
+    drawn = [Bar(row["phase"], row["p95_epoch_ms"], "ours") for row in table]
+    assert __doc__ is not None
+    return Report(
+        "backfill", "Reading the past beside the present", table, ratios, drawn, "ms", [__doc__.strip(), note]
+    )
+
+
+def _batch(first: int, count: int) -> pa.Table:
+    rows = rows_of(0, count)
+    at = data.ORIGIN_US + (first + np.arange(count, dtype=np.int64)) * data.STEP_US
+    return rows.set_column(0, "at", pa.array(at).cast(pa.timestamp("us", tz="UTC")))
+
+
+def _filled(hub: Hub, count: int) -> int:
+    for first in range(0, count, FILLING):
+        hub.push("s", _batch(first, min(FILLING, count - first)))
+        hub.catch_up()
+    return count
+
+
+def _capacity(hub: Hub, first: int) -> tuple[float, int]:
+    """Rows a second, batches following each other at once; the first few warm up."""
+    spent = []
+    for number in range(20):
+        hub.push("s", _batch(first, LIVE))
+        started = time.perf_counter()
+        hub.catch_up()
+        if number >= 5:
+            spent.append(time.perf_counter() - started)
+        first += LIVE
+    return LIVE / float(np.median(spent)), first
+
+
+def _paced(
+    hub: Hub, first: int, pace: float, batches: int, *, until_caught_up: bool = False
+) -> tuple[tuple[_Watch, list[float]], int]:
+    """Hand in a batch every `pace` seconds while the hub runs; what was seen, and each batch's wait for its results."""
+    watch, handed = _Watch(), list[tuple[int, float]]()
+    hub.on_epoch(watch.see)
+    with hub.running():
+        due, rows = time.perf_counter(), 0
+        while len(handed) < batches or (until_caught_up and _behind(hub)):
+            batch = _batch(first, LIVE)
+            time.sleep(max(0.0, due - time.perf_counter()))
+            hub.push("s", batch)
+            rows += LIVE
+            handed.append((rows, time.perf_counter()))
+            first, due = first + LIVE, due + pace
+        while watch.rows < rows:
+            time.sleep(0.01)
+    hub.catch_up()
+    published = iter(watch.published)
+    counted, at = next(published)
+    waits = []
+    for rows_in, since in handed:
+        while counted < rows_in:
+            counted, at = next(published)
+        waits.append(at - since)
+    watch.looks = False
+    return (watch, waits), first
+
+
+def _behind(hub: Hub) -> bool:
+    return hub.loop.engine.is_catching_up()
+
+
+def _check(hub: Hub, archived: int, rows: int) -> None:
+    """The new query has answered over the past and what came since, every row once. Raises `WrongAnswer`."""
+    last = data.ORIGIN_US + (rows - 1) * data.STEP_US
+    closed = last - last % 1_000_000
+    meant, first = 0, 0
+    while first < rows:
+        size = min(FILLING, archived - first) if first < archived else LIVE
+        batch = _batch(first, size)
+        b, c, at = (batch[name].cast(pa.int64()).to_numpy() for name in ("b", "c", "at"))
+        meant += int(((b >= 64) & (c < 200) & (at < closed)).sum())
+        first += size
+    found = int(hub.query("new").history()["n"].to_numpy().sum())
+    if found != meant:
+        raise WrongAnswer(f"the new query counted {found:,} rows, and not {meant:,}")

@@ -1,0 +1,196 @@
+"""INVOKE with a thousand queries standing: a window of 2^16 rows, beside DuckDB scanning the same window for one query.
+
+The predicates are PSoup's: one to four of four attributes in 0..255, each within an interval. Both give the rows as Arrow;
+ours are in the order of the contract, DuckDB's as they come. DuckDB is asked twice: over the files of our own archive, and over
+the same rows loaded into a table of its own and sorted by time. In turns, so that both see the same machine.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks import queries_data as data
+from benchmarks.environments import PEERS, python_of, versions_of
+from benchmarks.expected import WrongAnswer
+from benchmarks.plot import Bar
+from benchmarks.report import Report
+from benchmarks.thresholds import Ratio
+from headrace.operators.selection import Selection
+from headrace.runtime.hub import Hub
+from headrace.runtime.invoking import Effort, Invocation
+from headrace.runtime.opening import open_hub
+
+WINDOW = 1 << 16
+QUERIES = 1000
+EPOCHS = 4
+ASKED = 40
+TIMES = 3
+_SECONDS = WINDOW * data.STEP_US / 1_000_000
+COLUMNS = ", ".join(f"{name} INT" for name in data.ATTRIBUTES)
+STREAM = f"CREATE STREAM s (at TIMESTAMP, key INT, v BIGINT, {COLUMNS}) USING push TIMESTAMP BY at"
+
+
+def where(factors: data.Predicate) -> str:
+    """The predicate as SQL."""
+    return " AND ".join(f"{name} >= {low} AND {name} <= {high}" for name, low, high in factors)
+
+
+def window(rows: int = WINDOW) -> str:
+    """The last `rows` rows, both ends included."""
+    return f"BEGIN NOW - INTERVAL {(rows - 1) * data.STEP_US / 1_000_000:.6f} SECONDS END NOW"
+
+
+def invoke(rows: int, rounds: int) -> Report:
+    """Medians over 40 of the queries, `rounds` times; `rows` has no say."""
+    del rows
+    predicates = data.predicates(QUERIES)
+    asked = sorted({int(each) for each in np.linspace(0, QUERIES - 1, ASKED)})
+    spent: dict[str, list[float]] = {"headrace": [], "duckdb, its table": [], "duckdb, our files": []}
+    answers: list[int] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-invoke-") as folder,
+        open_hub(Path(folder), local=True) as hub,
+    ):
+        hub.execute(STREAM)
+        hub.register_many(
+            {
+                f"q{n}": f"SELECT key, v FROM s WHERE {where(each)} {window()}"
+                for n, each in enumerate(predicates)
+            }
+        )
+        started = time.perf_counter()
+        for index in range(EPOCHS):
+            hub.push("s", rows_of(index))
+            hub.catch_up()
+        kept = time.perf_counter() - started
+        with duck(hub) as ask:
+            for _ in range(rounds):
+                for number in asked:
+                    count = _one(hub, ask, number, predicates[number], spent)
+                    answers.append(count)
+        effort = [_effort(hub, f"q{number}") for number in asked]
+    median = {name: statistics.median(each) for name, each in spent.items()}
+    quickest = min(median["duckdb, its table"], median["duckdb, our files"])
+    table = [
+        {
+            "way": name,
+            "median_ms": round(median[name], 3),
+            "p90_ms": round(float(np.quantile(each, 0.9)), 3),
+            "mean_result_rows": round(statistics.mean(answers)),
+        }
+        for name, each in spent.items()
+    ]
+    factors = sum(each.factors for each in effort)
+    ratios = [
+        Ratio(
+            "invoke, 1000 standing, to DuckDB scanning our archive for one",
+            median["headrace"] / median["duckdb, our files"],
+            1,
+            at_most=True,
+        ),
+        Ratio(
+            "invoke, 1000 standing, to the quicker of DuckDB's ways",
+            median["headrace"] / quickest,
+            1,
+            at_most=True,
+        ),
+        Ratio("factors evaluated by an INVOKE", factors, 0, at_most=True),
+    ]
+    drawn = [Bar(name, median[name], "ours" if name == "headrace" else "theirs") for name in spent]
+    note = f"Keeping the selections of {QUERIES:,} queries of {EPOCHS * WINDOW:,} rows as they came took {kept:.1f} s in one process."
+    return Report(
+        "invoke",
+        "INVOKE over a window of 65,536 rows",
+        table,
+        ratios,
+        drawn,
+        "ms",
+        [_doc(), note],
+        {"duckdb": versions_of("duckdb")},
+    )
+
+
+def _doc() -> str:
+    assert __doc__ is not None
+    return __doc__.strip()
+
+
+def _one(hub: Hub, ask: Any, number: int, factors: data.Predicate, spent: dict[str, list[float]]) -> int:
+    """Ask all three the same. Raises `WrongAnswer` where they differ."""
+    query, mine = hub.query(f"q{number}"), []
+    for _ in range(TIMES):
+        started = time.perf_counter()
+        table = query.invoke()
+        mine.append((time.perf_counter() - started) * 1000)
+    spent["headrace"].append(min(mine))
+    last = data.ORIGIN_US + (EPOCHS * WINDOW - 1) * data.STEP_US
+    first = last - (WINDOW - 1) * data.STEP_US
+    within = f'"at" >= make_timestamptz({first}) AND "at" <= make_timestamptz({last}) AND {where(factors)}'
+    for name, source in (("duckdb, its table", "held"), ("duckdb, our files", "files")):
+        told = ask(f"SELECT key, v FROM {source} WHERE {within}")
+        if told["rows"] != table.num_rows:
+            raise WrongAnswer(f"query {number}: {table.num_rows} rows, {name} {told['rows']}")
+        spent[name].append(min(told["ms"]))
+    return table.num_rows
+
+
+def _effort(hub: Hub, name: str) -> Effort:
+    operator, _ = hub.operator_and_query(name)
+    assert isinstance(operator, Selection)
+    call = Invocation(hub.home, hub.home.latest(), operator)
+    call.answer()
+    return call.effort
+
+
+def rows_of(index: int, size: int = WINDOW) -> pa.Table:
+    """Epoch number `index`."""
+    rng = np.random.default_rng([data.SEED, 16, index])
+    at = data.ORIGIN_US + (index * size + np.arange(size, dtype=np.int64)) * data.STEP_US
+    return pa.table(
+        {
+            "at": pa.array(at).cast(pa.timestamp("us", tz="UTC")),
+            "key": rng.integers(0, data.KEYS, size, dtype=np.int32),
+            "v": rng.integers(0, data.VALUES, size, dtype=np.int64),
+            **{name: rng.integers(0, data.VALUES, size, dtype=np.int32) for name in data.ATTRIBUTES},
+        }
+    )
+
+
+@dataclass(slots=True)
+class _Duck:
+    process: subprocess.Popen[str]
+
+    def __call__(self, sql: str) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"sql": sql, "times": TIMES}) + "\n")
+        self.process.stdin.flush()
+        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return found
+
+
+@contextmanager
+def duck(hub: Hub) -> Iterator[_Duck]:
+    """DuckDB in a process of its own, over the archive of the hub's stream."""
+    entries = hub.home.entries(hub.home.latest(), "archive:s")
+    files = [str(Path(hub.home.store.root) / name) for entry in entries for name in entry["files"]]
+    command = [str(python_of("duckdb")), str(PEERS / "duckdb" / "window.py"), *files]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+        try:
+            yield _Duck(process)
+        finally:
+            process.kill()

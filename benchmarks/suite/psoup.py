@@ -1,0 +1,343 @@
+"""PSoup's experiments again: Figure 7 (equality and interval predicates), Table 2 and Figure 9; those with joins are not here.
+
+Three modes of one query: nothing kept (the paper's NoMat), which rows pass (PSoup-P), the answer itself (PSoup-C). Constants
+and widths are drawn as in the paper; rows have four attributes in 0..255. Counted is what an INVOKE does: factors evaluated, bits
+looked at, rows handed over. Times are medians of medians; the paper's own are of one tuple at a time, ours of columns, so
+that scanning costs us far less, and what is kept of a selection pays where it spares reading, not evaluating.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import queries_data as data
+from benchmarks.curves import Curve, curves
+from benchmarks.expected import WrongAnswer
+from benchmarks.report import Report
+from benchmarks.suite.invoke import COLUMNS, rows_of, window
+from benchmarks.thresholds import Ratio
+from headrace.operators.batch import Batch
+from headrace.operators.row_steps import RowPipeline
+from headrace.operators.selection import Selection
+from headrace.operators.shared_selections import SharedSelections
+from headrace.runtime.hub import Hub
+from headrace.runtime.invoking import Invocation
+from headrace.runtime.opening import open_hub
+
+MODES = ("none", "partial", "complete")
+PAPER = {"none": "NoMat", "partial": "PSoup-P", "complete": "PSoup-C"}
+WINDOWS = (1 << 7, 1 << 10, 1 << 13, 1 << 15)
+FACTORS = (1, 2, 4)
+QUERIES = 3
+TIMES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One kind of predicate, so many of them, over a window of so many rows."""
+
+    kind: str
+    factors: int
+    rows: int
+
+
+def figure_7(rows: int, rounds: int) -> Report:
+    """Invocation by window, predicates and mode, and Table 2 out of it; `rows` has no say."""
+    del rows
+    points = [Point(kind, n, size) for kind in ("equal", "interval") for n in FACTORS for size in WINDOWS]
+    spent: dict[tuple[Point, str], list[float]] = {}
+    counted: dict[tuple[Point, str], list[tuple[int, int, int]]] = {}
+    with _home() as hub:
+        names = _registered(hub, points)
+        for _ in range(rounds):
+            for (point, mode), queries in names.items():
+                for name in queries:
+                    spent.setdefault((point, mode), []).append(
+                        _median(lambda name=name: hub.query(name).invoke())
+                    )
+        for (point, mode), queries in names.items():
+            counted[point, mode] = [_counted(hub, name) for name in queries]
+        for point in points:
+            _same(hub, names, point)
+    median = {each: statistics.median(found) for each, found in spent.items()}
+    table = [_row(point, mode, median[point, mode], counted[point, mode]) for point, mode in names]
+    return Report(
+        "psoup",
+        "INVOKE by window, predicates and what is kept (PSoup, Figure 7 and Table 2)",
+        table,
+        _ratios(median, counted),
+        [],
+        "ms",
+        [_doc()],
+        picture=_picture(median),
+    )
+
+
+def _doc() -> str:
+    assert __doc__ is not None
+    return __doc__.strip()
+
+
+def _registered(hub: Hub, points: list[Point]) -> dict[tuple[Point, str], list[str]]:
+    names: dict[tuple[Point, str], list[str]] = {}
+    script = []
+    for place, point in enumerate(points):
+        rng = np.random.default_rng([data.SEED, FACTORS.index(point.factors), point.kind == "equal"])
+        for number in range(QUERIES):
+            where = _where(rng, point)
+            for mode in MODES:
+                name = f"{mode}_{place}_{number}"
+                script.append(
+                    f"CREATE QUERY {name} OPTIONS (materialize '{mode}') AS"
+                    f" SELECT key, v FROM s WHERE {where} {window(point.rows)};"
+                )
+                names.setdefault((point, mode), []).append(name)
+    hub.execute("".join(script))
+    for index in range(2):
+        hub.push("s", rows_of(index, max(WINDOWS)))
+        hub.catch_up()
+    return names
+
+
+def _where(rng: np.random.Generator, point: Point) -> str:
+    """Conjuncts on so many attributes; a constant in five is a multiple of 32."""
+    found = []
+    for name in data.ATTRIBUTES[: point.factors]:
+        low = int(rng.integers(0, 8)) * 32 if rng.random() < 0.2 else int(rng.integers(0, data.VALUES))
+        width = int(rng.integers(0, data.VALUES))
+        found.append(
+            f"{name} = {low}" if point.kind == "equal" else f"{name} >= {low} AND {name} <= {low + width}"
+        )
+    return " AND ".join(found)
+
+
+def _median(ask: Callable[[], Any]) -> float:
+    spent = []
+    for _ in range(TIMES):
+        started = time.perf_counter()
+        ask()
+        spent.append((time.perf_counter() - started) * 1000)
+    return statistics.median(spent)
+
+
+def _counted(hub: Hub, name: str) -> tuple[int, int, int]:
+    """Factors evaluated, bits looked at, rows fetched; what is kept whole is only handed out."""
+    operator, _ = hub.operator_and_query(name)
+    if not isinstance(operator, Selection):
+        return 0, 0, hub.query(name).invoke().num_rows
+    call = Invocation(hub.home, hub.home.latest(), operator)
+    call.answer()
+    return call.effort.factors, call.effort.bits, call.effort.rows
+
+
+def _same(hub: Hub, names: dict[tuple[Point, str], list[str]], point: Point) -> None:
+    for queries in zip(*(names[point, mode] for mode in MODES), strict=True):
+        one, *others = (hub.query(name).invoke() for name in queries)
+        if not all(one.equals(other) for other in others):
+            raise WrongAnswer(f"{queries} differ")
+
+
+def _row(point: Point, mode: str, median: float, counted: list[tuple[int, int, int]]) -> dict[str, Any]:
+    factors, bits, rows = (round(statistics.mean(each)) for each in zip(*counted, strict=True))
+    return {
+        "predicates": f"{point.factors} {point.kind}",
+        "window": point.rows,
+        "kept": f"{mode} ({PAPER[mode]})",
+        "median_ms": round(median, 3),
+        "factors_evaluated": factors,
+        "bits_looked_at": bits,
+        "rows_handed_over": rows,
+    }
+
+
+def _ratios(
+    median: dict[tuple[Point, str], float], counted: dict[tuple[Point, str], list[tuple[int, int, int]]]
+) -> list[Ratio]:
+    largest = max(WINDOWS)
+    evaluated = sum(
+        factors for (_, mode), each in counted.items() if mode != "none" for factors, _, _ in each
+    )
+    off = sum(
+        abs(bits - point.rows)
+        for (point, mode), each in counted.items()
+        if mode == "partial"
+        for _, bits, _ in each
+        if bits
+    )
+    found = [
+        Ratio("factors evaluated by an INVOKE of what is kept", evaluated, 0, at_most=True),
+        Ratio("bits that PSoup-P looks at beside those of the window", off, 0, at_most=True),
+    ]
+    four = Point("interval", 4, largest)
+    found += [
+        _ratio("Figure 7a", median, Point("equal", n, largest), "partial", "complete", 3) for n in FACTORS
+    ]
+    found += [_ratio("Table 2", median, four, "partial", "complete", 3)]
+    found += [_ratio("Table 2", median, four, "none", mode, 3) for mode in ("partial", "complete")]
+    return found
+
+
+def _ratio(
+    what: str, median: dict[tuple[Point, str], float], point: Point, slow: str, quick: str, bound: float
+) -> Ratio:
+    told = f"{what}, {point.factors} {point.kind}: {PAPER[slow]} to {PAPER[quick]}"
+    return Ratio(told, median[point, slow] / median[point, quick], bound)
+
+
+def _picture(median: dict[tuple[Point, str], float]) -> str:
+    drawn = [
+        Curve(
+            f"{PAPER[mode]}, {kind}",
+            list(WINDOWS),
+            [median[Point(kind, 2, size), mode] for size in WINDOWS],
+            "ours" if mode == "partial" else "theirs",
+        )
+        for mode in MODES
+        for kind in ("equal", "interval")
+    ]
+    return curves("INVOKE, two predicates", ("rows in the window", "ms"), drawn, logarithmic=(True, True))
+
+
+# ---------------------------------------------------------------------------------------------------------- Figure 9
+
+MANY = (1 << 7, 1 << 9, 1 << 10, 1 << 12)
+ARRIVING = 1000
+
+
+def figure_9(rows: int, rounds: int) -> Report:
+    """Arrival rate by the number of inequality queries over a window of 1000 rows; `rows` has no say."""
+    del rows
+    ways = {"PSoup-P, index": _shared, "PSoup-P, each alone": _alone, "PSoup-C, index": _lists}
+    rate: dict[tuple[str, int], float] = {}
+    for many in MANY:
+        members, batches = _selections(many), [_batch(index) for index in range(4)]
+        for name, way in ways.items():
+            found = []
+            for _ in range(rounds):
+                take = way(members)
+                take(batches[0])
+                started = time.perf_counter()
+                for batch in batches[1:]:
+                    take(batch)
+                found.append(3 * ARRIVING / (time.perf_counter() - started))
+            rate[name, many] = statistics.median(found)
+    table = [
+        {"way": name, "queries": many, "median_rows_per_second": round(rate[name, many])}
+        for name in ways
+        for many in MANY
+    ]
+    ratios = [
+        Ratio(
+            f"PSoup-P with the index to each alone, {many} queries",
+            rate["PSoup-P, index", many] / rate["PSoup-P, each alone", many],
+            bound,
+        )
+        for many, bound in ((MANY[0], 5), (MANY[-1], 10))
+    ]
+    ratios += [
+        Ratio(
+            f"PSoup-P to PSoup-C, {many} queries",
+            rate["PSoup-P, index", many] / rate["PSoup-C, index", many],
+            1,
+        )
+        for many in MANY
+    ]
+    drawn = [
+        Curve(name, list(MANY), [rate[name, many] for many in MANY], "ours" if "P, i" in name else "theirs")
+        for name in ways
+    ]
+    picture = curves(
+        "Rows a second by standing queries", ("queries", "rows/s"), drawn, logarithmic=(True, True)
+    )
+    return Report(
+        "psoup-rate",
+        "Arrival rate by standing queries (PSoup, Figure 9)",
+        table,
+        ratios,
+        [],
+        "rows/s",
+        [_NINE],
+        picture=picture,
+    )
+
+
+_NINE = (
+    "Kernels alone, in one process: batches of 1000 rows against inequality predicates on four attributes. PSoup-C also keeps a list of "
+    "the rows of each query's present window, appended to and expired batch by batch."
+)
+
+
+def _selections(many: int) -> tuple[Selection, ...]:
+    rng = np.random.default_rng([data.SEED, 9])
+    with _home() as hub:
+        texts = {}
+        for number in range(many):
+            operator, name = rng.choice(["<", "<=", ">=", ">"]), rng.choice(data.ATTRIBUTES)
+            low = int(rng.integers(0, 8)) * 32 if rng.random() < 0.2 else int(rng.integers(0, data.VALUES))
+            texts[f"q{number}"] = f"SELECT key, v FROM s WHERE {name} {operator} {low} {window(ARRIVING)}"
+        hub.register_many(texts)
+        found = [hub.operator_and_query(name)[0] for name in texts]
+    return tuple(each for each in found if isinstance(each, Selection))
+
+
+def _batch(index: int) -> Batch:
+    rows = rows_of(index, ARRIVING)
+    columns = {name: rows[name].combine_chunks() for name in data.ATTRIBUTES}
+    at = rows["at"].cast("int64").to_numpy()
+    return Batch(columns, at, (index << 32) + np.arange(ARRIVING))
+
+
+def _shared(members: tuple[Selection, ...]) -> Callable[[Batch], None]:
+    return SharedSelections.of(members).add
+
+
+def _alone(members: tuple[Selection, ...]) -> Callable[[Batch], None]:
+    pipelines = [RowPipeline.of(member.steps, {}) for member in members]
+
+    def take(batch: Batch) -> None:
+        for pipeline in pipelines:
+            pipeline.apply(batch)
+
+    return take
+
+
+def _lists(members: tuple[Selection, ...]) -> Callable[[Batch], None]:
+    from headrace.operators.query_index.matching import match  # noqa: PLC0415
+
+    plan = SharedSelections.of(members).plan
+    kept: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in members]
+
+    def take(batch: Batch) -> None:
+        found = match(plan.index, batch.columns, batch.rows)
+        passed = int(batch.at[-1]) - ARRIVING * data.STEP_US
+        for place, slot in enumerate(plan.slots.tolist()):
+            rows = np.flatnonzero(found.wanted(slot))
+            kept[place].append((batch.at[rows], batch.position[rows]))
+            kept[place] = [
+                (at[at > passed], where[at > passed])
+                for at, where in kept[place]
+                if len(at) and at[-1] > passed
+            ]
+
+    return take
+
+
+@contextmanager
+def _home() -> Iterator[Hub]:
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-psoup-") as folder,
+        open_hub(Path(folder), local=True) as hub,
+    ):
+        hub.execute(
+            f"CREATE STREAM s (at TIMESTAMP, key INT, v BIGINT, {COLUMNS}) USING push TIMESTAMP BY at"
+        )
+        yield hub

@@ -1,0 +1,135 @@
+"""What would a query have told, of which only the selection is kept, or nothing? Its changes, made when somebody looks.
+
+`history()` and `follow()` of a relation give its changes. A query whose window waits for INVOKE keeps none; whoever
+looks runs the operator that tells them, over the same archive up to the same punctuation, in memory and for himself alone.
+The pipeline does nothing for it; who looks often, or must not miss anything, asks for `materialize 'complete'`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from headrace.catalog.catalog import StandingQuery
+from headrace.errors import HeadraceError, UserError
+from headrace.operators.batch import Batch
+from headrace.operators.operator import Operator, Sections, Turn
+from headrace.operators.scalar.users import registered
+from headrace.operators.selection import Selection
+from headrace.planner.lower import lower
+from headrace.runtime.archive_rows import ArchivedRun, past_of
+from headrace.runtime.functions import loaded
+from headrace.runtime.home import Home
+from headrace.runtime.planning import bound
+from headrace.runtime.standing import Standing
+from headrace.store.manifest import Manifest
+from headrace.time import BEGINNING, Instant
+
+if TYPE_CHECKING:
+    from headrace.runtime.hub import Hub
+
+_MANY_RUNS: Final = 8
+_IDLE_SECONDS: Final = 0.5
+
+
+@dataclass(slots=True)
+class Retelling:
+    """One look at the changes of a selection; a later manifest goes on where an earlier one ended."""
+
+    home: Home
+    operator: Selection
+    teller: Operator
+    _place: int = -1
+    _closed: Instant = BEGINNING
+    _state: list[Sections] = field(default_factory=list)
+
+    @staticmethod
+    def of(home: Home, standing: StandingQuery, operator: Selection) -> Retelling:
+        """From the beginning."""
+        query = bound(home.catalog, standing)
+        return Retelling(home, operator, lower(operator.query, query, operator.id))
+
+    def until(self, manifest: Manifest) -> pa.Table | None:
+        """The changes that are told up to a manifest and have not been given yet, with system columns."""
+        if self.operator.id not in manifest.operators:
+            return None
+        standing = Standing(**manifest.operators[self.operator.id])
+        known = manifest.streams.get(self.operator.stream, {})
+        greatest = known.get("greatest", BEGINNING)
+        with registered(loaded(self.home.catalog.functions)):
+            deltas = self._read(manifest, standing)
+            turn = Turn(self._closed, max(standing.closed, self._closed), greatest)
+            step = self.teller.advance(self._state, deltas, turn)
+            self._state += [step.state] if step.state else []
+            self._closed = turn.now
+            self._compact(turn)
+        return step.results
+
+    def _read(self, manifest: Manifest, standing: Standing) -> list[Sections]:
+        """What the teller makes of the archive entries that are new to it and counted by the query."""
+        past = past_of(self.home, manifest, self.operator.stream)
+        stream = self.home.catalog.stream(self.operator.stream)
+        assert stream is not None
+        start = max(standing.since, self._place, past.first)
+        scanner = self.teller.scanner({})
+        for entry in past.entries[start - past.first : standing.replayed - past.first]:
+            for name in entry.files:
+                run = ArchivedRun(self.home.store, name, stream)
+                keys = run.keys
+                batch = Batch(
+                    {each: run.column(each) for each in self.teller.columns}, keys.at, keys.position
+                )
+                scanner.add(batch if keys.accepted is None else batch.where(keys.accepted))
+        self._place = max(start, standing.replayed)
+        deltas = scanner.finish().deltas
+        return [deltas] if deltas else []
+
+    def _compact(self, turn: Turn) -> None:
+        if len(self._state) <= _MANY_RUNS:
+            return
+        found: dict[str, list[pa.Table]] = {}
+        for sections in self._state:
+            for name, table in sections.items():
+                found.setdefault(name, []).append(table)
+        after = Turn(turn.now, turn.now, turn.greatest)
+        self._state = [{name: self.teller.compact(name, tables, after) for name, tables in found.items()}]
+
+
+def told_again(home: Home, standing: StandingQuery, operator: Selection) -> list[pa.Table]:
+    """All that a selection would have told up to the newest epoch."""
+    table = Retelling.of(home, standing, operator).until(home.latest())
+    return [] if table is None else [table]
+
+
+def follow_changes(
+    hub: Hub, standing: StandingQuery, operator: Selection, *, past: bool
+) -> Iterator[pa.Table]:
+    """What it would tell, as epochs are committed; with `past` first what it would have told. Ends when the loop stops."""
+    retelling = Retelling.of(hub.home, standing, operator)
+    if not past:
+        retelling.until(hub.home.latest())
+    while True:
+        alive, manifest = hub.loop.is_running, hub.home.latest()
+        table = retelling.until(manifest)
+        if table is not None:
+            yield table
+        if hub.loop.failure is not None:
+            raise HeadraceError(f"the epoch loop failed: {hub.loop.failure}") from hub.loop.failure
+        if hub.home.latest().epoch == manifest.epoch:
+            if not alive:
+                return
+            with hub.loop.published:
+                hub.loop.published.wait(_IDLE_SECONDS)
+
+
+def require_told(name: str, operator: Operator) -> None:
+    """Raises `UserError` for a query that tells nobody what changes: who must not miss anything needs one that does."""
+    if isinstance(operator, Selection):
+        raise UserError(
+            f"the query '{name}' keeps its {'selection' if operator.materialize == 'partial' else 'text'} only,"
+            " and delivers no changes",
+            remedy=f"ALTER QUERY {name} SET (materialize 'complete'); or fetch its answer with INVOKE {name}.",
+        )

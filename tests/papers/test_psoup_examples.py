@@ -1,0 +1,213 @@
+"""PSoup (Chandrasekaran, Franklin 2002): examples shaped like the paper's drawings, and its query texts, executed.
+
+The paper's time is a number; here it is a second of 1970. Joins of two streams are not available, and say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import UserError
+from headrace.runtime.executor import LocalExecutor
+from headrace.runtime.hub import Hub
+from headrace.time import SECOND
+
+MODES = ("none", "partial", "complete")
+STAMP = pa.timestamp("us", tz="UTC")
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as opened:
+        opened.execute(
+            "CREATE STREAM r (id BIGINT, a BIGINT, b BIGINT, ts TIMESTAMP) USING push TIMESTAMP BY ts"
+        )
+        yield opened
+
+
+def arrive(hub: Hub, *rows: tuple[int, int | None, int | None], stream: str = "r", shift: int = 0) -> None:
+    """(id, a, b), each at the second of its id."""
+    number, a, b = (list(column) for column in zip(*rows, strict=True))
+    at = pa.array([(each + shift) * SECOND for each in number], pa.int64()).cast(STAMP)
+    kinds = pa.int64()
+    hub.push(
+        stream,
+        pa.table({"id": pa.array(number, kinds), "a": pa.array(a, kinds), "b": pa.array(b, kinds), "ts": at}),
+    )
+    hub.catch_up()
+
+
+def create(hub: Hub, name: str, text: str) -> None:
+    for mode in MODES:
+        hub.execute(f"CREATE QUERY {name}_{mode} OPTIONS (materialize '{mode}') AS {text}")
+
+
+def ids(hub: Hub, name: str) -> list[Any]:
+    """The first column of the answer, which is the same in every mode."""
+    found = [hub.query(f"{name}_{mode}").invoke().column(0).to_pylist() for mode in MODES]
+    assert found[0] == found[1] == found[2]
+    return found[0]
+
+
+def test_a_new_query_sees_old_tuples_and_new_tuples_are_seen_by_it(hub: Hub) -> None:
+    """Figures 2 and 3: query 24 over tuples 48 to 52, then tuples 53 and 54."""
+    arrive(hub, (48, 3, 8), (49, 7, 9), (50, 0, 4), (51, 4, 2), (52, 6, 5))
+    create(hub, "q24", "SELECT id FROM r WHERE r.a < 5 AND r.b > 3 BEGIN NOW - INTERVAL 10 SECONDS END NOW")
+    assert ids(hub, "q24") == [48, 50]
+    hub.catch_up()
+    assert ids(hub, "q24") == [48, 50]
+    arrive(hub, (53, 1, 7), (54, 5, 7))
+    assert ids(hub, "q24") == [48, 50, 53]
+
+
+def test_conjunctions_of_the_five_operators_hold_exactly(hub: Hub) -> None:
+    """Figure 6's probe of the predicate index, with a query without factors and one that contradicts itself."""
+    factors = ["a < 5", "a <= 5", "a = 5", "a >= 5", "a > 5", "true", "a < 5 AND a > 5"]
+    for number, factor in enumerate(factors, 1):
+        create(hub, f"q{number}", f"SELECT id FROM r WHERE {factor} BEGIN NOW - INTERVAL 100 SECONDS END NOW")
+    arrive(hub, (4, 4, 0), (5, 5, 0), (6, 6, 0), (7, None, 0))
+    wanted = {4: {1, 2, 6}, 5: {2, 3, 4, 6}, 6: {4, 5, 6}, 7: {6}}
+    for number in range(1, 8):
+        assert ids(hub, f"q{number}") == [row for row, queries in wanted.items() if number in queries]
+
+
+def test_a_factor_may_compare_two_columns_with_a_constant_between(hub: Hub) -> None:
+    create(hub, "wide", "SELECT id FROM r WHERE a > b + 2 BEGIN NOW - INTERVAL 100 SECONDS END NOW")
+    create(hub, "near", "SELECT id FROM r WHERE a <= b - 1 BEGIN NOW - INTERVAL 100 SECONDS END NOW")
+    arrive(hub, (1, 5, 2), (2, 4, 2), (3, 1, 2), (4, None, 1))
+    assert (ids(hub, "wide"), ids(hub, "near")) == ([1], [3])
+
+
+WINDOWS = {
+    "sliding": ("NOW - INTERVAL 10 SECONDS", "NOW", range(10, 21), range(30, 41)),
+    "snapshot": (
+        "TIMESTAMP '1970-01-01 00:00:05'",
+        "TIMESTAMP '1970-01-01 00:00:15'",
+        range(5, 16),
+        range(5, 16),
+    ),
+    "landmark": ("TIMESTAMP '1970-01-01 00:00:05'", "NOW", range(5, 21), range(5, 21)),
+    "lagging": ("NOW - INTERVAL 10 SECONDS", "NOW - INTERVAL 5 SECONDS", range(10, 16), range(30, 36)),
+    "future": ("TIMESTAMP '1970-01-01 00:00:30'", "TIMESTAMP '1970-01-01 00:00:50'", (), (40,)),
+    "shrinking": ("NOW - INTERVAL 10 SECONDS", "TIMESTAMP '1970-01-01 00:00:12'", range(10, 13), ()),
+}
+
+
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_a_window_is_applied_when_it_is_asked_for_and_moves_with_now_alone(kind: str, hub: Hub) -> None:
+    """Rows at 1 to 20; then NOW is 40, by a row that no window but those up to NOW holds."""
+    begin, end, first, then = WINDOWS[kind]
+    create(hub, "q", f"SELECT id FROM r WHERE b = 0 BEGIN {begin} END {end}")
+    arrive(hub, *((each, 0, 0) for each in range(1, 21)))
+    assert ids(hub, "q") == list(first)
+    arrive(hub, (40, 0, 0))
+    there = {*range(1, 21), 40}
+    at_40 = {40} if kind == "landmark" else set()
+    assert set(ids(hub, "q")) == (set(then) | at_40) & there
+
+
+def test_one_clause_under_two_windows_is_one_condition_in_the_index(hub: Hub) -> None:
+    """The window stands apart from the standing query clause (WindowsTable)."""
+    from headrace.operators.selection import Selection
+    from headrace.operators.shared_selections import SharedSelections
+
+    where = "SELECT id FROM r WHERE a > 3 AND b < 9"
+    hub.execute(f"CREATE QUERY short AS {where} BEGIN NOW - INTERVAL 2 SECONDS END NOW")
+    hub.execute(f"CREATE QUERY long AS {where} BEGIN NOW - INTERVAL 9 SECONDS END NOW")
+    arrive(hub, *((each, 5, 5) for each in range(1, 8)))
+    members = tuple(hub.operator_and_query(name)[0] for name in ("short", "long"))
+    assert all(isinstance(each, Selection) for each in members)
+    plan = SharedSelections.of(members).plan
+    assert plan.slots.tolist() == [0, 0]
+    assert len(plan.index) == 1
+    assert hub.query("short").invoke()["id"].to_pylist() == [5, 6, 7]
+    assert hub.query("long").invoke()["id"].to_pylist() == [1, 2, 3, 4, 5, 6, 7]
+
+
+VALUES = (5, 12, 7, 20, 3, 9, 15, 2, 11, 19, 8, 4, 22, 6, 10, 21, 1, 13, 14, 16, 23, 25, 24, 17, 18, 0, 26)
+"""Figure 12: the leaves t1 to t27 of the ranked tree."""
+
+
+def test_max_over_a_window_of_two_queries_that_share_no_tree(hub: Hub) -> None:
+    """Figure 12 and PQ-5: A over [t8, t20] is 22; B must not count 20, 15, 19, 22 and 21."""
+    window = "BEGIN TIMESTAMP '1970-01-01 00:00:08' END TIMESTAMP '1970-01-01 00:00:20'"
+    create(hub, "a", f"SELECT MAX(a) AS top FROM r {window}")
+    create(hub, "b", f"SELECT MAX(a) AS top FROM r WHERE a NOT IN (20, 15, 19, 22, 21) {window}")
+    arrive(hub, *((number, value, 0) for number, value in enumerate(VALUES, 1)))
+    assert (ids(hub, "a"), ids(hub, "b")) == ([22], [16])
+
+
+def test_every_window_of_the_tree_s_leaves_answers_as_recomputed(hub: Hub) -> None:
+    """All five aggregates over [t_i, t_20], for every i: averages come of sums and counts."""
+    for low in range(1, 21):
+        window = f"BEGIN TIMESTAMP '1970-01-01 00:00:{low:02}' END TIMESTAMP '1970-01-01 00:00:20'"
+        hub.execute(
+            f"CREATE QUERY w{low} AS SELECT COUNT(*) AS n, SUM(a) AS s, AVG(a) AS m, MIN(a) AS l, MAX(a) AS h FROM r {window}"
+        )
+    arrive(hub, *((number, value, 0) for number, value in enumerate(VALUES[:9], 1)))
+    arrive(hub, *((number, value, 0) for number, value in enumerate(VALUES[9:], 10)))
+    for low in range(1, 21):
+        held = VALUES[low - 1 : 20]
+        meant = {"n": len(held), "s": sum(held), "m": sum(held) / len(held), "l": min(held), "h": max(held)}
+        assert hub.query(f"w{low}").invoke().to_pylist() == [meant]
+
+
+STREAM = "CREATE STREAM d_s (a BIGINT, b BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at"
+TEXTS = {
+    "PQ-1": "SELECT * FROM d_s WHERE d_s.a < 4 AND d_s.b > 2 BEGIN NOW - INTERVAL 10 SECONDS END NOW",
+    "PQ-6": "SELECT COUNT(*) AS downloads FROM d_s WHERE a BETWEEN 1 AND 3 BEGIN NOW - INTERVAL 1 HOUR END NOW",
+    "PQ-7": "SELECT a, b FROM d_s WHERE b > 3 BEGIN NOW - INTERVAL 30 MINUTES END NOW",
+    "PQ-8": "SELECT a FROM d_s WHERE b IN (3, 5) BEGIN TIMESTAMP '1970-01-01 00:00:02' END TIMESTAMP '1970-01-01 00:00:30'",
+}
+ROWS = [(1, 3, 1), (3, 3, 2), (2, 5, 12), (9, 9, 13), (3, 5, 29)]
+"""(a, b, second)."""
+ANSWERS: dict[str, Sequence[dict[str, Any]]] = {
+    "PQ-1": [{"a": 3, "b": 5}],
+    "PQ-6": [{"downloads": 4}],
+    "PQ-7": [{"a": 2, "b": 5}, {"a": 3, "b": 5}, {"a": 9, "b": 9}],
+    "PQ-8": [{"a": 2}, {"a": 3}, {"a": 3}],
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_query_texts_of_the_paper_answer(mode: str, tmp_path: Path) -> None:
+    """PQ-1 as printed; PQ-6 to PQ-8 are its examples in words: downloads of the last hour, recent postings, a recharge."""
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
+        hub.execute(STREAM)
+        for name, text in TEXTS.items():
+            hub.execute(f"CREATE QUERY `{name}` OPTIONS (materialize '{mode}') AS {text}")
+        at = pa.array([second * SECOND for *_, second in ROWS], pa.int64()).cast(STAMP)
+        hub.push("d_s", pa.table({"a": [a for a, *_ in ROWS], "b": [b for _, b, _ in ROWS], "at": at}))
+        hub.catch_up()
+        for name, rows in ANSWERS.items():
+            found = [
+                {key: value for key, value in row.items() if key != "at"}
+                for row in hub.query(name).invoke().to_pylist()
+            ]
+            assert found == list(rows), name
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["r.a < 5 AND r.a > s.b AND s.b > 1", "(r.a >= 2) AND (r.a < s.b) AND (s.b = 3)"],
+    ids=["PQ-3", "PQ-4"],
+)
+def test_joins_of_two_streams_are_refused_with_what_is_available(where: str, hub: Hub) -> None:
+    hub.execute("CREATE STREAM s (b BIGINT, ts TIMESTAMP) USING push TIMESTAMP BY ts")
+    with pytest.raises(UserError) as refused:
+        hub.execute(
+            f"CREATE QUERY q23 AS SELECT r.id FROM r, s WHERE {where} BEGIN NOW - INTERVAL 10 SECONDS END NOW"
+        )
+    assert refused.value.remedy
+
+
+def test_a_client_that_was_away_for_an_hour_asks_and_gets_what_holds_now(hub: Hub) -> None:
+    create(hub, "q", "SELECT id FROM r WHERE a = 1 BEGIN NOW - INTERVAL 5 SECONDS END NOW")
+    for minute in range(60):
+        arrive(hub, (60 * minute, 1, 0), (60 * minute + 1, 0, 0))
+    assert ids(hub, "q") == [3540]
