@@ -216,6 +216,19 @@ def test_errors_of_rows_the_registered_function_never_saw_stay() -> None:
     assert dict(found.errors.reasons) == {0: "division by zero"}
 
 
+@pytest.mark.parametrize("condition", ["NULL", "false", "1 > 2"])
+def test_a_choice_that_is_the_same_for_all_rows_is_a_value_of_each(condition: str) -> None:
+    schema = Schema((Field("i", BIGINT),))
+    columns = {"i": pa.array([1, 2, 3])}
+    for text, values, failed in (
+        (f"7 div CASE WHEN {condition} THEN i ELSE 2 END", [3, 3, 3], 0),
+        (f"7 div if({condition}, i, 0)", [None] * 3, 3),
+    ):
+        found = evaluate(bind_expression(text, schema), columns, 3)
+        assert found.values.to_pylist() == values
+        assert (0 if found.errors is None else int(found.errors.mask.sum())) == failed
+
+
 def test_no_rows_give_no_values_and_no_errors() -> None:
     empty = {name: column.slice(0, 0) for name, column in COLUMNS.items()}
     found = evaluate(call("div", Literal(1, BIGINT), Literal(0, BIGINT)), empty, 0)

@@ -70,7 +70,8 @@ def case(kind: Type) -> Compute:
         if any(result.errors is not None for result in results):
             errors = _case_errors(frame.rows, conditions, values, otherwise)
         if all(isinstance(condition.value, pa.Scalar) for condition in conditions):
-            chosen = _constant_choice(conditions, values, otherwise)
+            # One value for all rows is still a column: whoever reads it must not take the whole for a constant.
+            chosen = column(_constant_choice(conditions, values, otherwise), frame.rows)
             return Result(_without(chosen, errors, frame.rows), errors)
         chosen = otherwise.value
         for condition, value in zip(reversed(conditions), reversed(values), strict=True):
