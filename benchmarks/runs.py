@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -134,14 +137,25 @@ def run_watched(command: list[str], scratch: Path) -> tuple[dict[str, Any], int]
         "TZ": "UTC",
     }
     with (scratch / "stdout").open("wb") as out, (scratch / "stderr").open("wb") as err:
-        process = subprocess.Popen(command, cwd=folders.CHECKOUT, env=settings, stdout=out, stderr=err)
+        process = subprocess.Popen(
+            command, cwd=folders.CHECKOUT, env=settings, stdout=out, stderr=err, start_new_session=True
+        )
         try:
             with PeakMemory(process.pid) as memory:
                 code = process.wait(LONGEST_SECONDS)
         finally:
-            process.kill()
+            _end(process)
     lines = (scratch / "stdout").read_text().strip().splitlines()
     if code != 0 or not lines:
         last = "\n".join((scratch / "stderr").read_text(errors="replace").splitlines()[-20:])
         raise RunFailed(f"Expected {' '.join(command)}\nto end well, found exit code {code}:\n{last}")
     return json.loads(lines[-1]), memory.peak_kb
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a run and wait for it: a peer's JVM that still cleans up would disturb the next one."""
+    with suppress(ProcessLookupError):
+        for _ in range(100):  # not for ever: the dead that nobody buries can be signalled too
+            os.killpg(process.pid, signal.SIGKILL)
+            process.poll()
+            time.sleep(0.05)
