@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.algebra import functions_rules as rules
 from headrace.algebra.functions_row import Function
-from headrace.algebra.functions_rules import fixed
+from headrace.algebra.functions_rules import fixed, zoned
 from headrace.schema import BIGINT, DATE, INT, STRING, TIMESTAMP
 
 _date_part = fixed(INT, DATE)
@@ -63,9 +63,9 @@ TIMES: Final = (
     ),
     Function(
         "date_trunc",
-        "date_trunc(unit, timestamp)",
-        fixed(TIMESTAMP, STRING, TIMESTAMP),
-        "The start of its YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND or MICROSECOND; NULL for another unit.",
+        "date_trunc(unit, timestamp[, zone])",
+        zoned(TIMESTAMP, STRING, TIMESTAMP, optional=True),
+        "The start of its YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND or MICROSECOND, by the clocks of the zone; NULL for another unit.",
         "date_trunc('HOUR', TIMESTAMP'2024-02-29 13:14:15')",
     ),
     Function(
@@ -90,6 +90,27 @@ TIMES: Final = (
         "CAST AS TIMESTAMP.",
         "to_timestamp('2024-02-29 13:14:15')",
         aliases=("timestamp",),
+    ),
+    Function(
+        "to_timestamp_in",
+        "to_timestamp_in(text, zone)",
+        zoned(TIMESTAMP, STRING),
+        "CAST AS TIMESTAMP; a text without a zone tells what the clocks of this one show.",
+        "to_timestamp_in('2024-07-01 12:00:00', 'Europe/Berlin')",
+    ),
+    Function(
+        "from_utc_timestamp",
+        "from_utc_timestamp(timestamp, zone)",
+        fixed(TIMESTAMP, TIMESTAMP, STRING),
+        "What the clocks of a zone show, as if it were UTC.",
+        "from_utc_timestamp(TIMESTAMP'2024-07-01 12:00:00', 'Asia/Tokyo')",
+    ),
+    Function(
+        "to_utc_timestamp",
+        "to_utc_timestamp(timestamp, zone)",
+        fixed(TIMESTAMP, TIMESTAMP, STRING),
+        "The instant at which the clocks of a zone show this, read as if it were UTC.",
+        "to_utc_timestamp(TIMESTAMP'2024-07-01 12:00:00', 'Asia/Tokyo')",
     ),
     Function(
         "unix_seconds",

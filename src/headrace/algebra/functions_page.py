@@ -25,7 +25,7 @@ _SECTIONS: Final = {
 
 _INTRODUCTION: Final = """# Scalar functions and operators
 
-Every function below gives what Spark SQL gives under ANSI rules (`spark.sql.ansi.enabled`), session zone UTC: values, types,
+Every function below gives what Spark SQL gives under ANSI rules (`spark.sql.ansi.enabled`), in the session's zone: values, types,
 NULLs and failures. A row on which an expression fails (overflow, division by zero, a cast that does not fit) leaves the
 query for its reject folder; no other query notices. Strict functions are NULL as soon as an argument is.
 

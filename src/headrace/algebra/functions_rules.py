@@ -34,6 +34,7 @@ from headrace.schema import (
     Type,
     decimal,
 )
+from headrace.zones import rules_of
 
 Typed: TypeAlias = tuple[tuple[Type, ...], Type]
 """The types the arguments are cast to, and the type of the result."""
@@ -50,6 +51,26 @@ def fixed(result: Type, *parameters: Type, optional: tuple[Type, ...] = ()) -> R
         if len(wanted) != len(types) or not all(map(accepts, wanted, types)):
             return None
         return wanted, result
+
+    return rule
+
+
+def zoned(result: Type, *parameters: Type, optional: bool = False) -> Rule:
+    """Parameters of fixed types, then the name of a time zone as a constant text, which may be left out if `optional`."""
+    alone, with_zone = fixed(result, *parameters), fixed(result, *parameters, STRING)
+
+    def rule(types: tuple[Type, ...], constants: tuple[Value, ...]) -> Typed | None:
+        if optional and len(types) == len(parameters):
+            return alone(types, constants)
+        found = with_zone(types, constants)
+        if found is None:
+            return None
+        zone = constants[-1]
+        if not isinstance(zone, str) or rules_of(zone) is None:
+            raise UserError(
+                "there is no such time zone", remedy="Name a constant one, as in 'Europe/Berlin'."
+            )
+        return found
 
     return rule
 

@@ -108,7 +108,7 @@ class QueryDefinition:
     `retain`: how long results are kept, in event time behind what the query has answered; None keeps all. `owner` and
     `tags` mean nothing to the engine: people find and administer queries by them, compared without case. `continues`: its
     window was changed, and it tells those that end from then on. `materialize`: how much of its answer is kept between two
-    INVOKEs; None leaves it to the planner.
+    INVOKEs; None leaves it to the planner. `zone`: whose clocks its times and dates are read by.
     """
 
     name: str
@@ -120,6 +120,7 @@ class QueryDefinition:
     tags: tuple[str, ...] = ()
     continues: bool = False
     materialize: Choice["none", "partial", "complete"] | None = None
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from headrace.language.bind_revisions import revisions
 from headrace.language.bind_sessions import per_group
 from headrace.language.bind_sources import From, bind_from
 from headrace.language.bind_tree import tree
+from headrace.language.bind_zones import in_zone
 from headrace.language.naming import output_name
 from headrace.language.scope import WINDOW_COLUMNS, Names
 from headrace.language.statements import parse_select
@@ -49,14 +50,15 @@ def bind_query(
     names: Names,
     text: str | None = None,
     functions: Mapping[str, UserFunction] | None = None,
+    zone: str = "UTC",
 ) -> Query:
     """The query a SELECT means among these names.
 
-    `select` is its text, or what was parsed from `text`. `functions` are registered Python functions by lower-case name.
-    Raises `UserError` with the place of the mistake; `UnsupportedQuery` for what is not available yet.
+    `select` is its text, or what was parsed from `text`. `functions` are registered Python functions by lower-case name,
+    `zone` is whose clocks times and dates are read by, its own where it was parsed by the same. Raises `UserError` with the place of the mistake; `UnsupportedQuery` for what is not available yet.
     """
     if isinstance(select, str):
-        text, select = select, parse_select(select)
+        text, select = select, parse_select(select, zone)
     assert text is not None
     written, known = text, functions or {}
 
@@ -64,7 +66,7 @@ def bind_query(
         return bind_query(derived, names, written, known)
 
     sources = bind_from(select, names, written, known, inner)
-    return _SelectBinder(select, written, sources, known, names).query()
+    return in_zone(_SelectBinder(select, written, sources, known, names).query(), zone)
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ from headrace.language.ast import (
     OneOf,
     Prefix,
 )
+from headrace.language.bind_zones import expression_in
 from headrace.language.expressions import parse_expression
 from headrace.language.function_names import refusal
 from headrace.schema import BOOLEAN, DOUBLE, STRING, Schema, Type
@@ -313,12 +314,14 @@ def bind_condition(node: Expr, schema: Schema, text: str, what: str) -> Expressi
     return _over_columns(schema, text, what).condition(node, what)
 
 
-def bind_expression(text: str, schema: Schema) -> Expression:
-    """The expression a text says, over the columns of a schema by their plain names.
+def bind_expression(text: str, schema: Schema, zone: str = "UTC") -> Expression:
+    """The expression a text says, over the columns of a schema by their plain names; it is read by a zone's clocks.
 
     Raises `UserError` for what is no expression over them.
     """
-    return _over_columns(schema, text, "the expression").bind(parse_expression(text))
+    return expression_in(
+        _over_columns(schema, text, "the expression").bind(parse_expression(text, zone)), zone
+    )
 
 
 def _over_columns(schema: Schema, text: str, what: str) -> ExpressionBinder:

@@ -16,11 +16,13 @@ DEEPEST_SELECT = 10
 class Cursor:
     """A place in a text's tokens that moves forward."""
 
-    __slots__ = ("_at", "_depth", "_selects", "_tokens", "text", "token")
+    __slots__ = ("_at", "_depth", "_selects", "_tokens", "text", "token", "zone")
 
-    def __init__(self, text: str, part: Sequence[Token] | None = None) -> None:
+    def __init__(self, text: str, part: Sequence[Token] | None = None, zone: str = "UTC") -> None:
         """`part` are some of the text's tokens and one of kind "end"; by default all of them."""
         self.text = text
+        self.zone = zone
+        """Whose clocks a time is read by that does not say."""
         self._tokens = tokens(text) if part is None else part
         self._at = 0
         self._depth = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from typing import Literal as Choice
@@ -18,11 +19,13 @@ from headrace.language.progress import ProgressClauses, progress_clause
 from headrace.language.types import column_type
 from headrace.schema import BIGINT, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
 from headrace.time import DAY, Duration
+from headrace.zones import rules_of
 
 FILES: Final = frozenset({"csv", "json", "parquet", "arrow"})
 """Formats read from a path."""
 
 _MOST_BLOCKS: Final = 1024
+_TEXTS: Final = ("csv", "json")
 _ARCHIVES: Final[dict[str, Choice["copy", "in place", "none"]]] = {
     "copy": "copy",
     "in place": "in place",
@@ -59,6 +62,7 @@ def stream(cursor: Cursor) -> StreamDefinition:
     retain = taken(options, "retain")
     blocks = taken(options, "blocks")
     _check_path(cursor, using, options)
+    _by_whose_clocks(cursor, using, options, clauses.places)
     _check_order(cursor, using, options, clauses.places)
     punctuated = clauses.punctuated
     clauses.progress.check(cursor, using, punctuated is not None, archive)
@@ -88,7 +92,8 @@ def relation(cursor: Cursor) -> RelationDefinition:
     name = cursor.name("the relation's name")
     schema = columns(cursor)
     using = _using(cursor)
-    options = option_list(cursor, {}) if cursor.accept("OPTIONS") else {}
+    places: dict[str, Span] = {}
+    options = option_list(cursor, places) if cursor.accept("OPTIONS") else {}
     if cursor.at_any("TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE", "PROGRESS", "HEARTBEAT", "DEDUPLICATE"):
         raise cursor.error(
             f"a relation has no {cursor.token.upper}",
@@ -96,6 +101,7 @@ def relation(cursor: Cursor) -> RelationDefinition:
             "CREATE STREAM for rows with an event time.",
         )
     _check_path(cursor, using, options)
+    _by_whose_clocks(cursor, using, options, places)
     return RelationDefinition(name, schema, using, options)
 
 
@@ -252,6 +258,26 @@ def interval_option(cursor: Cursor, option: str, text: str, at: Span) -> Duratio
     if length < 0:
         raise cursor.error(f"{option} must be nothing or longer", at)
     return length
+
+
+def checked_zone(cursor: Cursor, zone: str, at: Span) -> str:
+    """The name of a time zone that there is, UTC by one name; raises `UserError` for any other."""
+    rules = rules_of(zone)
+    if rules is None:
+        remedy = "Zones are named as in 'UTC' or 'Europe/Berlin'."
+        raise cursor.error(f"there is no time zone '{zone}'", at, remedy)
+    return zone if rules else "UTC"
+
+
+def _by_whose_clocks(cursor: Cursor, using: str, options: dict[str, str], places: Mapping[str, Span]) -> None:
+    """Files of text hold times as clocks show them: those of the option, else those of the session."""
+    if using not in _TEXTS:
+        return
+    zone = next((value for name, value in options.items() if name.lower() == "timezone"), None)
+    if zone is not None:
+        checked_zone(cursor, zone, places["timezone"])
+    elif cursor.zone != "UTC":
+        options["timeZone"] = cursor.zone
 
 
 def _archive(cursor: Cursor, text: str, at: Span) -> Choice["copy", "in place", "none"]:

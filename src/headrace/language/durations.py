@@ -175,7 +175,7 @@ def instant(cursor: Cursor, what: str) -> Instant:
     try:
         if word == "DATE":
             date_of(text.text)
-        found = instant_of(text.text)
+        found = instant_of(text.text, zone=cursor.zone)
     except UserError as error:
         raise cursor.error(error.message, text.span, error.remedy) from None
     cursor.advance()

@@ -67,12 +67,12 @@ def expression(cursor: Cursor) -> Expr:
     return found
 
 
-def parse_expression(text: str) -> Expr:
-    """The one expression of a text.
+def parse_expression(text: str, zone: str = "UTC") -> Expr:
+    """The one expression of a text; its times are those of a zone's clocks where they do not say.
 
     Raises `UserError` for anything else.
     """
-    cursor = Cursor(text)
+    cursor = Cursor(text, zone=zone)
     found = expression(cursor)
     if not cursor.at_end:
         raise cursor.wanted("the end of the expression")

@@ -10,12 +10,12 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from headrace.algebra.expressions import Value
 from headrace.errors import UserError
 from headrace.schema import BIGINT, DOUBLE, FLOAT, INT, SMALLINT, TINYINT, Type, decimal
 from headrace.time import DAY, EPOCH, HOUR, MICROSECOND, MINUTE, SECOND, UNITS, Duration, Instant
+from headrace.zones import ahead_of, offset_of
 
 UNIT_NAMES: Final[dict[str, Duration]] = {
     **UNITS,
@@ -195,7 +195,6 @@ _TIMESTAMP: Final = re.compile(
     r"\s*([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
     r"(?:[T ]\s*([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,9}))?)?)?)?\s*(\S*)\s*"
 )
-_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
 
 
 def date_of(text: str) -> date:
@@ -208,17 +207,20 @@ def date_of(text: str) -> date:
     raise UserError(f"'{_short(text)}' is not a date", remedy="Write for example DATE '2023-11-14'.")
 
 
-def instant_of(text: str, *, zoned: bool = True) -> Instant:
+def instant_of(text: str, *, zone: str = "UTC", zoned: bool = True) -> Instant:
     """The instant of `2023-11-14 22:13:20.5`, with `Z`, an offset or a zone's name at the end unless not `zoned`.
 
-    Raises `UserError` for anything else. Digits below a microsecond are cut, as in Spark.
+    `zone` is that of a text without one. Raises `UserError` for anything else. Digits below a microsecond are cut, as in Spark.
     """
     match = _TIMESTAMP.fullmatch(text)
     if match is not None and (zoned or not match.group(8)):
         year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
         try:
-            local = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-            return _shifted(local, match.group(8)) + int((match.group(7) or "").ljust(6, "0")[:6])
+            shown = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+            local = (shown - EPOCH) // timedelta(microseconds=1)
+            offset = offset_of(_as_java(match.group(8)) or zone, local)
+            if offset is not None:
+                return local - offset + int((match.group(7) or "").ljust(6, "0")[:6])
         except (ValueError, OverflowError):
             pass
     raise UserError(
@@ -226,28 +228,14 @@ def instant_of(text: str, *, zoned: bool = True) -> Instant:
     )
 
 
-def _shifted(local: datetime, zone: str) -> Instant:
-    """The instant of a wall-clock time in a zone; raises ValueError for an unknown zone."""
-    if zone.upper() in ("", "Z", "UTC", "GMT"):
-        shift = timedelta(0)
-    elif match := _OFFSET.fullmatch(zone):
-        sign, hours, minutes = match.groups()
-        shift = timedelta(hours=int(hours), minutes=int(minutes or 0)) * (-1 if sign == "-" else 1)
-        if abs(shift) > timedelta(hours=18):
-            raise ValueError(zone)
-    else:
-        try:
-            found = local.replace(tzinfo=ZoneInfo(zone)).utcoffset()
-        except (ZoneInfoNotFoundError, OSError):
-            raise ValueError(zone) from None
-        assert found is not None
-        shift = found
-    return (local - EPOCH - shift) // timedelta(microseconds=1)
+def _as_java(zone: str) -> str:
+    """`utc+2` as `UTC+2`: the names of offsets may be written in lower case; those of regions may not."""
+    return zone.upper() if re.match(r"(?:z|utc|gmt|ut)\b", zone, re.IGNORECASE) else zone
 
 
-def shown_instant(at: Instant) -> str:
-    """`2023-11-14 22:13:20.5`: how Spark writes a timestamp in a column's name."""
-    text = (EPOCH + timedelta(microseconds=at)).replace(tzinfo=None).isoformat(" ")
+def shown_instant(at: Instant, zone: str = "UTC") -> str:
+    """`2023-11-14 22:13:20.5`: how Spark writes a timestamp in a column's name, by the clocks of a zone."""
+    text = (EPOCH + timedelta(microseconds=at + ahead_of(zone, at))).replace(tzinfo=None).isoformat(" ")
     return text.rstrip("0") if "." in text else text
 
 

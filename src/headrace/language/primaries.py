@@ -112,8 +112,8 @@ def _typed_literal(cursor: Cursor) -> Constant | None:
                 day = date_of(text.text)
                 constant = Constant(day, DATE, f"DATE '{day.isoformat()}'", span)
             case "TIMESTAMP" | "TIMESTAMP_LTZ":
-                at = instant_of(text.text)
-                constant = Constant(at, TIMESTAMP, f"TIMESTAMP '{shown_instant(at)}'", span)
+                at = instant_of(text.text, zone=cursor.zone)
+                constant = Constant(at, TIMESTAMP, f"TIMESTAMP '{shown_instant(at, cursor.zone)}'", span)
             case "TIMESTAMP_NTZ":
                 at = instant_of(text.text, zoned=False)
                 constant = Constant(at, TIMESTAMP_NTZ, f"TIMESTAMP_NTZ '{shown_instant(at)}'", span)

@@ -8,11 +8,11 @@ from typing import Literal as Choice
 
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.cursor import Cursor
-from headrace.language.definitions import interval_option, option_list, taken
+from headrace.language.definitions import checked_zone, interval_option, option_list, taken
 from headrace.time import Duration
 
 _EXAMPLE: Final = "(retain '7 DAYS', owner 'ana', tags 'alerts, night')"
-_NAMES: Final = ("retain", "owner", "tags", "materialize")
+_NAMES: Final = ("retain", "owner", "tags", "materialize", "timeZone")
 _MATERIALIZE: Final[dict[str, Choice["none", "partial", "complete"]]] = {
     "none": "none",
     "partial": "partial",
@@ -23,13 +23,14 @@ _MATERIALIZE: Final[dict[str, Choice["none", "partial", "complete"]]] = {
 class QuerySettings(TypedDict, total=False):
     """The options that are given: `retain` None keeps all, `owner` None is nobody's, no `tags` is none.
 
-    `materialize`: how much of an answer is kept between two INVOKEs.
+    `materialize`: how much of an answer is kept between two INVOKEs. `zone`: by whose clocks it reads times and dates.
     """
 
     retain: Duration | None
     owner: str | None
     tags: tuple[str, ...]
     materialize: Choice["none", "partial", "complete"]
+    zone: str
 
 
 def query_options(cursor: Cursor) -> QuerySettings:
@@ -57,8 +58,12 @@ def query_options(cursor: Cursor) -> QuerySettings:
                 "'none' keeps nothing, 'partial' which rows pass, 'complete' the answer itself.",
             )
         found["materialize"] = _MATERIALIZE[kept.lower()]
+    if (zone := taken(given, "timezone")) is not None:
+        found["zone"] = checked_zone(cursor, zone, places["timezone"])
     for name in given:
-        remedy = did_you_mean(name, _NAMES) or f"It has retain, owner, tags and materialize: {_EXAMPLE}."
+        remedy = (
+            did_you_mean(name, _NAMES) or f"It has {', '.join(_NAMES[:-1])} and {_NAMES[-1]}: {_EXAMPLE}."
+        )
         raise cursor.error(f"a query has no option '{name}'", places[name.lower()], remedy)
     if not found:
         raise cursor.error("no option is given", cursor.since(start), f"Write {_EXAMPLE}.")

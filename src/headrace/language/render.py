@@ -358,6 +358,8 @@ def render_query(query: QueryDefinition) -> str:
         options["tags"] = ", ".join(query.tags)
     if query.materialize is not None:
         options["materialize"] = query.materialize
+    if query.zone != "UTC":
+        options["timeZone"] = query.zone
     told = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"
     return f"CREATE QUERY {identifier(query.name)}{told} AS {query.text}"
 

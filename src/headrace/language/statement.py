@@ -53,11 +53,12 @@ class CreateQuery(_Written):
 
 @dataclass(frozen=True, slots=True)
 class AlterQuery(_Written):
-    """`ALTER QUERY name AS SELECT …`; `query` is the SELECT as written."""
+    """`ALTER QUERY name AS SELECT …`; `query` is the SELECT as written, `zone` whose clocks it is read by."""
 
     name: str
     query: str
     select: Select = field(compare=False)
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +150,11 @@ class ExplainAll(_Written):
 
 @dataclass(frozen=True, slots=True)
 class ExplainSelect(_Written):
-    """`EXPLAIN SELECT …`; `query` is the SELECT as written."""
+    """`EXPLAIN SELECT …`; `query` is the SELECT as written, `zone` whose clocks it is read by."""
 
     query: str
     select: Select = field(compare=False)
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)

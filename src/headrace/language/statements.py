@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 from typing import Literal as Choice
-from zoneinfo import ZoneInfo
 
 from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import Span, did_you_mean
 from headrace.language.ast import Select
 from headrace.language.cursor import Cursor
-from headrace.language.definitions import relation, stream
+from headrace.language.definitions import checked_zone, relation, stream
 from headrace.language.durations import instant
 from headrace.language.lexer import stretches
 from headrace.language.query_options import query_options
@@ -45,18 +44,20 @@ from headrace.language.statement import (
 from headrace.language.windows import bracket
 
 
-def parse_script(text: str) -> tuple[Statement, ...]:
+def parse_script(text: str, zone: str = "UTC") -> tuple[Statement, ...]:
     """The statements of a script, each ended by `;` (the last one may go without).
 
-    Raises `UserError` with line and column for the first mistake.
+    `zone` is the session's where it begins; SET TIME ZONE is for the statements after it. Raises `UserError` with line and column for the first mistake.
     """
     found: list[Statement] = []
     for part in stretches(text):
-        cursor = Cursor(text, part)
+        cursor = Cursor(text, part, zone)
         while cursor.accept_sign(";"):
             pass
         if not cursor.at_end:
             found.append(_statement(cursor))
+            if isinstance(found[-1], SetTimeZone):
+                zone = found[-1].zone
             if not cursor.at_end:
                 cursor.expect_sign(";", " after the statement")
     return tuple(found)
@@ -78,12 +79,12 @@ def parse_statement(text: str) -> Statement:
     )
 
 
-def parse_select(text: str) -> Select:
-    """The one SELECT of a text; a `;` may end it.
+def parse_select(text: str, zone: str = "UTC") -> Select:
+    """The one SELECT of a text; a `;` may end it. Its times are those of a zone's clocks where they do not say.
 
     Raises `UserError` for anything else.
     """
-    cursor = Cursor(text)
+    cursor = Cursor(text, zone=zone)
     if not at_select(cursor):
         raise cursor.wanted("SELECT")
     found = select(cursor)
@@ -146,6 +147,7 @@ def _create_query(cursor: Cursor, start: Span, replace: bool) -> CreateQuery:
     name = cursor.name("the query's name")
     from_now = cursor.accept("FROM", "NOW")
     settings = query_options(cursor) if cursor.accept("OPTIONS") else {}
+    cursor.zone = settings.setdefault("zone", cursor.zone)
     cursor.expect("AS", purpose=" and a SELECT")
     found = _select(cursor, "AS")
     from_now = cursor.accept("FROM", "NOW") or from_now
@@ -172,7 +174,7 @@ def _alter(cursor: Cursor) -> Statement:
     name = cursor.name("the query's name")
     if cursor.accept("AS"):
         found = _select(cursor, "AS")
-        return AlterQuery(*_written(cursor, start), name, _text(cursor, found), found)
+        return AlterQuery(*_written(cursor, start), name, _text(cursor, found), found, cursor.zone)
     if cursor.accept("RENAME"):
         cursor.expect("TO", purpose=" and the new name after RENAME")
         new_name = cursor.name("the new name")
@@ -303,7 +305,7 @@ def _explain(cursor: Cursor) -> Statement:
     start = cursor.advance().span
     if at_select(cursor):
         found = select(cursor)
-        return ExplainSelect(*_written(cursor, start), _text(cursor, found), found)
+        return ExplainSelect(*_written(cursor, start), _text(cursor, found), found, cursor.zone)
     if cursor.accept("ALL"):
         form = _form(cursor)
         return ExplainAll(*_written(cursor, start), form)
@@ -336,12 +338,7 @@ def _set(cursor: Cursor) -> SetTimeZone:
     cursor.expect("TIME", "ZONE", purpose=" after SET")
     at = cursor.token.span
     zone = cursor.string("a time zone in quotes")
-    try:
-        ZoneInfo(zone)
-    except (OSError, ValueError, KeyError):  # an unknown zone is a KeyError, strange names raise the others
-        remedy = "Zones are named as in 'UTC' or 'Europe/Berlin'."
-        raise cursor.error(f"there is no time zone '{zone}'", at, remedy) from None
-    return SetTimeZone(*_written(cursor, start), zone)
+    return SetTimeZone(*_written(cursor, start), checked_zone(cursor, zone, at))
 
 
 _PARSERS: Final[dict[str, Callable[[Cursor], Statement]]] = {

@@ -27,7 +27,7 @@ def with_window(catalog: Catalog, known: StandingQuery, statement: SetWindow) ->
     definition = known.definition
     _goes_on(catalog, known)
     text = definition.text
-    select = parse_select(text)
+    select = parse_select(text, definition.zone)
     source = next((each for each in _sources(select) if each.window is not None), None)
     if source is None or source.window is None or text[source.window.span.start] != "[":
         raise UserError(

@@ -26,6 +26,7 @@ _WORDS: Mapping[str, str] = {
     "idle_timeout": "IDLE TIMEOUT",
     "max_ahead": "maxAhead",
     "from_now": "FROM NOW",
+    "zone": "timeZone",
     "using": "USING",
 }
 _LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
@@ -36,8 +37,8 @@ _LABELS = frozenset({"owner", "tags"})
 
 def differences(catalog: Catalog, known: Any, wanted: Any) -> str:
     """Each difference as `SLACK (0 SECONDS there, 5 SECONDS here)`; empty when the two definitions are equal."""
-    if isinstance(known, QueryDefinition) and _same_query(catalog, known.text, wanted.text):
-        found = _fields(known, wanted, without={"text"})
+    if isinstance(known, QueryDefinition) and _same_query(catalog, known, wanted):
+        found = _fields(known, wanted, without={"text", "zone"})
     else:
         found = _fields(known, wanted)
     return ", ".join(f"{what} ({there} there, {here} here)" for what, there, here in found)
@@ -95,11 +96,11 @@ def _quoted(text: str | None) -> str:
     return "none" if text is None else f"'{' '.join(text.split())}'"
 
 
-def _same_query(catalog: Catalog, one: str, other: str) -> bool:
+def _same_query(catalog: Catalog, one: QueryDefinition, other: QueryDefinition) -> bool:
     """Two texts of one meaning. A text that no longer binds is like none but itself."""
-    if one == other:
+    if (one.text, one.zone) == (other.text, other.zone):
         return True
     try:
-        return bind_text(catalog, one) == bind_text(catalog, other)
+        return bind_text(catalog, one.text, one.zone) == bind_text(catalog, other.text, other.zone)
     except UserError:
         return False

@@ -112,32 +112,32 @@ class _Remembered:
         return all(getattr(names, kind)(name) == what for kind, name, what in self.found)
 
 
-_bound: Final[Recent[str, _Remembered]] = Recent(_REMEMBERED)
+_bound: Final[Recent[tuple[str, str], _Remembered]] = Recent(_REMEMBERED)
 _Kept: TypeAlias = tuple[Materialize | None, Source]
 _lowered: Final[Recent[tuple[str, str], tuple[Query, _Kept, Operator]]] = Recent(_REMEMBERED)
 
 
-def bind_text(catalog: Catalog, text: str) -> Query:
-    """The algebra of a query's text, among the names and functions of the catalog."""
-    return _bind(catalog, text, text, None)
+def bind_text(catalog: Catalog, text: str, zone: str = "UTC") -> Query:
+    """The algebra of a query's text, among the names and functions of the catalog, read by the clocks of a zone."""
+    return _bind(catalog, text, zone, text, None)
 
 
-def bind_parsed(catalog: Catalog, text: str, select: Select, script: str) -> None:
+def bind_parsed(catalog: Catalog, text: str, zone: str, select: Select, script: str) -> None:
     """Spare `bind_text` reading the text once more: `select` is what was parsed of it, where it stands in a script.
 
     A mistake is left for it to find, who can say where in the text it is.
     """
     with suppress(UserError):
-        _bind(catalog, text, select, script)
+        _bind(catalog, text, zone, select, script)
 
 
-def _bind(catalog: Catalog, text: str, select: Select | str, script: str | None) -> Query:
-    known = _bound.get(text)
+def _bind(catalog: Catalog, text: str, zone: str, select: Select | str, script: str | None) -> Query:
+    known = _bound.get((text, zone))
     if known is not None and known.holds(catalog):
         return known.query
     watched = _Watched(CatalogNames(catalog))
-    query = bind_query(select, watched, script, loaded(catalog.functions))
-    _bound.put(text, _Remembered(query, catalog.functions, tuple(watched.found)))
+    query = bind_query(select, watched, script, loaded(catalog.functions), zone)
+    _bound.put((text, zone), _Remembered(query, catalog.functions, tuple(watched.found)))
     return query
 
 
@@ -164,7 +164,7 @@ def source_of(streams: Mapping[str, StreamDefinition], nodes: Sequence[Node]) ->
 
 def bound(catalog: Catalog, standing: StandingQuery) -> Query:
     """The algebra of a standing query."""
-    return bind_text(catalog, standing.definition.text)
+    return bind_text(catalog, standing.definition.text, standing.definition.zone)
 
 
 def levels(name: str, query: Query, operator_id: str) -> Iterator[tuple[str, Query]]:

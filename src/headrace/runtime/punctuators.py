@@ -16,6 +16,7 @@ from headrace.operators.batch import Batch
 from headrace.operators.grouping import Ints, group
 from headrace.operators.scalar import Evaluation
 from headrace.runtime.naming_values import named
+from headrace.runtime.sources.options import zone_of
 from headrace.time import BEGINNING, Instant
 
 
@@ -37,7 +38,11 @@ class Punctuator:
 
     @staticmethod
     def _bound(text: str | None, definition: StreamDefinition) -> Punctuator | None:
-        return None if text is None else Punctuator(bind_expression(text, definition.schema))
+        return (
+            None
+            if text is None
+            else Punctuator(bind_expression(text, definition.schema, zone_of(definition.options)))
+        )
 
     @property
     def columns(self) -> frozenset[str]:

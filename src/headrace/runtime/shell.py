@@ -56,13 +56,14 @@ class Session:
     local: bool = False
     _stack: ExitStack = field(default_factory=ExitStack)
     _hub: Hub | None = None
+    _zone: str = "UTC"
 
     def run(self, text: str) -> None:
         """Carry out statements and show what they give.
 
         Raises `UserError` with line and column.
         """
-        for statement in parse_script(text):
+        for statement in parse_script(text, self._zone):
             try:
                 outcome = self._carry_out(statement, text)
             except UserError as error:
@@ -90,6 +91,9 @@ class Session:
             return Outcome("invoke", statement.name, "", Reader.at(self.home).invoke(statement.name))
         if self._hub is None and isinstance(statement, _LOOKS):
             return show(Reader.at(self.home).home, statement)
+        if isinstance(statement, said.SetTimeZone):
+            self._zone = statement.zone
+            return Outcome("set", None, f"time zone {statement.zone}")
         hub = self._writer()
         with Interrupts() as stop:
             if isinstance(statement, said.Invoke):

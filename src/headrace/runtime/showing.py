@@ -50,8 +50,8 @@ def show(home: Home, statement: said.Statement) -> Outcome:
             return _text("explain", name, explain_query(home, name, form))
         case said.ExplainAll(form=form):
             return _text("explain", None, explain_all(home, form))
-        case said.ExplainSelect(query=text):
-            query = bind_text(home.catalog, text)
+        case said.ExplainSelect(query=text, zone=zone):
+            query = bind_text(home.catalog, text, zone)
             streams = {stream.name: stream for stream in home.catalog.streams.values()}
             told = [
                 materialized("(not registered)", each, name, None, source_of(streams, walk(each.root)))

@@ -65,6 +65,7 @@ class Statements:
         self._turn = threading.RLock()
         """One script at a time: what another thread changes does not wait for this one's."""
         self._changes = QueryChanges(hub)
+        self._zone = "UTC"
         self._actions: dict[type, Callable[[Any], Outcome]] = {
             said.CreateStream: self._create_stream,
             said.CreateRelation: self._create_relation,
@@ -86,7 +87,7 @@ class Statements:
     def execute(self, script: str) -> list[Outcome]:
         """All statements of a script, in order. A parse error anywhere stops it before the first takes effect."""
         with _no_cycles_sought(len(script) >= _LONG_SCRIPT):
-            return self.carry_out_all(parse_script(script), script)
+            return self.carry_out_all(parse_script(script, self._zone), script)
 
     def carry_out_all(self, statements: Iterable[said.Statement], script: str) -> list[Outcome]:
         """Statements in order; changes of queries that follow one another are logged and planned together."""
@@ -132,7 +133,8 @@ class Statements:
         with self._turn, self._changes.all_or_none():
             for name, select in selects.items():
                 try:
-                    definition = replace(labels, name=name, text=select.strip().rstrip(";"))
+                    text = select.strip().rstrip(";")
+                    definition = replace(labels, name=name, text=text, zone=self._zone)
                     self._put_query(definition, replacing=False)
                 except UserError as error:
                     if len(selects) > 1:
@@ -150,9 +152,10 @@ class Statements:
                 return showing.show(self._hub.home, statement)
             with self._turn:
                 if isinstance(statement, said.CreateQuery):
-                    bind_parsed(self._catalog, statement.definition.text, statement.select, script)
+                    query = statement.definition
+                    bind_parsed(self._catalog, query.text, query.zone, statement.select, script)
                 elif isinstance(statement, said.AlterQuery):
-                    bind_parsed(self._catalog, statement.query, statement.select, script)
+                    bind_parsed(self._catalog, statement.query, statement.zone, statement.select, script)
                 return action(statement)
         except UserError as error:
             if error.span is None:
@@ -262,14 +265,14 @@ class Statements:
         catalog = self._catalog
         operator_of(catalog, StandingQuery(definition, catalog.position))
         entry = {"do": "put_query", "query": query_to_json(definition)}
-        self._changes.log(entry, bind_text(catalog, definition.text))
+        self._changes.log(entry, bind_text(catalog, definition.text, definition.zone))
 
     def _alter(self, statement: said.AlterQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
         self._without_readers(known.definition.name)
         try:
-            definition = self._affordable(replace(known.definition, text=statement.query, continues=False))
-            self._put(definition)
+            new = replace(known.definition, text=statement.query, zone=statement.zone, continues=False)
+            self._put(definition := self._affordable(new))
         except UserError as error:
             raise _moved(error, statement.select.span.start) from None
         return Outcome("alter", definition.name, f"query {definition.name} altered")
@@ -308,10 +311,11 @@ class Statements:
         """What was forgotten does not come back; nothing that is there goes before the next epoch."""
         known, settings = self._catalog.require_query(statement.name).definition, statement.settings
         name = known.name
-        if settings.get("materialize", known.materialize) != known.materialize:
+        changed = replace(known, **settings)
+        if (changed.materialize, changed.zone) != (known.materialize, known.zone):
             # Another way of keeping an answer is another state, made of the past like that of a new query.
             self._without_readers(name)
-            self._put(replace(known, **settings))
+            self._put(changed)
             return Outcome("alter", name, f"query {name} {administering.told(settings)}")
         self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
         return Outcome("alter", name, f"query {name} {administering.told(settings)}")
@@ -378,11 +382,9 @@ class Statements:
         return Outcome("punctuate", statement.name, f"stream {statement.name}: {told}")
 
     def _set_zone(self, statement: said.SetTimeZone) -> Outcome:
-        if statement.zone.upper() not in ("UTC", "ETC/UTC", "Z", "GMT"):
-            raise UserError(
-                f"the session zone '{statement.zone}' is not available yet", remedy="SET TIME ZONE 'UTC'."
-            )
-        return Outcome("set", None, "time zone UTC")
+        """For the statements that follow; what is there keeps the zone it was made by."""
+        self._zone = statement.zone
+        return Outcome("set", None, f"time zone {statement.zone}")
 
     def _invoke(self, statement: said.Invoke) -> Outcome:
         query = self._hub.query(statement.name)

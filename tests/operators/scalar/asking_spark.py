@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 FAILED = "failed"
+_ZONE = "spark.sql.session.timeZone"
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",  # compiling hundreds of expressions takes longer than running them
@@ -52,11 +53,17 @@ def _tried(spark: SparkSession, text: str) -> Column:
     return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(tried))
 
 
-def answers(spark: SparkSession, frame: DataFrame, texts: Sequence[str]) -> pa.Table:
-    """One struct column `v` for each expression, NULL on rows where it fails."""
-    columns = [_tried(spark, text).alias(str(place)) for place, text in enumerate(texts)]
+def answers(spark: SparkSession, frame: DataFrame, texts: Sequence[str], zone: str = "UTC") -> pa.Table:
+    """One struct column `v` for each expression, NULL on rows where it fails; expressions are read in a session's zone."""
+    before = spark.conf.get(_ZONE)
+    spark.conf.set(_ZONE, zone)
+    try:
+        columns = [_tried(spark, text).alias(str(place)) for place, text in enumerate(texts)]
+        found = frame.select(*columns)
+    finally:
+        spark.conf.set(_ZONE, before)
     with interpreted(spark):
-        return frame.select(*columns).toArrow()
+        return found.toArrow()
 
 
 def cells_of_spark(column: pa.ChunkedArray) -> list[Any]:

@@ -181,8 +181,21 @@ TIMES = [
     *("EXTRACT(YEAR FROM y)", "EXTRACT(DOW FROM y)", "EXTRACT(WEEK FROM at)"),
 ]  # fmt: skip
 
+_COMPUTED = ("at + v", "v + at", "at - v")
+"""Where a day of an interval is counted by Spark's clocks; ours takes one of a column as 24 hours."""
+IN_ZONES = [
+    *[text for text in TIMES if text not in _COMPUTED],
+    *("at + INTERVAL 36 HOURS", "at - INTERVAL '1 02:30:00' DAY TO SECOND"),
+    *[f"CAST({column} AS {kind})" for column in ("at", "ts", "y", "z", "s") for kind in ("TIMESTAMP", "STRING") if (column, kind) != ("s", "STRING")],
+    *("CAST(at AS DATE)", "CAST(s AS DATE)", "CAST(at AS BIGINT)", "CAST(i AS TIMESTAMP)", "TRY_CAST(s AS TIMESTAMP)", "TRY_CAST(z AS TIMESTAMP)"),
+    *("at > TIMESTAMP '2024-03-10 02:30:00'", "at < TIMESTAMP '2024-07-01 00:00:00Z'", "TIMESTAMP '2024-11-03 01:30:00'", "y < at", "coalesce(at, y)", "if(k > 0, at, y)"),
+    *("from_utc_timestamp(at, 'Asia/Tokyo')", "to_utc_timestamp(at, 'America/Los_Angeles')", "to_utc_timestamp(at, s)"),
+]  # fmt: skip
+OWN = ("to_timestamp_in",)
+"""Functions that Spark does not have."""
+
 FAMILIES = {
-    "examples": [row.example for row in TABLE],
+    "examples": [row.example for row in TABLE if row.name not in OWN],
     "structs": [
         "struct(i, s)",
         "struct(i, s, i + 1)",

@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 from headrace.operators.scalar import arithmetic, decimals, mathematics, moments, patterns, texts, times
 from headrace.operators.scalar.comparison import compared, extreme, null_safe_equal
 from headrace.operators.scalar.datum import Datum, Kernel, Outcome, column, rows_of
-from headrace.schema import Type, to_arrow
+from headrace.operators.scalar.reading import reader
+from headrace.operators.scalar.zones import in_zone, instants_of, shown_at
+from headrace.schema import TIMESTAMP, Type, to_arrow
 from headrace.time import MILLISECOND, SECOND
 
 
@@ -152,9 +154,21 @@ def _struct(site: Site) -> Kernel:
 
 _STRUCTS: Final[Mapping[str, Factory]] = {"named_struct": _struct}
 
+
+def _truncated(site: Site) -> Kernel:
+    zone = site.constants[2] if len(site.constants) == 3 else "UTC"
+    kernel = times.truncation(units_first=True, result=site.result, zone=zone)
+    return lambda data: kernel(data[:2])
+
+
+def _first_of_two(kernel: Kernel) -> Kernel:
+    """The second argument was a constant, and has done its work in making the kernel."""
+    return lambda data: kernel(data[:1])
+
+
 _TIMES: Final[Mapping[str, Factory]] = {
     **{name: _fixed(kernel) for name, kernel in times.PARTS.items()},
-    "date_trunc": lambda site: times.truncation(units_first=True, result=site.result),
+    "date_trunc": _truncated,
     "trunc": lambda site: times.truncation(units_first=False, result=site.result),
     "to_date": lambda _: lambda data: (data[0], None),
     "to_timestamp": lambda _: lambda data: (data[0], None),
@@ -169,6 +183,9 @@ _TIMES: Final[Mapping[str, Factory]] = {
     "date_sub": lambda _: times.moved_days(-1),
     "datediff": lambda _: times.days_between,
     "last_day": lambda _: times.last_day,
+    "from_utc_timestamp": lambda _: in_zone(shown_at),
+    "to_utc_timestamp": lambda _: in_zone(instants_of),
+    "to_timestamp_in": lambda site: _first_of_two(reader(TIMESTAMP, site.constants[1])),
 }
 
 KERNELS: Final[Mapping[str, Factory]] = {**_OPERATORS, **_NUMBERS, **_TEXTS, **_TIMES, **_STRUCTS}

@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 
 from headrace.operators.scalar.datum import Datum, Kernel, Outcome, build, failing, raw, valid
 from headrace.operators.scalar.reading_times import read_date, read_timestamp
+from headrace.operators.scalar.zones import instants_of
 from headrace.schema import Type, to_arrow
+from headrace.zones import rules_of
 
 _BLANK: Final = "".join(map(chr, range(0x21))) + "\x7f"
 _FLOATING: Final = r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -77,11 +79,11 @@ def _only(texts: pa.Array, letters: bytes) -> bool:
     return bool(known[signs].all())
 
 
-def reader(target: Type) -> Kernel:
-    """The kernel of CAST(text AS target)."""
+def reader(target: Type, zone: str = "UTC") -> Kernel:
+    """The kernel of CAST(text AS target); `zone` is that of timestamps that name none."""
     if target.name == "BINARY":
         return lambda data: (data[0].cast(pa.binary()), None)
-    found = _reader(target)
+    found = _reader(target) if zone == "UTC" else _reader_in(zone, to_arrow(target))
 
     def kernel(data: Sequence[Datum]) -> Outcome:
         values, bad = found.read(data[0])
@@ -113,6 +115,17 @@ def _reader(target: Type) -> _Reader:
             return _Reader(_DAY, lambda texts: texts.cast(arrow), read_date, arrow)
         case _:
             return _Reader(_MOMENT, lambda texts: _instants(texts, arrow), read_timestamp, arrow)
+
+
+def _reader_in(zone: str, kind: pa.DataType) -> _Reader:
+    rules = rules_of(zone)
+    assert rules is not None, zone
+
+    def convert(texts: pa.Array) -> pa.Array:
+        moments = texts.cast(pa.timestamp("us"))
+        return build(instants_of(rules, raw(moments)), valid(moments), kind)
+
+    return _Reader(_MOMENT.removesuffix("Z?"), convert, lambda text: read_timestamp(text, zone), kind)
 
 
 # Days 29 to 31 do not exist in every month: those are read one by one. Years from 1000 keep clear of Arrow's limits.

@@ -1,8 +1,9 @@
-"""Parts of dates and timestamps, their truncation, and counting days and seconds; the session's zone is UTC."""
+"""Parts of dates and timestamps, their truncation, and counting days and seconds, by clocks that show UTC."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -26,8 +27,10 @@ from headrace.operators.scalar.datum import (
     valid,
 )
 from headrace.operators.scalar.mathematics import java_long
+from headrace.operators.scalar.zones import truncated
 from headrace.schema import Type, to_arrow
 from headrace.time import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from headrace.zones import Rules, rules_of
 
 _NEAR: Final = (-719_162, 2_932_896)  # the years 1 to 9999, where Arrow's own calendar is right
 
@@ -133,9 +136,16 @@ def _truncated_instant(unit: str, micros: Numbers) -> Numbers | None:
     return None if days is None else days * DAY
 
 
-def truncation(units_first: bool, result: Type) -> Kernel:
-    """`date_trunc(unit, timestamp)` or `trunc(date, unit)`; NULL for a unit that is none."""
+def _truncated_in(rules: Rules, unit: str, micros: Numbers) -> Numbers | None:
+    return truncated(rules, micros, partial(_truncated_instant, unit))
+
+
+def truncation(units_first: bool, result: Type, zone: str = "UTC") -> Kernel:
+    """`date_trunc(unit, timestamp)` by a zone's clocks, or `trunc(date, unit)`; NULL for a unit that is none."""
     function = _truncated_instant if units_first else _truncated_day
+    rules = rules_of(zone)
+    if rules:
+        function = partial(_truncated_in, rules)
     arrow = to_arrow(result)
 
     def kernel(data: Sequence[Datum]) -> Outcome:

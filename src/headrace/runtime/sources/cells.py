@@ -16,14 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.operators.scalar.zones import instants_of
 from headrace.runtime.sources.options import TextOptions
 from headrace.schema import Type, to_arrow
+from headrace.time import SECOND
+from headrace.zones import offset_of, rules_of
 
 _DATE = r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})"
 _MOMENT: Final = re.compile(
     _DATE
     + r"(?:[T ](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?(?::?\d{2})?)?)?)?)?"
 )
+_ZONED: Final = r"[T ]\s*\d.*(Z|UTC|GMT|[+-]\d{1,2}(:?\d{2})?(:?\d{2})?)\s*$"
 _DAY: Final = re.compile(_DATE + r"(?:[T ].*)?)?)?")
 
 
@@ -31,6 +35,15 @@ def convert(
     cells: pa.StringArray, kind: Type, options: TextOptions
 ) -> tuple[pa.Array, pa.BooleanArray | None]:
     """The column as `to_arrow(kind)` and, when any failed, a mask of the failed cells (null in the column)."""
+    values, failed = _converted(cells, kind, options)
+    if kind.name == "TIMESTAMP" and options.zone != "UTC":
+        values = _shown_by_clocks(cells, values, options.zone)
+    return values, failed
+
+
+def _converted(
+    cells: pa.StringArray, kind: Type, options: TextOptions
+) -> tuple[pa.Array, pa.BooleanArray | None]:
     target = to_arrow(kind)
     if kind.name in ("STRING", "BINARY"):
         return cells.cast(target), None
@@ -49,6 +62,16 @@ def convert(
     )
     failed = pc.and_(pc.is_null(values), pc.is_valid(cells))
     return values, failed if pc.any(failed).as_py() else None
+
+
+def _shown_by_clocks(cells: pa.StringArray, moments: pa.Array, zone: str) -> pa.Array:
+    """Moments read as if the clocks showed UTC, where the cell names no zone, as those at which a zone's show them."""
+    rules = rules_of(zone)
+    assert rules is not None, zone
+    shown = moments.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    meant = pa.array(instants_of(rules, shown)).cast(moments.type)
+    silent = pc.and_(pc.is_valid(moments), pc.invert(pc.match_substring_regex(cells, _ZONED)))
+    return pc.if_else(silent.fill_null(False), meant, moments)
 
 
 def _without_blanks(cells: pa.StringArray) -> pa.StringArray:
@@ -250,8 +273,8 @@ def day(text: str) -> date | None:
         return None
 
 
-def moment(text: str) -> int | None:
-    """Microseconds since the epoch of a timestamp as Spark casts it; without a zone it is UTC."""
+def moment(text: str, default: str = "UTC") -> int | None:
+    """Microseconds since the epoch of a timestamp as Spark casts it; `default` is the zone of a text without one."""
     matched = _MOMENT.fullmatch(text.strip())
     if matched is None:
         return None
@@ -268,20 +291,20 @@ def moment(text: str) -> int | None:
         )
     except ValueError:
         return None
-    ahead = _offset(zone or "Z")
+    shown = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1) * SECOND
+    ahead = offset_of(default, shown) if zone is None else _offset(zone)
     if ahead is None:
         return None
-    seconds = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1) - ahead
-    return seconds * 1_000_000 + int((fraction or "0").ljust(6, "0")[:6] or 0)
+    return shown - ahead + int((fraction or "0").ljust(6, "0")[:6] or 0)
 
 
 def _offset(zone: str) -> int | None:
-    """Seconds east of Greenwich; None for a whole day and more."""
+    """Microseconds ahead of UTC; None for a whole day and more."""
     if zone in ("Z", "UTC", "GMT"):
         return 0
     digits = re.findall(r"\d{1,2}", zone)
     hours, minutes, seconds = (int(each) for each in (*digits, "0", "0")[:3])
-    total = hours * 3600 + minutes * 60 + seconds
+    total = (hours * 3600 + minutes * 60 + seconds) * SECOND
     if hours > 23 or minutes > 59 or seconds > 59:
         return None
     return -total if zone[0] == "-" else total

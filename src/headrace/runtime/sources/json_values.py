@@ -82,7 +82,7 @@ def _moment(found: Any, kind: Type, options: TextOptions) -> int | None:
         else options.ntz_pattern or options.timestamp_pattern
     )
     if pattern is None:
-        return moment(found)
+        return moment(found, options.zone if kind.name == "TIMESTAMP" else "UTC")
     return _by_pattern(found, kind, options)
 
 

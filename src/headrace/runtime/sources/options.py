@@ -39,6 +39,7 @@ _TEXT: Final = (
     "timestampNTZFormat",
     "dateFormat",
     "lineSep",
+    "timeZone",
 )
 _CSV: Final = (
     *("header", "sep", "delimiter", "quote", "escape", "nullValue", "nanValue", "positiveInf", "negativeInf"),
@@ -80,6 +81,7 @@ class TextOptions:
     timestamp_pattern: str | None
     ntz_pattern: str | None
     date_pattern: str | None
+    zone: str = "UTC"
 
 
 def option(options: Mapping[str, str], name: str, default: str) -> str:
@@ -106,6 +108,11 @@ def number(options: Mapping[str, str], name: str) -> int | None:
             f"option {name} is '{text}'", remedy="Write a whole number of at least 1, such as '1'."
         )
     return int(text)
+
+
+def zone_of(options: Mapping[str, str]) -> str:
+    """By whose clocks a stream's texts tell times that do not say it themselves."""
+    return option(options, "timeZone", "UTC")
 
 
 def files_per_epoch(definition: StreamDefinition) -> int | None:
@@ -139,6 +146,7 @@ def text_options(options: Mapping[str, str]) -> TextOptions:
         timestamp_pattern=_pattern(options, "timestampFormat"),
         ntz_pattern=_pattern(options, "timestampNTZFormat"),
         date_pattern=_pattern(options, "dateFormat"),
+        zone=zone_of(options),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -167,7 +167,8 @@ def _of_columns(definition: StreamDefinition, columns: Mapping[str, Any], length
 
 def _array(definition: StreamDefinition, field: Field, values: Any) -> pa.Array:
     kind = to_arrow(field.type)
-    parse = {"TIMESTAMP": moment, "TIMESTAMP_NTZ": moment, "DATE": day}.get(field.type.name)
+    parsers: dict[str, Callable[[str], Any]] = {"TIMESTAMP": moment, "TIMESTAMP_NTZ": moment, "DATE": day}
+    parse = parsers.get(field.type.name)
     if parse is not None and isinstance(values, list):
         values = [(parse(each) or each) if isinstance(each, str) else each for each in values]
     try:
