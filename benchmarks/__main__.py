@@ -27,6 +27,7 @@ from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
 from benchmarks.suite.synopses import synopses
 from benchmarks.suite.two_level import two_level
+from benchmarks.suite.updates import updates
 from benchmarks.suite.window_id import buffering, panes
 from benchmarks.suite.windows import shared, sliding, tumbling
 
@@ -60,6 +61,7 @@ SUITE = {
     "adapt": adapt,
     "two-level": two_level,
     "synopses": synopses,
+    "updates": updates,
     "correlated": correlated,
     "correlated-sliding": correlated_sliding,
     "sketches": sketches,

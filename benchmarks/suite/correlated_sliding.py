@@ -1,20 +1,25 @@
 """How far off are correlated aggregates over windows that slide? Figures 12 and 13 of Gehrke, Korn, Srivastava (2001).
 
-Beside them what queries use: ranks kept by pane (`synopses/ranks`), which have a bound, in as many buckets and in as many bytes.
+Root mean square errors over the last w positions, by position. Beside them what queries use: ranks kept by pane (`synopses/ranks`),
+which have a bound, in as many buckets and in four times as many.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.beside import beside
 from benchmarks.correlated_data import GENERATORS, Doubles, multifrac, zipf
-from benchmarks.panels import Panel, panels
+from benchmarks.curves import Curve, curves
 from benchmarks.plot import Bar
 from benchmarks.report import Report
-from benchmarks.suite.correlated import BUCKETS, by_all
+from benchmarks.rmse import of_last
+from benchmarks.suite.correlated import BUCKETS, OURS, SHORT, by_all
 from benchmarks.thresholds import Ratio
 from headrace.synopses.focused_histogram import BEST, STRATEGIES
 from headrace.synopses.ranked import Ranking, decode
@@ -24,153 +29,179 @@ _WINDOW = 500
 _ROWS = 4000
 _SEEDS = (1, 2, 3)
 _PANE = 50
-_ANEW = "counted anew"
+_ANEW: Final = "pu anew"
+_NAMES: Final = ("equi-width", "equi-depth", *OURS, _ANEW, "ranks 10", "ranks 40")
 
-_MINIMA = {
+_Make = Callable[[int, np.random.Generator], Doubles]
+_MINIMA: Final[Mapping[str, tuple[_Make, float]]] = {
     "USAGE": (lambda rows, random: np.ceil(random.lognormal(3.0, 2.0, rows)), 100.0),
     "MULTIFRAC": (lambda rows, random: multifrac(rows, random, levels=14), 100.0),
     "ZIPF": (lambda rows, random: zipf(rows, random, 1.0, 10_000), 1001.0),
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """RMSE over the last w rows, at every 50th position from the first full window on; means over the seeds."""
+
+    figure: str
+    about: str
+    data: str
+    z: float
+    errors: Mapping[str, Doubles]
+
+    def mean(self, method: str) -> float:
+        return float(self.errors[method].mean())
+
+    @property
+    def told(self) -> str:
+        """What is particular about it."""
+        return f"z = {self.z:g}" if self.about == "AVG" else ""
+
+    @property
+    def places(self) -> list[int]:
+        return (2 * _WINDOW - 1 + _PANE * np.arange(len(self.errors["equi-depth"]))).tolist()
+
+    def recovers(self, method: str) -> tuple[float, float]:
+        """The mean error over the first and over the last quarter."""
+        part = max(len(self.errors[method]) // 4, 1)
+        return float(self.errors[method][:part].mean()), float(self.errors[method][-part:].mean())
+
+
 def correlated_sliding(rows: int, rounds: int) -> Report:
     """Figures 12 and 13: COUNT near the minimum and above the mean of the last 500 rows."""
     del rounds
     rows = min(rows, _ROWS)
-    table = [_row("12", "MIN", name, rows, 1.0) for name in _MINIMA]
-    table += [_row("13", "AVG", name, rows, 3.0) for name in GENERATORS]
-    table.append(_row("13", "AVG", "ZIPF", rows, 1.0))
-    ratios = []
-    for row in table:
-        if row["about"] == "MIN":
-            ratios.append(
-                Ratio(
-                    f"{_ANEW} near MIN to equi-depth, {row['data']}",
-                    row[_ANEW] / row["equi-depth"],
-                    1,
-                    at_most=True,
-                )
-            )
-        elif row["with"] == "z = 3":
-            ratios.append(
-                Ratio(
-                    f"{_ANEW} above AVG to equi-depth, {row['data']}",
-                    row[_ANEW] / row["equi-depth"],
-                    3.5,
-                    at_most=True,
-                )
-            )
-    charts = [
-        Panel(
-            f"Figure {row['figure']}: {row['about']}, {row['data']}, {row['with']}",
-            [Bar(n, row[n], _kind(n)) for n in _NAMES],
+    found = [_found("12", "MIN", name, rows, 1.0) for name in _MINIMA]
+    found += [_found("13", "AVG", name, rows, 3.0) for name in GENERATORS]
+    found += [_found("13", "AVG", name, rows, 1.0) for name in ("ZIPF", "MGCTY")]
+    table = [
+        {
+            "figure": each.figure,
+            "about": each.about,
+            "data": each.data,
+            "with": each.told,
+            **{name: round(each.mean(name), 2) for name in _NAMES},
+        }
+        for each in found
+    ]
+    ratios = [
+        Ratio(
+            f"{_ANEW} {'near MIN' if each.about == 'MIN' else 'above AVG'} to equi-depth, {each.data}",
+            each.mean(_ANEW) / each.mean("equi-depth"),
+            1 if each.about == "MIN" else 3.5,
+            at_most=True,
         )
-        for row in table
+        for each in found
+        if each.about == "MIN" or each.z > 1
+    ]
+    charts = [
+        curves(
+            f"Figure {each.figure}: {each.about}, {each.data} {each.told}",
+            ("rows", "RMSE of the last 500"),
+            [
+                Curve(name, each.places, np.maximum(each.errors[name], 1e-2).tolist(), _kind(name))
+                for name in _NAMES
+            ],
+            logarithmic=(False, True),
+        )
+        for each in found
     ]
     notes = [
-        f"{rows:,} rows, windows of {_WINDOW}, {BUCKETS} buckets, means over {len(_SEEDS)} seeds, errors over w positions at a time.",
-        f"{_ANEW.capitalize()}: piecemeal-uniform, laid out and counted anew from the rows of the window once a window; the others as in the text.",
+        f"{rows:,} rows, windows of {_WINDOW}, {BUCKETS} buckets, means over {len(_SEEDS)} seeds of the RMSE over the last {_WINDOW} rows.",
+        "pu, wu, pq, wq: piecemeal or wholesale, with uniform or quantile bounds, as in the text but for its misprints.",
+        f"{_ANEW}: pu, laid out and counted anew from the rows of the window once a window, which is what the library does unless told otherwise.",
         "Equi-width and equi-depth are histograms of the window itself, computed anew at each position.",
         (
             f"Ranks are what queries use: a summary for each {_PANE} rows, merged for a window at every {_PANE}th row, with a bound that "
             f"holds; BUCKETS {BUCKETS} and BUCKETS {4 * BUCKETS}."
         ),
-        _told(table),
+        *_verdicts(found),
     ]
+    title = "Correlated counts over the last 500 rows: error"
+    shown = found[1]
+    drawn = [Bar(name, shown.mean(name), _kind(name)) for name in _NAMES]
     return Report(
-        "correlated-sliding",
-        "Correlated counts over the last 500 rows: error",
-        table,
-        ratios,
-        charts[0].drawn,
-        "RMSE",
-        notes,
-        picture=panels("Correlated counts over the last 500 rows", "RMSE", charts),
+        "correlated-sliding", title, table, ratios, drawn, "RMSE", notes, picture=beside(title, charts)
     )
-
-
-_NAMES = ("equi-width", "equi-depth", *STRATEGIES, _ANEW, "ranks 10", "ranks 40")
 
 
 def _kind(name: str) -> str:
-    return "yardstick" if name.startswith("ranks") else "ours" if name in (*STRATEGIES, _ANEW) else "theirs"
+    return "yardstick" if name.startswith("ranks") else "ours" if name in (*OURS, _ANEW) else "theirs"
 
 
-def _told(table: list[dict[str, Any]]) -> str:
-    """Which rankings of the text come out."""
-    minima = [row for row in table if row["about"] == "MIN"]
-    means = [row for row in table if row["about"] == "AVG" and row["with"] == "z = 3"]
-    quantile = sum(
-        min(row["piecemeal quantile"], row["wholesale quantile"])
-        > max(row["piecemeal uniform"], row["wholesale uniform"])
-        for row in minima
-    )
-    depth = sum(row["equi-depth"] < row["piecemeal uniform"] for row in means)
-    uniform = sum(row["piecemeal uniform"] < row["piecemeal quantile"] for row in means)
-    uniformly = [
-        row["data"] for row in minima if row["piecemeal uniform"] <= min(row[name] for name in STRATEGIES)
-    ]
-    return (
-        f"The text has piecemeal-uniform best near the minimum: so for {' and '.join(uniformly) or 'none'} of {len(minima)} here; and the "
-        f"quantile policies worst: so in {quantile} of {len(minima)}. Above the mean it has equi-depth slightly better than ours: so in "
-        f"{depth} of {len(means)}; and uniform somewhat better than quantile: so in "
-        f"{uniform} of {len(means)}."
-    )
-
-
-def _row(figure: str, about: str, name: str, rows: int, z: float) -> dict[str, Any]:
-    found: dict[str, list[float]] = {}
-    for seed in _SEEDS:
-        random = np.random.default_rng(seed)
-        make, factor = _MINIMA[name] if about == "MIN" else (GENERATORS[name], 0.0)
-        x = make(rows, random)
-        held = [x[max(place - _WINDOW + 1, 0) : place + 1] for place in range(rows)]
-        limits = np.array([factor * part.min() if factor else part.mean() for part in held])
-        exact = np.array(
-            [
-                (part < at).sum() if factor else (part > at).sum()
-                for part, at in zip(held, limits, strict=True)
-            ]
+def _verdicts(found: list[Found]) -> Iterator[str]:
+    """Which rankings of the text come out, with the numbers."""
+    for each in found:
+        order = sorted(OURS, key=each.mean)
+        ranked = ", ".join(f"{name} {each.mean(name):.2f}" for name in order)
+        depth = each.mean("equi-depth")
+        head = f"Figure {each.figure}, {each.about}, {each.data}{', ' + each.told if each.told else ''}: "
+        if each.about == "MIN":
+            comparable = each.mean("pu") <= depth
+            worst = min(each.mean("pq"), each.mean("wq")) > max(each.mean("pu"), each.mean("wu"))
+            first = min(OURS, key=each.mean) == "pu"
+            yield (
+                f"{head}{_so(comparable)} that pu is as good as equi-depth ({depth:.2f}); {_so(first)} that it is the best of ours, and "
+                f"{_so(worst)} that the quantile policies are worst: {ranked}."
+            )
+            continue
+        better, uniform = depth < each.mean("pu"), each.mean("pu") < each.mean("pq")
+        yield (
+            f"{head}{_so(better)} that equi-depth ({depth:.2f}) is better than ours, and {_so(uniform)} that uniform is better than "
+            f"quantile: {ranked}; counted anew {each.mean(_ANEW):.2f}."
         )
-        sizes = np.array([len(part) for part in held])
+    start = next(each for each in found if (each.data, each.z) == ("ZIPF", 1.0) and each.about == "AVG")
+    told = {name: start.recovers(name) for name in ("wu", "wq")}
+    yield (
+        f"Figure 13: {_so(all(late < early for early, late in told.values()))} that both wholesale ones recover on ZIPF (z = 1, as in the "
+        f"text; first and last quarter): {', '.join(f'{name} {early:.2f}, {late:.2f}' for name, (early, late) in told.items())}."
+    )
 
-        def note(
-            method: str, answer: Doubles, places: Any = slice(_WINDOW, None), exact: Doubles = exact
-        ) -> None:
-            found.setdefault(method, []).append(float(np.sqrt(np.mean((answer - exact)[places] ** 2))))
 
-        for kind in ("equi-width", "equi-depth"):
-            below = np.array(
-                [
-                    by_all(kind, part, np.ones(len(part)), at, BUCKETS)
-                    for part, at in zip(held, limits, strict=True)
-                ]
-            )
-            note(kind, below if factor else sizes - below)
-        for method, strategy, anew in (*((*each, False) for each in STRATEGIES.items()), (_ANEW, BEST, True)):
-            synopsis = (
-                SlidingNearMinimum(factor, _WINDOW, BUCKETS, strategy, rebuilds=anew)
-                if factor
-                else SlidingAboveMean(_WINDOW, BUCKETS, strategy, z, rebuilds=anew)
-            )
-            note(method, synopsis.add(x, np.ones(rows)))
-        for buckets in (BUCKETS, 4 * BUCKETS):
-            places = np.arange(_WINDOW - 1, rows, _PANE)
-            answer = exact.astype(float)
-            answer[places] = _ranks(x, limits, places, buckets, strictly=bool(factor))
-            note(
-                f"ranks {buckets}",
-                answer if factor else np.where(np.isin(np.arange(rows), places), sizes - answer, exact),
-                places,
-            )
-    means = {method: round(float(np.mean(errors)), 2) for method, errors in found.items()}
-    return {
-        "figure": figure,
-        "about": about,
-        "data": name,
-        "with": f"z = {z:g}" if about == "AVG" else "",
-        **means,
-    }
+def _so(holds: bool) -> str:
+    return "so here too" if holds else "NOT so here"
+
+
+def _found(figure: str, about: str, name: str, rows: int, z: float) -> Found:
+    every: dict[str, list[Doubles]] = {}
+    for seed in _SEEDS:
+        for method, errors in _errors(about, name, rows, z, np.random.default_rng(seed)):
+            every.setdefault(method, []).append(errors)
+    return Found(figure, about, name, z, {method: np.mean(each, axis=0) for method, each in every.items()})
+
+
+def _errors(
+    about: str, name: str, rows: int, z: float, random: np.random.Generator
+) -> Iterator[tuple[str, Doubles]]:
+    """RMSE over the last w rows at every 50th position, by method."""
+    make, factor = _MINIMA[name] if about == "MIN" else (GENERATORS[name], 0.0)
+    x = make(rows, random)
+    held = [x[max(place - _WINDOW + 1, 0) : place + 1] for place in range(rows)]
+    limits = np.array([factor * part.min() if factor else part.mean() for part in held])
+    pairs = list(zip(held, limits.tolist(), strict=True))
+    exact = np.array([(part < at).sum() if factor else (part > at).sum() for part, at in pairs])
+    sizes = np.array([len(part) for part in held])
+
+    def rmse(answer: Doubles) -> Doubles:
+        return of_last((answer - exact)[_WINDOW - 1 :], _WINDOW)[::_PANE]
+
+    for kind in ("equi-width", "equi-depth"):
+        below = np.array([by_all(kind, part, np.ones(len(part)), at, BUCKETS) for part, at in pairs])
+        yield kind, rmse(below if factor else sizes - below)
+    ways = [(SHORT[method], strategy, False) for method, strategy in STRATEGIES.items()]
+    for method, strategy, anew in (*ways, (_ANEW, BEST, True)):
+        synopsis: Any = (
+            SlidingNearMinimum(factor, _WINDOW, BUCKETS, strategy, rebuilds=anew)
+            if factor
+            else SlidingAboveMean(_WINDOW, BUCKETS, strategy, z, rebuilds=anew)
+        )
+        yield method, rmse(synopsis.add(x, np.ones(rows)))
+    places = np.arange(_WINDOW - 1, rows, _PANE)
+    for buckets in (BUCKETS, 4 * BUCKETS):
+        below = _ranks(x, limits, places, buckets, strictly=bool(factor))
+        answer = below if factor else sizes[places] - below
+        yield f"ranks {buckets}", of_last(answer - exact[places], _WINDOW // _PANE)
 
 
 def _ranks(x: Doubles, limits: Doubles, places: np.ndarray, buckets: int, *, strictly: bool) -> Doubles:

@@ -62,6 +62,23 @@ def test_approximate_aggregates_say_what_they_take_and_what_exact_ones_would() -
     )
 
 
+def test_an_approximate_relation_says_what_it_takes_too() -> None:
+    lines = told(
+        "SELECT auction, APPROX_COUNT(*) WITHIN 10 PERCENT AS n, ERROR_BOUND(n) AS b, APPROX_SUM(bidder) WITHIN 1 PERCENT AS s "
+        "FROM bids [RANGE 1 HOUR] WHERE price > 3 GROUP BY auction"
+    )
+    assert lines[1] == "  a relation at every instant, of the last 1 HOUR"
+    instead = "(every instant with a row: up to 16,000,000)"
+    kept = [line for line in lines if "exponential histogram" in line]
+    assert kept[0] == (
+        "  count(*) in an exponential histogram, k = 10: for 1,000,000 at most 113 buckets, "
+        f"about 226 bytes a group {instead}"
+    )
+    assert any("k = 100: for 1,000,000 at most 815 buckets, about 1,630 bytes" in line for line in kept[1:])
+    assert any(line.startswith("  group by ") and "auction" in line for line in lines)
+    assert "  keep rows where" in "".join(lines), "the WHERE is told as for any query"
+
+
 def test_sketches_say_how_much_they_take_by_the_accuracy_asked_for() -> None:
     asked = "SELECT auction, APPROX_DISTINCT(bidder) WITHIN {} PERCENT AS n FROM bids [RANGE 1 HOUR SLIDE 1 MINUTE] GROUP BY auction"
     assert "  synopsis distinctsketch(bidder): at most about 65,600 bytes a group and pane" in told(

@@ -123,9 +123,12 @@ def test_windows_without_panes_are_answered_exactly_with_bounds_of_0() -> None:
 
 
 def test_status_tells_how_much_each_synopsis_may_take_for_a_group(tmp_path: Path) -> None:
-    with Rig(tmp_path).hub(queries={"about": SKETCHED, "exactly": PLAIN, "counts": APPROXIMATE}) as hub:
+    relation = APPROXIMATE.replace(" SLIDE 1 SECOND", "").replace(" window_end,", "")
+    queries = {"about": SKETCHED, "exactly": PLAIN, "counts": APPROXIMATE, "always": relation}
+    with Rig(tmp_path).hub(queries=queries) as hub:
         told = hub.status()["synopses"]
-    assert told.keys() == {"about", "counts"}
+    assert told.keys() == {"about", "counts", "always"}
+    assert told["always"]["count(*)"] == told["counts"]["count(*)"], "at every instant as over windows"
     assert told["about"]["distinctsketch(x)"] == 2112
     assert told["counts"]["count(*)"] == 2 * Form.within(Fraction(1, 5)).most_buckets(1_000_000)
 
@@ -168,7 +171,11 @@ def test_groups_of_every_key_type_are_within_their_bounds(kind: str, seed: int) 
     )
     counted = hr.test(f"SELECT k, APPROX_COUNT(*) {fast} AS n, ERROR_BOUND(n) AS n_bound {slow}", s=rows)
     plain = hr.test(f"SELECT k, COUNT(*) AS n {slow}", s=rows)
-    for told, true, names in ((about, exact, ("m", "n")), (counted, plain, ("n",))):
+    held = "FROM s [RANGE 600 SECONDS] GROUP BY k ORDER BY k"
+    now = hr.test(f"SELECT k, APPROX_COUNT(*) {fast} AS n, ERROR_BOUND(n) AS n_bound {held}", s=rows)
+    held_now = hr.test(f"SELECT k, COUNT(*) AS n {held}", s=rows)
+    pairs = ((about, exact, ("m", "n")), (counted, plain, ("n",)), (now, held_now, ("n",)))
+    for told, true, names in pairs:
         assert [repr(row["k"]) for row in told] == [repr(row["k"]) for row in true]
         for row, right in zip(told, true, strict=True):
             assert row.get("one") == right.get("one")

@@ -1,36 +1,20 @@
-"""f of a sliding window in few buckets: within the bracket at every instant, and why the printed rules are not."""
+"""f of a sliding window in few buckets: within the bracket at every instant, for many keys at once, and why not as printed."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.operators.grouping import hashes
-from headrace.synopses.general_histogram import Bucket, GeneralHistogram
+from headrace.synopses.general_histogram import Doubles, GeneralHistograms
+from headrace.synopses.norms import PowerOfNorm, PowerOfSketchedNorm
 from headrace.synopses.stable_sketch import StableSketch
+from tests.synopses.general_one_by_one import GeneralOneByOne
 
-Vector = np.ndarray
 _SIZE = 20
-
-
-@dataclass(frozen=True)
-class PowerNorm:
-    """f = L_p to the p, of exact vectors."""
-
-    p: float
-
-    @property
-    def factor(self) -> float:
-        return float(2 ** (self.p - 1))
-
-    def joined(self, one: Vector, other: Vector) -> Vector:
-        return one + other
-
-    def size(self, summary: Vector) -> float:
-        return float((summary**self.p).sum())
 
 
 def rows(name: str, many: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -44,10 +28,12 @@ def rows(name: str, many: int, random: np.random.Generator) -> tuple[np.ndarray,
     return items, amounts.astype(float)
 
 
-def vector(item: int, amount: float) -> Vector:
-    found = np.zeros(_SIZE)
-    found[item] = amount
-    return found
+def true_powers(
+    p: float, keys: Doubles, items: Doubles, amounts: Doubles, held: Doubles, many: int
+) -> Doubles:
+    vectors = np.zeros((many, _SIZE))
+    np.add.at(vectors, (keys[held], items[held]), amounts[held])
+    return (vectors**p).sum(axis=1)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
@@ -55,92 +41,149 @@ def vector(item: int, amount: float) -> Vector:
 def test_the_truth_is_in_the_bracket_at_every_instant_and_for_every_smaller_window(
     name: str, p: float
 ) -> None:
-    length, measure = 150, PowerNorm(p)
+    many, length = 250, 80
+    measure, one = PowerOfNorm(p, _SIZE), np.zeros(many, np.int64)
     for seed in range(2):
-        items, amounts = rows(name, 600, np.random.default_rng(seed))
-        found = GeneralHistogram(measure, 10, length)
-        for now in range(600):
-            found.add(now, [vector(items[now], amounts[now])])
-            for size in {length, 40} if now % 7 == 0 else {length}:
-                held = slice(max(now - size + 1, 0), now + 1)
-                true = measure.size(np.bincount(items[held], amounts[held], _SIZE))
+        items, amounts = rows(name, many, np.random.default_rng(seed))
+        found = GeneralHistograms.empty(measure, 10, 1)
+        for now in range(many):
+            row = slice(now, now + 1)
+            found = found.absorb(one[row], np.array([now]), measure.rows(items[row], amounts[row]))
+            found = found.since(now - length + 1)
+            for size in (length, 1 + now % length):
+                held = np.arange(max(now - size + 1, 0), now + 1)
+                true = true_powers(p, one, items, amounts, held, 1)
                 least, most = found.answer(now - size + 1)
-                assert least <= true * (1 + 1e-9)
-                assert true <= most * (1 + 1e-9)
-        assert len(found.buckets) < length
+                assert least[0] <= true[0] * (1 + 1e-9)
+                assert true[0] <= most[0] * (1 + 1e-9)
+        assert len(found.sizes) < length
 
 
-def test_buckets_keep_the_two_invariants() -> None:
-    measure, found = PowerNorm(2.0), GeneralHistogram(PowerNorm(2.0), 8, 300)
-    items, amounts = rows("skewed", 900, np.random.default_rng(3))
-    for now in range(900):
-        found.add(now, [vector(items[now], amounts[now])])
-        newer = 0.0
-        for place, bucket in enumerate(found.buckets):
-            if bucket.oldest != bucket.newest:
-                assert bucket.size <= measure.factor / found.k * newer * (1 + 1e-9), "Invariant 3"
-            if place + 1 < len(found.buckets):
-                assert found.k * (bucket.size + found.buckets[place + 1].size) > newer, "Invariant 4"
-            newer += bucket.size
+@given(data=st.data())
+def test_any_cut_into_batches_of_many_keys_keeps_bracket_and_invariants(data: st.DataObject) -> None:
+    keys, k = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 12))
+    measure = PowerOfNorm(data.draw(st.sampled_from((1.0, 1.3, 2.0))), _SIZE)
+    drawn = data.draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, keys - 1),
+                st.integers(0, 2),
+                st.integers(0, 3),
+                st.sampled_from((0, 1, 1, 2, 900)),
+            ),
+            max_size=70,
+        )
+    )
+    owner, steps, items, amounts = (np.array([row[place] for row in drawn], np.int64) for place in range(4))
+    times = np.cumsum(steps)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(drawn)), max_size=5)))
+    found, kept_from = GeneralHistograms.empty(measure, k, keys), 0
+    for start, stop in zip([0, *cuts], [*cuts, len(drawn)], strict=True):
+        part = slice(start, stop)
+        summaries = measure.rows(items[part], amounts[part].astype(float))
+        found = found.absorb(owner[part], times[part], summaries)
+        check_invariants(found)
+        if not stop:
+            continue
+        since = max(int(times[stop - 1]) - data.draw(st.integers(0, 40)), kept_from)
+        if data.draw(st.booleans()):
+            found, kept_from = found.since(since), since
+        held = np.flatnonzero(times[:stop] >= since)
+        true = true_powers(measure.p, owner, items, amounts.astype(float), held, keys)
+        least, most = found.answer(since)
+        assert (least <= true * (1 + 1e-9)).all()
+        assert (true <= most * (1 + 1e-9)).all()
+
+
+def check_invariants(found: GeneralHistograms) -> None:
+    for key in range(found.keys):
+        low, high = found.offsets[key], found.offsets[key + 1]
+        sizes = found.sizes[low:high]
+        newer = np.r_[0.0, np.cumsum(sizes)]
+        several = found.oldest[low:high] < found.newest[low:high]
+        bound = found.measure.factor / found.k * newer[:-1] * (1 + 1e-9)
+        assert (sizes <= bound)[several].all(), "Invariant 3"
+        assert (found.k * (sizes[:-1] + sizes[1:]) > newer[:-2]).all(), "Invariant 4"
+        assert (np.diff(found.newest[low:high]) <= 0).all()
+
+
+def test_many_keys_are_kept_as_each_alone_and_in_about_as_many_buckets_as_row_by_row() -> None:
+    random, measure = np.random.default_rng(4), PowerOfNorm(2.0, _SIZE)
+    keys, times = random.integers(0, 40, 4000), np.arange(4000)
+    items, amounts = rows("skewed", 4000, random)
+    found = GeneralHistograms.empty(measure, 8, 40)
+    for part in np.array_split(times, 7):
+        found = found.absorb(keys[part], part, measure.rows(items[part], amounts[part])).since(
+            part[-1] - 2500
+        )
+    for key in (0, 39):
+        alone = GeneralHistograms.empty(measure, 8, 1)
+        slow = GeneralOneByOne(measure, 8)
+        for part in np.array_split(times, 7):
+            mine = part[keys[part] == key]
+            fresh = measure.rows(items[mine], amounts[mine])
+            alone = alone.absorb(np.zeros(len(mine), np.int64), mine, fresh).since(part[-1] - 2500)
+            for time, summary in zip(mine.tolist(), fresh, strict=True):
+                slow.insert(time, summary)
+            slow.expire(part[-1] - 2500)
+        low, high = found.offsets[key], found.offsets[key + 1]
+        assert found.newest[low:high].tolist() == alone.newest.tolist()
+        assert found.answer(1800)[0][key] == alone.answer(1800)[0][0]
+        assert high - low <= 1.3 * len(slow.buckets)
 
 
 def test_leaving_out_a_single_heavy_row_as_printed_breaks_the_bracket() -> None:
     """R9: the text always leaves out the oldest bucket, and one row may outweigh all that is newer."""
-    found = GeneralHistogram(PowerNorm(1.0), 10, 10)
-    found.add(0, [vector(0, 1000.0)])
-    for now in range(1, 9):
-        found.add(now, [vector(1, 1.0)])
+    measure = PowerOfNorm(1.0, _SIZE)
+    found, printed = (
+        GeneralHistograms.empty(measure, 10, 1),
+        GeneralOneByOne(measure, 10, always_leaves_out=True),
+    )
+    items, amounts = np.r_[0, np.ones(8, np.int64)], np.r_[1000.0, np.ones(8)]
+    summaries = measure.rows(items, amounts)
+    found = found.absorb(np.zeros(9, np.int64), np.arange(9), summaries)
+    for time, summary in enumerate(summaries):
+        printed.insert(time, summary)
     least, most = found.answer(-1)
-    assert least == most == 1008
-    printed = replace(found, buckets=found.buckets[:-1]).answer(-1)[0]
-    assert (1 + 1 / 10) * printed < 1008, "the factor of p = 1"
-    assert found.buckets[-1] == Bucket(0, 0, found.buckets[-1].summary, 1000.0)
+    assert least[0] == most[0] == 1008
+    assert (1 + 1 / 10) * printed.answer(-1) < 1008, "the factor of p = 1"
+    assert (found.oldest[-1], found.newest[-1], found.sizes[-1]) == (0, 0, 1000.0)
 
 
 def test_for_p_2_the_error_is_a_factor_and_no_small_part_as_the_text_calls_it() -> None:
     """R8: what lies across the edge may be far more than 1/k of the answer, as for p = 1; the bracket allows for it."""
-    found = GeneralHistogram(PowerNorm(2.0), 4, 100)
-    for now in range(60):
-        found.add(now, [vector(0, 1.0)])
-    found.add(60, [vector(0, 80.0)])
+    measure = PowerOfNorm(2.0, 1)
+    amounts = np.r_[np.ones(60), 80.0]
+    found = GeneralHistograms.empty(measure, 4, 1)
+    for time, amount in enumerate(amounts.tolist()):
+        fresh = measure.rows(np.zeros(1, np.int64), np.array([amount]))
+        found = found.absorb(np.zeros(1, np.int64), np.array([time]), fresh)
     worst = 0.0
     for start in range(61):
-        least, most = found.answer(start)
+        (least,), (most,) = found.answer(start)
         true = (60 - start + 80.0) ** 2
         assert least <= true <= most
         worst = max(worst, true / least)
-    assert worst > 2, "1 + 1/4 is what p = 1 would keep to"
+    assert worst > 1.5, "1 + 1/4 is what p = 1 would keep to"
 
 
-@dataclass(frozen=True)
-class Sketched:
-    """f = L_2 squared of stable sketches, rows as hashes."""
-
-    sketch: StableSketch
-    factor: float = 2.0
-
-    def joined(self, one: bytes, other: bytes) -> bytes:
-        blobs = np.empty(2, object)
-        blobs[:] = [one, other]
-        return bytes(self.sketch.merged(blobs, np.zeros(2, np.int64), 1)[0])
-
-    def size(self, summary: bytes) -> float:
-        blobs = np.empty(1, object)
-        blobs[:] = [summary]
-        return float(self.sketch.estimates(blobs)[0][0] ** 2)
-
-
-def test_norms_of_windows_from_stable_sketches_are_within_the_bracket_widened_by_the_sketch() -> None:
-    covered = []
-    for seed in range(4):
-        sketch, length = StableSketch(200, 2.0, seed), 200
-        found, random = GeneralHistogram(Sketched(sketch), 6, length), np.random.default_rng(seed)
-        items = random.zipf(1.6, 500) % 50
-        for now in range(0, 500, 10):
-            part = hashes(pa.array(items[now : now + 10]))
-            found.add(now + 9, [bytes(sketch.made(part, None, np.zeros(10, np.int64), 1)[0])])
-            true = np.linalg.norm(np.bincount(items[max(now + 10 - length, 0) : now + 10]))
-            least, most = (np.sqrt(each) for each in found.answer(now + 10 - length))
-            off = 3.5 / np.sqrt(200)
-            covered.append(least * (1 - off) <= true <= most * (1 + off))
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_norms_of_windows_from_stable_sketches_are_within_the_bracket_widened_by_the_sketch(p: float) -> None:
+    covered, length, registers = [], 200, 200
+    off = {1.0: 4.75, 1.5: 4.75, 2.0: 3.5}[p] / np.sqrt(registers)
+    for seed in range(3):
+        measure = PowerOfSketchedNorm(StableSketch(registers, p, seed))
+        random = np.random.default_rng(seed)
+        items, keys = random.zipf(1.6, 500) % 50, random.integers(0, 2, 500)
+        found = GeneralHistograms.empty(measure, 6, 2)
+        for now in range(0, 500, 25):
+            part = slice(now, now + 25)
+            fresh = measure.rows(hashes(pa.array(items[part])), np.ones(25))
+            found = found.absorb(keys[part], np.arange(now, now + 25), fresh).since(now + 25 - length)
+            least, most = (each ** (1 / p) for each in found.answer(now + 25 - length))
+            for key in range(2):
+                held = slice(max(now + 25 - length, 0), now + 25)
+                counts = np.bincount(items[held][keys[held] == key]).astype(float)
+                true = (counts**p).sum() ** (1 / p)
+                covered.append(least[key] * (1 - off) <= true <= most[key] * (1 + off))
     assert np.mean(covered) > 0.97

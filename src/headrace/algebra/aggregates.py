@@ -91,10 +91,10 @@ APPROXIMATE: Final = ("approx_count", "approx_sum", "approx_distinct", "approx_p
 SKETCHED: Final = ("approx_distinct", "approx_percentile", "approx_top_k")
 """Those that are kept as sketches in panes."""
 
-MAY_COMPARE: Final = ("count", "sum")
+MAY_COMPARE: Final = ("count", "sum", "avg")
 """Exact aggregates that may be approximate where their FILTER compares rows with aggregates of the same group."""
 
-BELONGS: Final = "WITHIN and BUCKETS belong to APPROX_…, L2_NORM, and COUNT and SUM whose FILTER compares with an aggregate"
+BELONGS: Final = "WITHIN and BUCKETS belong to APPROX_…, L2_NORM, and COUNT, SUM and AVG whose FILTER compares with an aggregate"
 """Said where they stand elsewhere."""
 
 MOST_FREQUENT: Final = 1000

@@ -11,7 +11,7 @@ from headrace.errors import Span
 from headrace.language.ast import Select
 from headrace.language.query_options import QuerySettings
 from headrace.language.selection import Selection
-from headrace.time import Instant
+from headrace.time import Duration, Instant
 
 Kind: TypeAlias = Choice["stream", "relation", "query"]
 Form: TypeAlias = Choice["text", "dot", "svg"]
@@ -159,9 +159,10 @@ class ExplainSelect(_Written):
 
 @dataclass(frozen=True, slots=True)
 class Invoke(_Written):
-    """`INVOKE [QUERY] name`: the current answer."""
+    """`INVOKE [QUERY] name [RANGE d]`: the current answer; `last` is the d, None where there is none."""
 
     name: str
+    last: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)

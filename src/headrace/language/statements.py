@@ -41,7 +41,7 @@ from headrace.language.statement import (
     Show,
     Statement,
 )
-from headrace.language.windows import bracket
+from headrace.language.windows import bracket, part_of_window
 
 
 def parse_script(text: str, zone: str = "UTC") -> tuple[Statement, ...]:
@@ -258,7 +258,8 @@ def _invoke(cursor: Cursor) -> Invoke:
             "Register it: CREATE QUERY name AS SELECT …; INVOKE name;",
         )
     name, start = _query_name(cursor, cursor.advance().span)
-    return Invoke(*_written(cursor, start), name)
+    last = part_of_window(cursor) if cursor.at_sign("[") else None
+    return Invoke(*_written(cursor, start), name, last)
 
 
 def _show(cursor: Cursor) -> Show:

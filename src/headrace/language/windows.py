@@ -66,6 +66,21 @@ def bracket(cursor: Cursor) -> WindowClause:
     return window
 
 
+def part_of_window(cursor: Cursor) -> Duration:
+    """Pass `[RANGE d]` after the name of a query: how much of its window is asked for.
+
+    Raises `UserError` for any other window.
+    """
+    found = bracket(cursor)
+    if isinstance(found, RangeWindow) and found.range and found.slide is None and found.attribute is None:
+        return found.range
+    raise cursor.error(
+        "a part of a query's window is [RANGE d]: how far it reaches back from where the query's window ends",
+        found.span,
+        "INVOKE name [RANGE 10 MINUTES];",
+    )
+
+
 def _range(cursor: Cursor, start: Span) -> WindowClause:
     if cursor.accept("UNBOUNDED"):
         return _unbounded(cursor, start)

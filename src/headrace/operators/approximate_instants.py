@@ -22,6 +22,7 @@ from headrace.operators.instant_aggregate import CELLS, InstantAggregate
 from headrace.operators.instants import span_of
 from headrace.operators.operator import Scanner, Sections, Step, Turn
 from headrace.operators.pane_store import KEY, SLOT, Layout, block_key, merge
+from headrace.operators.row_steps import RowStep
 from headrace.operators.thinned_store import ThinLayout, Thinned, as_cells
 from headrace.synopses.canonical import Form
 from headrace.time import BEGINNING, Instant
@@ -69,6 +70,11 @@ class ApproximateInstants:
         return self.exactly.relations
 
     @property
+    def steps(self) -> tuple[RowStep, ...]:
+        """What is done to rows before they are counted."""
+        return (*self.exactly.rows.below, *self.exactly.rows.above)
+
+    @property
     def layout(self) -> Layout:
         """Cells of single instants."""
         return self.exactly.grouped.layouts[0]
@@ -108,6 +114,14 @@ class ApproximateInstants:
             state[THINNED] = new
         rejected = [*step.rejected, *([_too_large(settled, bad)] if bad.any() else [])]
         return Step(state, step.results, tuple(rejected), step.open_windows)
+
+    def cells_since(self, runs: Sequence[Sections], closed: Instant, start: Instant) -> list[Sections]:
+        """All that is held from `start` on, as the exact operator's state: settled instants thinned, those since `closed` not."""
+        thinned = [run[THINNED] for run in runs if THINNED in run]
+        held = Thinned.of(self.thin, thinned, None if start < _FIRST else start)
+        waiting = [_since(run[OPEN], closed) for run in runs if OPEN in run]
+        others = [{name: table for name, table in run.items() if name not in (OPEN, THINNED)} for run in runs]
+        return [{OPEN: merge(self.layout, [self._cells(held), *waiting])}, *others]
 
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
         """What newer histograms stand for, and what has left every window, away."""

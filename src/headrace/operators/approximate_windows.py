@@ -28,7 +28,7 @@ from headrace.operators.pane_windows import closing
 from headrace.operators.row_steps import RowStep
 from headrace.operators.thinned_store import ThinLayout, Thinned, as_cells
 from headrace.synopses.canonical import Form
-from headrace.time import BEGINNING
+from headrace.time import BEGINNING, Instant
 
 OPEN: Final = "open0"
 THINNED: Final = "thinned"
@@ -174,6 +174,21 @@ class _Sums:
         start = np.searchsorted(self.places, base + np.clip(first, self.low, top))
         end = np.searchsorted(self.places, base + np.clip(stop, self.low, top))
         return self.totals[end] - self.totals[start], np.where(start < end, self.slack[start], 0)
+
+
+def answer_of(operator: ApproximateWindows, runs: Sequence[Sections], closed: Instant) -> pa.Table | None:
+    """The last window that ends at or before `closed`, from state that has been advanced up to there; None where no group has a row."""
+    panes = operator.exactly.panes
+    window = panes.last_closed(closed)
+    held = Thinned.of(operator.thin, [run[THINNED] for run in runs if THINNED in run], panes.first(window))
+    if held.is_empty:
+        return None
+    ends = panes.window_bounds(np.array([window]), operator.exactly.range)[1]
+    tables = [
+        finish(operator.exactly.finish, columns, windows, np.full(len(windows), ends[0]))[0]
+        for columns, windows in _answers(operator, held, range(window, window + 1))
+    ]
+    return pa.concat_tables(tables) if tables else None
 
 
 Answered = tuple[dict[str, pa.Array], Ints]

@@ -26,9 +26,9 @@ _Limit = tuple[str, Doubles]
 
 
 def compared(call: AggregateCall, answer: Answer, columns: Mapping[str, pa.Array]) -> Lowered:
-    """COUNT, or SUM of the weight, of the rows whose argument compares with all values it is to be compared with.
+    """COUNT, or SUM or AVG of the weight, of the rows whose argument compares with all values it is to be compared with.
 
-    `columns` hold these values by name. A comparison with NULL holds for no row; a sum of no rows is 0.
+    `columns` hold these values by name. A comparison with NULL holds for no row; a sum of no rows is 0, a mean of none NULL.
     """
     feds = aggregation.feds_of(call)
     rows = len(answer.cells[feds[0]][0])
@@ -44,6 +44,9 @@ def compared(call: AggregateCall, answer: Answer, columns: Mapping[str, pa.Array
         least, most = least - above, most - below
     least, most = np.where(unknown, 0.0, least), np.where(unknown, 0.0, most)
     errors = None if evaluation.errors is None else evaluation.errors.mask
+    if call.function == "avg":
+        fewest, many = _between(decode(answer.cells[feds[2]][0]), limits)
+        return Lowered(_mean(call, (least, most), fewest, np.where(unknown, 0.0, many)), errors)
     return Lowered(_told(call, least, most), errors)
 
 
@@ -64,6 +67,16 @@ def _between(ranks: Ranks, limits: Sequence[_Limit]) -> tuple[Doubles, Doubles]:
             found = ranks.upto(values, strictly=operator != ">")
             from_ = [np.maximum(known, part) for known, part in zip(from_, found, strict=True)]
     return np.maximum(to[0] - from_[1], 0.0), np.maximum(to[1] - from_[0], 0.0)
+
+
+def _mean(call: AggregateCall, sums: tuple[Doubles, Doubles], fewest: Doubles, most: Doubles) -> pa.Array:
+    """The middle of what sums over counts may be, or how far it is from either end; there is a row wherever there may be one."""
+    least, greatest = sums
+    few, many = np.maximum(np.rint(fewest), 1.0), np.maximum(np.rint(most), 1.0)
+    low = least / np.where(least < 0, few, many)
+    high = greatest / np.where(greatest < 0, many, few)
+    told = (high - low) / 2 if call.part == "bound" else (high + low) / 2
+    return pa.array(told, mask=np.rint(most) < 1)
 
 
 def _told(call: AggregateCall, least: Doubles, most: Doubles) -> pa.Array:

@@ -22,11 +22,16 @@ from headrace.time import BEGINNING, FOREVER, Instant
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an operator gave over all epochs: result rows (None: never any), rejects, and how much state is left."""
+    """What an operator gave over all epochs: result rows (None: never any), rejects, and the state that is left."""
 
     results: pa.Table | None
     rejected: tuple[Rejected, ...]
-    state_rows: int
+    runs: tuple[Sections, ...]
+
+    @property
+    def state_rows(self) -> int:
+        """How much state is left."""
+        return sum(table.num_rows for run in self.runs for table in run.values())
 
 
 def answer(
@@ -67,7 +72,7 @@ def drive(
         state.epoch(number, splits, punctuation, tasks if isinstance(tasks, int) else tasks[number])
         if number in compact_after:
             state.compact(compact_after[number] if isinstance(compact_after, Mapping) else len(state.runs))
-    left = sum(table.num_rows for run in state.runs for table in run.values())
+    left = tuple(state.runs)
     if final:
         state.step([], Turn(state.closed, FOREVER, state.greatest, final=True), state.tasks)
     found = pa.concat_tables(state.results) if state.results else None

@@ -14,7 +14,7 @@ from headrace.operators.as_json import as_json
 from headrace.operators.cells import Encoding, Fed, synopsis_fed
 from headrace.operators.partials import Column
 from headrace.operators.synopsis_partial import Synopsis
-from headrace.schema import BOOLEAN
+from headrace.schema import BIGINT, BOOLEAN
 from headrace.synopses.distinct_sketch import DistinctSketch
 from headrace.synopses.frequent_sketch import FrequentSketch
 from headrace.synopses.kinds import Kind
@@ -46,8 +46,10 @@ def synopses_of(call: AggregateCall, argument: Expression) -> tuple[Fed, ...]:
     kind = Ranking(within / (2 if sides - {"<"} and sides - {">"} else 1))
     if call.weight is None:
         return (synopsis_fed(kind, argument, "double"),)
-    halves = (_positive(call.weight), _positive(Call("negate", (call.weight,), call.weight.type)))
-    return tuple(synopsis_fed(kind, argument, "double", half) for half in halves)
+    weights = [_positive(call.weight), _positive(Call("negate", (call.weight,), call.weight.type))]
+    if call.function == "avg":
+        weights.append(_present(call.weight))
+    return tuple(synopsis_fed(kind, argument, "double", weight) for weight in weights)
 
 
 _ENCODINGS: Final[Mapping[str, Encoding]] = {
@@ -66,6 +68,12 @@ def _positive(weight: Expression) -> Expression:
         BOOLEAN,
     )
     return Case(((above, weight),), Literal(None, weight.type), weight.type)
+
+
+def _present(weight: Expression) -> Expression:
+    """1 where there is a weight; else nothing."""
+    there = Call("isnotnull", (weight,), BOOLEAN)
+    return Case(((there, Literal(1, BIGINT)),), Literal(None, BIGINT), BIGINT)
 
 
 def _kind(call: AggregateCall) -> Kind:

@@ -316,7 +316,7 @@ def close(
     if operator.answers_empty and not turn.final:
         due = range(due.start, max(due.stop, now + 1))
     again = _again(operator, deltas, present[0], closed)
-    chunks = itertools.chain.from_iterable(_chunks(operator, stores, each) for each in (*again, due))
+    chunks = itertools.chain.from_iterable(chunks_of(operator, stores, each) for each in (*again, due))
     return Closed(state, chunks, _open_windows(operator, present, opened, turn.now), again)
 
 
@@ -357,7 +357,7 @@ def _open_windows(
     )
 
 
-def _chunks(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> Iterator[Chunk]:
+def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> Iterator[Chunk]:
     """The windows in `due`."""
     plain, *others = (
         windows(layout, operator.panes, store.sealed, due, operator.top_level)

@@ -86,6 +86,10 @@ class PaneStore:
         """One row a block and group; groups of few rows may stay those rows."""
         return settle(layout, tables, self.keeps) if tables else []
 
+    def closed(self, runs: Sequence[Sections], place: int) -> list[pa.Table]:
+        """Panes of store `place` that are sealed, and their blocks, as they lie in state."""
+        return _of(runs, place, "sealed")
+
     def opened(self, tables: Sequence[pa.Table], closed: Instant) -> list[pa.Table]:
         """Panes that had not been closed at `closed`."""
         edge = _LOWEST if closed == BEGINNING else self.panes.of_instant(closed)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from headrace.algebra.correlated import levels
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from headrace.algebra.query import Ago
 from headrace.operators.adaptive_panes import few_rows, partial_bytes, row_bytes
+from headrace.operators.approximate_instants import ApproximateInstants
 from headrace.operators.approximate_windows import ApproximateWindows
 from headrace.operators.cells import Fed
 from headrace.operators.finish import Finish
@@ -21,6 +22,7 @@ from headrace.operators.selection import Selection
 from headrace.operators.synopsis_partial import Synopsis
 from headrace.operators.window_changes import WindowChanges
 from headrace.operators.window_costs import MOST_WINDOWS, cost, rows_for_panes_to_pay
+from headrace.synopses.canonical import Form
 from headrace.time import Instant, render_duration, render_instant
 
 _EXAMPLE = 1_000_000
@@ -46,6 +48,8 @@ def _lines(operator: Operator) -> Iterator[str]:
         yield from _pane_aggregate(operator)
     elif isinstance(operator, ApproximateWindows):
         yield from _approximate(operator)
+    elif isinstance(operator, ApproximateInstants):
+        yield from _approximate_instants(operator)
     elif isinstance(operator, Selection):
         yield from _selection(operator)
     else:
@@ -149,15 +153,32 @@ def _end_of(bound: Instant | Ago) -> str:
 def _approximate(operator: ApproximateWindows) -> Iterator[str]:
     whole = operator.exactly
     yield f"  window every {render_duration(whole.panes.slide)} of {whole.panes.per_window} panes (context free)"
-    for fed, form in zip(operator.layout.feds, operator.forms, strict=True):
+    kept = zip(operator.layout.feds, operator.forms, strict=True)
+    yield from _histograms(kept, f"every pane: {8 * (whole.panes.per_window or 0):,}")
+    where = "one slot" if whole.single_slot is not None else "by group"
+    yield f"  group by {', '.join(show(key.expression) for key in whole.keys) or 'nothing'} (routed to {where})"
+
+
+def _approximate_instants(operator: ApproximateInstants) -> Iterator[str]:
+    grouped, length = operator.exactly.grouped, operator.exactly.validity.length
+    assert length is not None
+    yield f"  a relation at every instant, of the last {render_duration(length - 1)}"
+    feds = operator.layout.feds
+    kept = ((fed, form) for fed, form in zip(feds, operator.forms, strict=True) if form is not None)
+    yield from _histograms(kept, f"every instant with a row: up to {16 * _EXAMPLE:,}")
+    where = "by group" if operator.exactly.rows.routing is not None else "one slot"
+    yield f"  group by {', '.join(show(key.expression) for key in grouped.keys) or 'nothing'} (routed to {where})"
+
+
+def _histograms(kept: Iterable[tuple[Fed, Form]], instead: str) -> Iterator[str]:
+    """A line for each number that is kept: how many buckets it takes, and how many bytes; `instead` is what exact ones would."""
+    for fed, form in kept:
         argument = show(fed.expression) if fed.expression is not None else "*"
         buckets = form.most_buckets(_EXAMPLE)
         yield (
             f"  {type(fed.partial).__name__.lower()}({argument}) in an exponential histogram, k = {form.first}: for {_EXAMPLE:,} "
-            f"at most {buckets} buckets, about {2 * buckets:,} bytes a group (every pane: {8 * (whole.panes.per_window or 0):,})"
+            f"at most {buckets} buckets, about {2 * buckets:,} bytes a group ({instead})"
         )
-    where = "one slot" if whole.single_slot is not None else "by group"
-    yield f"  group by {', '.join(show(key.expression) for key in whole.keys) or 'nothing'} (routed to {where})"
 
 
 def _costs(operator: PaneAggregate) -> Iterator[str]:

@@ -21,7 +21,9 @@ _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 def comparing(item: NamedAggregate, aggregates: Sequence[NamedAggregate]) -> NamedAggregate | None:
     """The aggregate over a synopsis; None where it cannot be had from one."""
     call = item.call
-    if call.condition is None or call.type.name == "DECIMAL" or not _are_exact(call, aggregates):
+    if call.condition is None or call.distinct or call.type.name == "DECIMAL":
+        return None
+    if not _are_exact(call, aggregates):
         return None
     names = {each.name for each in aggregates}
     factors = conjuncts(call.condition)
@@ -37,7 +39,7 @@ def comparing(item: NamedAggregate, aggregates: Sequence[NamedAggregate]) -> Nam
     found = replace(
         call,
         argument=row,
-        weight=call.argument if call.function == "sum" else None,
+        weight=call.argument if call.function in ("sum", "avg") else None,
         condition=None if not plain else plain[0] if len(plain) == 1 else Call("and", tuple(plain), BOOLEAN),
         against=tuple((operator, limit) for _, operator, limit in against),
     )

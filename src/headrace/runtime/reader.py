@@ -14,6 +14,8 @@ from headrace.operators.operator import Operator
 from headrace.runtime import answers
 from headrace.runtime.home import Home
 from headrace.runtime.planning import bound, operator_of
+from headrace.runtime.shorter_answers import answer_within
+from headrace.time import Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ class Reader:
         query = bound(catalog, standing)
         return operator_of(catalog, standing), query
 
-    def invoke(self, name: str) -> pa.Table:
-        """A query's current answer, as of the latest epoch that was committed."""
+    def invoke(self, name: str, last: Duration | None = None) -> pa.Table:
+        """A query's current answer, as of the latest epoch that was committed; `last` says of which part of its window."""
         operator, query = self.operator_and_query(name)
+        if last is not None:
+            return answer_within(self.home, operator, query, last)
         return answers.answer_to_show(self.home, operator, query)

@@ -41,7 +41,7 @@ _WORDS: Final = (
 _HELP: Final = """Statements end with ';' and may take several lines.
   SHOW QUERIES; SHOW STREAMS; SHOW RELATIONS;   what there is
   DESCRIBE name;   EXPLAIN QUERY name;          its columns; how it is answered
-  INVOKE name;                                  its current answer
+  INVOKE name;                                  its current answer; [RANGE 5 MINUTES] after the name: of a part of its window
   CREATE QUERY name AS SELECT ...;              a new standing query, over all archived rows first
   \\q or Ctrl-D ends, Ctrl-C forgets what is typed so far."""
 
@@ -88,7 +88,8 @@ class Session:
 
     def _carry_out(self, statement: said.Statement, text: str) -> Outcome:
         if self._hub is None and isinstance(statement, said.Invoke):
-            return Outcome("invoke", statement.name, "", Reader.at(self.home).invoke(statement.name))
+            table = Reader.at(self.home).invoke(statement.name, statement.last)
+            return Outcome("invoke", statement.name, "", table)
         if self._hub is None and isinstance(statement, _LOOKS):
             return show(Reader.at(self.home).home, statement)
         if isinstance(statement, said.SetTimeZone):

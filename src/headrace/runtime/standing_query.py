@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Query
+from headrace.language.cursor import Cursor
+from headrace.language.durations import duration
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, CHANGE, Operator
 from headrace.operators.selection import Selection
@@ -17,8 +19,9 @@ from headrace.runtime import answers, results, retelling
 from headrace.runtime.answers import sort_of
 from headrace.runtime.completeness import Completeness, completeness, plan_in_force
 from headrace.runtime.results import visible
+from headrace.runtime.shorter_answers import answer_within
 from headrace.schema import Schema
-from headrace.time import EPOCH, Instant
+from headrace.time import EPOCH, Duration, Instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,10 +46,17 @@ class StandingQuery:
         """The output columns."""
         return self._bound()[1].schema
 
-    def invoke(self) -> pa.Table:
-        """The current answer, without a Spark job: zero rows with the schema when there is none yet."""
+    def invoke(self, last: timedelta | Duration | str | None = None) -> pa.Table:
+        """The current answer, without a Spark job: zero rows with the schema when there is none yet.
+
+        `last`: of a shorter window than the query's, as a timedelta, in microseconds, or as text such as "10 MINUTES".
+
+        Raises `UserError` where the query keeps no such window.
+        """
         operator, query = self._bound()
-        return answers.answer_to_show(self._hub.home, operator, query)
+        if last is None:
+            return answers.answer_to_show(self._hub.home, operator, query)
+        return answer_within(self._hub.home, operator, query, length_of(last))
 
     def completeness(self) -> Completeness:
         """Whether it is live or still reads the past, and from when on its answers have every row."""
@@ -119,6 +129,16 @@ def _no_changes(query: Query) -> pa.Table:
     for name, kind in ((CHANGE, pa.int8()), (AT, pa.timestamp("us", tz="UTC"))):
         table = table.append_column(name, pa.array([], kind))
     return table
+
+
+def length_of(last: timedelta | Duration | str) -> Duration:
+    """Microseconds of a length of time, however it is written.
+
+    Raises `UserError` for text that is none.
+    """
+    if isinstance(last, timedelta):
+        return last // timedelta(microseconds=1)
+    return duration(Cursor(last), "the length of the window") if isinstance(last, str) else last
 
 
 def instant_of(since: datetime | Instant) -> Instant:

@@ -74,6 +74,8 @@ class AboveMean:
     buckets: int = 10
     strategy: Strategy = BEST
     z: float = 3.0
+    lazy: bool = True
+    """False: as printed, laid out again whenever the mean moves, which is at every row."""
     rows: int = 0
     total: float = 0.0
     squares: float = 0.0
@@ -94,13 +96,14 @@ class AboveMean:
         return answers
 
     def _until_the_mean_leaves(self, x: Doubles, y: Doubles, start: int, answers: Doubles) -> int:
-        stop = min(len(x), start + max(_CLOSER * self.anchored - self.rows, 1))
+        closer = _CLOSER * self.anchored if self.lazy else 0
+        stop = min(len(x), start + max(closer - self.rows, 1))
         part = x[start:stop]
         count = self.rows + np.arange(1, len(part) + 1)
         means = self.centre + np.cumsum(np.r_[self.total, part - self.centre])[1:] / count
         histogram = self.histogram
         fits = np.zeros(len(part), bool)
-        if histogram is not None and self.rows < _CLOSER * self.anchored:
+        if histogram is not None and self.rows < closer:
             fits = (means >= histogram.bounds[1]) & (means <= histogram.bounds[-2])
         stay = len(part) if fits.all() else int(np.argmin(fits))
         length = max(stay, 1)

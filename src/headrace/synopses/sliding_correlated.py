@@ -39,6 +39,8 @@ class SlidingNearMinimum:
     histogram: FocusedHistogram | None = None
     rebuilds: bool = True
     """False: as printed, never counted anew."""
+    closed_panes: bool = True
+    """False: as printed, the open pane's least value bounds the region too."""
     counted: int = 0
     """How many rows had come when it was last counted anew."""
     negative: int = 0
@@ -58,7 +60,10 @@ class SlidingNearMinimum:
         self.rows.append((value, weight))
         self._note(value)
         least = min([self.open_least, *self.panes])
-        reach = self.scale * max(self.panes, default=least)
+        minima = list(self.panes)
+        if not self.closed_panes and np.isfinite(self.open_least):
+            minima.append(self.open_least)
+        reach = self.scale * max(minima, default=least)
         most = max(value, reach)
         if self.histogram is None:
             self.histogram = _region(least, reach, most, self.buckets)

@@ -1,0 +1,24 @@
+"""How far off is a method, by position? Root mean square errors, as the text on correlated aggregates draws them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Doubles = npt.NDArray[np.float64]
+
+
+def so_far(errors: Doubles) -> Doubles:
+    """RMSE of positions 1 to n, for every n."""
+    found: Doubles = np.sqrt(np.cumsum(errors**2) / np.arange(1, len(errors) + 1))
+    return found
+
+
+def of_last(errors: Doubles, window: int) -> Doubles:
+    """RMSE of the last `window` positions, from the first place that has so many on.
+
+    The text sums from n - w to n, which are w + 1 positions, and divides by w: w of them are meant.
+    """
+    total = np.r_[0.0, np.cumsum(errors**2)]
+    found: Doubles = np.sqrt((total[window:] - total[:-window]) / window)
+    return found

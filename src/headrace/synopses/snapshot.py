@@ -1,0 +1,101 @@
+"""How is any synopsis put away and taken back, and how much does it hold? As its numbers, nothing else: no code is stored.
+
+A snapshot is a line of JSON that says what there is, then the arrays in order. The same synopsis gives the same bytes, and what
+was restored goes on as if it had never been put away. Sketches that lie in panes (`kinds`) are strings of bytes already.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import deque
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from headrace.synopses.canonical import Form
+from headrace.synopses.correlated import AboveMean, NearMinimum
+from headrace.synopses.counting import Counting
+from headrace.synopses.distinct_window import DistinctWindow
+from headrace.synopses.exponential_histogram import Histograms
+from headrace.synopses.extremes import Extremes
+from headrace.synopses.focused_histogram import FocusedHistogram, Strategy
+from headrace.synopses.general_histogram import GeneralHistograms
+from headrace.synopses.norms import PowerOfNorm, PowerOfSketchedNorm
+from headrace.synopses.ranks import Ranks
+from headrace.synopses.samples import KeySample, Reservoir
+from headrace.synopses.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from headrace.synopses.stable_sketch import StableSketch
+from headrace.synopses.windowed_tables import WindowedTable
+
+SYNOPSES: Final = {
+    each.__name__: each
+    for each in (
+        *(AboveMean, Counting, DistinctWindow, Extremes, FocusedHistogram, Form, GeneralHistograms),
+        *(Histograms, KeySample, NearMinimum, PowerOfNorm, PowerOfSketchedNorm, Ranks, Reservoir),
+        *(SlidingAboveMean, SlidingNearMinimum, StableSketch, Strategy, WindowedTable),
+    )
+}
+"""Whatever may stand in a snapshot, by name."""
+
+_SEQUENCES: Final = {"tuple": tuple, "list": list, "deque": deque}
+
+
+def snapshot(synopsis: Any) -> bytes:
+    """The synopsis as bytes."""
+    arrays: list[np.ndarray] = []
+    head = json.dumps(_told(synopsis, arrays)).encode()
+    out = io.BytesIO()
+    out.write(len(head).to_bytes(8, "little") + head)
+    for array in arrays:
+        np.save(out, array, allow_pickle=False)
+    return out.getvalue()
+
+
+def restore(stored: bytes) -> Any:
+    """The synopsis that gave these bytes."""
+    end = 8 + int.from_bytes(stored[:8], "little")
+    rest, arrays = io.BytesIO(stored[end:]), []
+    while rest.tell() < len(stored) - end:
+        arrays.append(np.load(rest, allow_pickle=False))
+    return _made(json.loads(stored[8:end]), arrays)
+
+
+def held_bytes(synopsis: Any) -> int:
+    """Bytes of all numbers it holds, in memory."""
+    if isinstance(synopsis, np.ndarray):
+        return synopsis.nbytes
+    if is_dataclass(synopsis):
+        return sum(held_bytes(getattr(synopsis, field.name)) for field in fields(synopsis))
+    if isinstance(synopsis, tuple | list | deque):
+        return sum(map(held_bytes, synopsis))
+    return 8 * (synopsis is not None and not isinstance(synopsis, str))
+
+
+def _told(value: Any, arrays: list[np.ndarray]) -> Any:
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    name = type(value).__name__
+    if name in _SEQUENCES:
+        return {name: [_told(part, arrays) for part in value]}
+    if SYNOPSES.get(name) is not type(value):
+        raise TypeError(f"{type(value)} is not among the synopses that can be put away")
+    return {"of": name, "parts": {f.name: _told(getattr(value, f.name), arrays) for f in fields(value)}}
+
+
+def _made(told: Any, arrays: list[np.ndarray]) -> Any:
+    if not isinstance(told, dict):
+        return told
+    if "array" in told:
+        return arrays[told["array"]]
+    if "of" in told:
+        parts = {name: _made(part, arrays) for name, part in told["parts"].items()}
+        return SYNOPSES[told["of"]](**parts)
+    ((name, parts),) = told.items()
+    return _SEQUENCES[name](_made(part, arrays) for part in parts)
