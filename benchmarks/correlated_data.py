@@ -45,6 +45,12 @@ def reversed_order(values: Doubles) -> Doubles:
 
 
 def sudden_drop(values: Doubles) -> Doubles:
-    """The greater three fifths first, then the others, both in their order: late, the minimum falls at once and far."""
+    """The first three fifths ten thousand times as great: late, the minimum falls at once, below all that its region held."""
+    early = np.arange(len(values)) < len(values) * 3 // 5
+    return np.where(early, 1e4 * values, values)
+
+
+def great_first(values: Doubles) -> Doubles:
+    """The greater three fifths first, then the others, both in their order."""
     great = values >= np.quantile(values, 0.4)
     return np.r_[values[great], values[~great]]

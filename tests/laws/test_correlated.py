@@ -41,6 +41,7 @@ def aggregates(draw: st.DrawFn) -> tuple[NamedAggregate, ...]:
                 (
                     AggregateCall("count", None, BIGINT),
                     AggregateCall("sum", x, BIGINT),
+                    AggregateCall("avg", x, DOUBLE),
                     AggregateCall("count", some.column("k"), BIGINT, distinct=True),
                     AggregateCall("max", some.column("y"), DOUBLE),
                     AggregateCall("percentile", x, DOUBLE, share=0.5),
