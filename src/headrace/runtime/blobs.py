@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.operators.batch import Rejected
 from headrace.operators.operator import Sections
 from headrace.runtime.messages import ScanReceipt
-from headrace.store.container import Container, pack
+from headrace.store.container import Container, parts
 
 _LENGTH = struct.Struct("<q")
 
@@ -26,14 +26,17 @@ class ScanBlob:
     sections: Mapping[str, pa.Table]
 
     def pack(self) -> bytes:
-        """Bytes for the exchange: a pickled head, then a container of tables."""
+        """Bytes for the exchange: a pickled head, then a container of tables, large ones compressed.
+
+        A blob is copied half a dozen times on its way through Python, sockets and the JVM: LZ4 costs less than that.
+        """
         head = pickle.dumps((self.receipt, self.rejected), protocol=5)
-        body = pack(self.sections, checksums=False) if self.sections else b""
-        return b"".join([_LENGTH.pack(len(head)), head, body])
+        body = parts(self.sections, checksums=False, compressed=True) if self.sections else []
+        return b"".join([_LENGTH.pack(len(head)), head, *body])
 
     @staticmethod
     def unpack(data: bytes) -> ScanBlob:
-        """The inverse; tables are views of `data`."""
+        """The inverse; small tables are views of `data`."""
         (length,) = _LENGTH.unpack_from(data)
         start = _LENGTH.size
         receipt, rejected = pickle.loads(data[start : start + length])

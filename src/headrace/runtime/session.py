@@ -69,6 +69,19 @@ _FIXED: Mapping[str, str] = {
 }
 
 
+_HOT: Mapping[str, int] = {
+    "InvocationThreshold": 50_000,
+    "MinInvocationThreshold": 6_000,
+    "CompileThreshold": 150_000,
+    "BackEdgeThreshold": 400_000,
+}
+"""How often code of the JVM runs before it is compiled at length: ten times what it is by default.
+
+The JVM's own part in an epoch is small and never the same for long; compiling it took as much of two cores as half the
+Python workers' work in the first seconds. Long native plans come to it a little later.
+"""
+
+
 class SessionAlreadyOpen(HeadraceError):
     """This process already has a Spark session, whose fixed settings another one could not change."""
 
@@ -214,6 +227,7 @@ def _placed(scratch: Path, cores: int, heap: str, *, brief: bool) -> dict[str, s
         "user.timezone": "UTC",
     }
     options = ["-XX:-UsePerfData", *(f'"-D{name}={value}"' for name, value in properties.items())]
+    options += [f"-XX:Tier4{what}={times}" for what, times in _HOT.items()]
     if brief:
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     return {
