@@ -2,11 +2,16 @@
 
 In one run, on Spark: the archive is filled; the capacity for live rows is measured, batch after batch without a pause; then rows
 come at half that rate, first alone, then while a query registered at that moment reads all of the past. Measured are the times of
-live epochs, and from a batch's punctuation (it is handed in with it) to the publication of its results.
+live epochs, and from a batch's punctuation (it is handed in with it) to the publication of its results. Then, in a process of its own,
+Spark's streaming query of the same windows over the same batches at the same pace, without anything beside it: from the batch
+that ends a window to the write of the window's rows.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -14,10 +19,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import headrace as hr
 from benchmarks import queries_data as data
 from benchmarks.expected import WrongAnswer
+from benchmarks.folders import CHECKOUT
 from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.suite.invoke import COLUMNS, rows_of
@@ -26,10 +33,13 @@ from headrace.observation import EpochObservation
 from headrace.runtime.hub import Hub
 
 LARGE, SMALL = 50_000_000, 2_000_000
-QUICK = 100_000
-"""A run asked for so few rows is one to try it out."""
-FILLING = 1_000_000
+FEW = 5_000_000
+"""A run asked for fewer rows than this is one to try it out, over an archive of so many as it says."""
+FILLING = 200_000
+"""Rows of an epoch while the archive is filled: a chunk of the past is whole epochs, and so as long as one of these at least."""
 LIVE = 50_000
+SPARKS = 200
+"""Batches for Spark's query: one in four ends a window."""
 ALONE = 40
 """Live batches before the new query; while it reads there are as many as it takes, and at least these."""
 _QUERY = (
@@ -59,9 +69,9 @@ class _Watch:
 
 
 def backfill(rows: int, rounds: int) -> Report:
-    """One run, whatever `rounds` says: 50 million archived rows, or two million where `rows` is small."""
+    """One run, whatever `rounds` says: 50 million archived rows; with `rows` below five million that many, and at least two."""
     del rounds
-    archived = SMALL if rows <= QUICK else LARGE
+    archived = max(rows, SMALL) if rows < FEW else LARGE
     with tempfile.TemporaryDirectory(prefix="headrace-backfill-") as folder, hr.open(Path(folder)) as hub:
         hub.execute(
             f"CREATE STREAM s (at TIMESTAMP, key INT, v BIGINT, {COLUMNS}) USING push TIMESTAMP BY at"
@@ -77,6 +87,7 @@ def backfill(rows: int, rounds: int) -> Report:
         took = time.perf_counter() - started
         hub.catch_up()
         _check(hub, archived, next_row)
+    theirs = _of_spark(pace)
     p95 = [1000 * float(np.quantile(each.taken, 0.95)) for each in (before[0], during[0])]
     p99 = [1000 * float(np.quantile(each[1], 0.99)) for each in (before, during)]
     table = [
@@ -91,16 +102,57 @@ def backfill(rows: int, rounds: int) -> Report:
             ("alone", "while the past is read"), (before, during), p95, p99, strict=True
         )
     ]
+    table.append(
+        {
+            "phase": "Spark's streaming query, alone",
+            "live_epochs": len(theirs),
+            "epochs_of_the_past": 0,
+            "p95_epoch_ms": None,
+            "p99_from_punctuation_to_result_ms": round(1000 * float(np.quantile(theirs, 0.99)), 1),
+        }
+    )
     note = (
         f"{archived:,} archived rows were read in {took:.1f} s, beside live rows at {capacity / 2:,.0f} a second, half of the"
         f" {capacity:,.0f} measured before; batches of {LIVE:,} rows."
     )
-    ratios = [Ratio("p95 of live epochs while the past is read to alone", p95[1] / p95[0], 1.5, at_most=True)]
-    drawn = [Bar(row["phase"], row["p95_epoch_ms"], "ours") for row in table]
+    ratios = [
+        Ratio("p95 of live epochs while the past is read to alone", p95[1] / p95[0], 1.5, at_most=True),
+        Ratio(
+            "p99 from punctuation to result while the past is read, to Spark's with nothing beside it",
+            p99[1] / (1000 * float(np.quantile(theirs, 0.99))),
+            1,
+            at_most=True,
+        ),
+    ]
+    drawn = [
+        Bar(
+            row["phase"],
+            row["p99_from_punctuation_to_result_ms"],
+            "theirs" if "Spark" in row["phase"] else "ours",
+        )
+        for row in table
+    ]
     assert __doc__ is not None
     return Report(
         "backfill", "Reading the past beside the present", table, ratios, drawn, "ms", [__doc__.strip(), note]
     )
+
+
+def _of_spark(pace: float) -> list[float]:
+    """Its waits, of batches that end a window, at the same pace as ours."""
+    with tempfile.TemporaryDirectory(prefix="headrace-latency-") as name:
+        made = Path(name) / "made"
+        made.mkdir()
+        for number in range(SPARKS):
+            first = number * LIVE
+            last = data.ORIGIN_US + (first + LIVE - 1) * data.STEP_US
+            pq.write_table(_batch(first, LIVE), made / f"{number:05}-{last}.parquet")
+        command = [sys.executable, "-m", "benchmarks.peers.spark.latency", name, str(pace), "1"]
+        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"Expected {' '.join(command)} to end well, found:\n{done.stderr[-3000:]}")
+    waits: list[float] = json.loads(done.stdout.strip().splitlines()[-1])["waits"]
+    return waits
 
 
 def _batch(first: int, count: int) -> pa.Table:

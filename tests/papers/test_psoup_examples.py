@@ -129,6 +129,35 @@ def test_one_clause_under_two_windows_is_one_condition_in_the_index(hub: Hub) ->
     assert hub.query("long").invoke()["id"].to_pylist() == [1, 2, 3, 4, 5, 6, 7]
 
 
+LOGICAL = {
+    "[ROWS 4]": lambda rows: rows[-4:],
+    "[PARTITION BY b ROWS 2]": lambda rows: [
+        row for b in (0, 1, 2) for row in [r for r in rows if r[2] == b][-2:]
+    ],
+}
+"""Windows that count tuples, of all and of each group (logical windows, the adaptation of section 2)."""
+
+
+@pytest.mark.parametrize("window", LOGICAL)
+def test_logical_windows_hold_so_many_tuples_whatever_the_time(window: str, hub: Hub) -> None:
+    hub.execute(f"CREATE QUERY rows AS SELECT id, a FROM r {window}")
+    hub.execute(f"CREATE QUERY sums AS SELECT COUNT(*) AS n, SUM(a) AS total FROM r {window} WHERE a > 3")
+    rows: list[tuple[int, int, int]] = []
+    for number, value in enumerate(VALUES, 1):
+        rows.append((number * (1 + number % 3 * 50), value, number % 3))
+    rows.sort()
+    for count, row in enumerate(rows, 1):
+        arrive(hub, row)
+        held = LOGICAL[window](rows[:count])
+        found = hub.query("rows").invoke().to_pylist()
+        assert sorted((each["id"], each["a"]) for each in found) == sorted(
+            (each[0], each[1]) for each in held
+        )
+        passing = [each[1] for each in held if each[1] > 3]
+        (told,) = hub.query("sums").invoke().to_pylist()
+        assert told == {"n": len(passing), "total": sum(passing) if passing else None}
+
+
 VALUES = (5, 12, 7, 20, 3, 9, 15, 2, 11, 19, 8, 4, 22, 6, 10, 21, 1, 13, 14, 16, 23, 25, 24, 17, 18, 0, 26)
 """Figure 12: the leaves t1 to t27 of the ranked tree."""
 

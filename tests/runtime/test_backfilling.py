@@ -29,15 +29,29 @@ def entry(rows: int, relation: str = "") -> ArchiveEntry:
     rows=st.integers(0, 120),
     least=st.integers(1, 4),
     until=st.none() | st.integers(1, 8),
+    enough=st.none() | st.integers(0, 100),
 )
-def test_a_chunk_is_a_prefix_no_larger_than_asked(entries, rows, least, until) -> None:
-    chunk = chunk_of(iter(entries), Chunk(rows, least), until)
+def test_a_chunk_is_a_prefix_no_larger_than_asked(entries, rows, least, until, enough) -> None:
+    chunk = chunk_of(iter(entries), Chunk(rows, least, enough), until)
     assert chunk == entries[: len(chunk)]
     assert chunk
     assert len({each.relations["r"] for each in chunk}) == 1
     assert until is None or len(chunk) <= until
-    if len(chunk) > least:
-        assert sum(each.rows for each in chunk) <= rows
+    total = sum(each.rows for each in chunk)
+    if len(chunk) > least or (enough is not None and len(chunk) > 1 and total - chunk[-1].rows >= enough):
+        assert total <= rows
+    whole = len(chunk) == len(entries) or len(chunk) == until
+    if not whole and entries[len(chunk)].relations == chunk[0].relations:
+        assert len(chunk) >= least or (enough is not None and total >= enough)
+
+
+def test_one_large_entry_is_a_chunk_by_itself_where_live_epochs_add_small_ones() -> None:
+    turns = Turns()
+    for _ in range(50):
+        turns.saw(replay=False, rows=1000, seconds=0.1)
+    large, small = entry(1_000_000), entry(1000)
+    assert chunk_of(iter([large, large, large]), turns.chunk(), None) == [large]
+    assert len(chunk_of(iter([small] * 9), turns.chunk(), None)) >= 2
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import multiprocessing
 import os
 import signal
@@ -20,6 +21,7 @@ from tests.cli.building import SCRIPT, bid, headrace, put
 from tests.runtime.rig import Rig, cut, made_rows
 from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
 
+START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 TEXT = "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE TUMBLING 2 SECONDS] GROUP BY k"
 FILES = cut(made_rows(31, 60), *range(10, 60, 10))
 
@@ -87,6 +89,42 @@ def test_a_client_stays_with_its_query_through_alter(tmp_path: Path) -> None:
         found = everything(client)
         assert found == told(hub.query("q").history())  # the new text answers over the archive, then live
         assert all(set(row) == {"n"} for row in found)
+
+
+def hours(home: Path, wanted: range) -> list:
+    """A row an hour, each an epoch, in a process that ends; what the query without retention has told so far."""
+    with hr.open(home, local=True) as hub:
+        for hour in wanted:
+            hub.push("s", [{"at": START + dt.timedelta(hours=hour), "x": hour}])
+            hub.catch_up()
+        return told(hub.query("whole").history())
+
+
+def test_a_client_that_was_away_for_days_resumes_within_retention_and_beyond_it_is_told_that_it_missed_some(
+    tmp_path: Path,
+) -> None:
+    home, text = tmp_path / "home", "SELECT SUM(x) AS total FROM s [RANGE TUMBLING 1 HOUR]"
+    with hr.open(home, local=True) as hub:
+        hub.execute("CREATE STREAM s (x BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+        hub.execute(f"CREATE QUERY kept OPTIONS (retain '3 DAYS') AS {text}; CREATE QUERY whole AS {text}")
+    whole = hours(home, range(10))
+    client = connect(home, "kept", "phone")
+    assert everything(client) == whole
+    seen = len(whole)
+    whole = hours(home, range(10, 70))  # two and a half days; nobody fetches, and no process stays
+    client = connect(home, "kept", "phone")
+    assert [each.missed for each in client.pending()] == [0] * (len(whole) - seen)
+    assert everything(client) == whole[seen:]
+    seen = len(whole)
+    whole = hours(home, range(70, 300))  # nine days
+    rest = [
+        (each.missed, row) for each in connect(home, "kept", "phone").pending() for row in told(each.rows)
+    ]
+    assert rest[0][0] > 0
+    assert {missed for missed, _ in rest[1:]} == {0}
+    rows = [row for _, row in rest]
+    assert 72 <= len(rows) < len(whole) - seen
+    assert rows == whole[-len(rows) :]
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:

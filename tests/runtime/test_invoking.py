@@ -317,3 +317,31 @@ def test_changes_are_told_again_to_whoever_looks_as_if_they_had_been_kept(tmp_pa
         assert histories[1].equals(histories[2])
         followed = list(hub.query("partial").follow(since=-(10**9)))
         assert sum(part.num_rows for part in followed) == histories[2].num_rows
+
+
+def test_what_a_selection_would_tell_as_its_stream_ends_is_what_one_that_keeps_all_of_its_answer_would(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    whole = f"SELECT k, x FROM s {SINCE_20}"
+    failing = f"SELECT k, 10 / SUM(x) AS part FROM s WHERE g > 0 {SINCE_20} GROUP BY k"
+    with rig.hub(2, {}) as hub:
+        for mode in MODES:
+            for name, text in (("rows", whole), ("sums", SUMS), ("failing", failing)):
+                hub.execute(f"CREATE QUERY {name}_{mode} OPTIONS (materialize '{mode}') AS {text}")
+        seen = set()
+        for file in FILES[:9]:
+            rig.drop(file)
+            closing = hub.run_once()
+            for name in ("rows", "sums", "failing"):
+                told = [closing.get(f"{name}_{mode}") for mode in MODES]
+                assert told[0] == told[1] == told[2]
+                seen.add(name) if told[2] is not None else None
+                failed = [hub.closing_rejects.get(f"{name}_{mode}") for mode in MODES]
+                assert failed[0] == failed[1] == failed[2]
+        assert seen == {"rows", "sums", "failing"}
+        hub.execute("PAUSE QUERY rows_partial")
+        rig.drop(FILES[9])
+        assert "rows_partial" not in hub.run_once()
+        assert hub.run_once(seal=True) == {}
+        assert hub.query("sums_none").history().equals(hub.query("sums_complete").history())

@@ -69,6 +69,16 @@ def asked_later(name: str, query: Query, operator_id: str, source: Source) -> Se
     return _selection(name, query, shape, operator_id, "none", "until the past is read")
 
 
+def could_keep_less(operator: Operator, query: Query, source: Source) -> Materialize | None:
+    """How much is kept of a query with `BEGIN … END` that could be answered as well with less; None when it could not."""
+    if isinstance(operator, Selection):
+        return "partial" if operator.materialize == "partial" else None
+    shape = shape_of(query)
+    if shape.bounds is None or _obstacle(query, shape, operator.id, source) is not None:
+        return None
+    return None if _reaches_beyond(shape, source) else "complete"
+
+
 def _obstacle(query: Query, shape: Shape, operator_id: str, source: Source) -> str | None:
     """Why the window of this query cannot be applied when it is asked; None when it can."""
     if query.emission != "relation" or not isinstance(shape.window, Unbounded | TimeRange):

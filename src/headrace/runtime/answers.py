@@ -26,6 +26,7 @@ from headrace.runtime.invoking import Invocation, standing_of
 from headrace.runtime.messages import RunRef, StateMessage, StreamProgress
 from headrace.runtime.planning import source_of
 from headrace.runtime.recent import Recent
+from headrace.runtime.remarks import remarks_on
 from headrace.runtime.standing import Standing
 from headrace.runtime.state import latest_windows, peek
 from headrace.store.filesystem import MissingFile
@@ -75,13 +76,19 @@ def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
 
 
 def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
-    """The current answer in the query's own order, with system columns."""
+    """The current answer in the query's own order, with system columns; what is to be said of it see `remarks`."""
     asked = operator if isinstance(operator, Selection) else _while_behind(home, manifest, operator, query)
     if asked is not None:
         table = Invocation(home, manifest, asked).answer()
         return results.empty(query) if table is None else table
     if operator.id not in manifest.operators:
         return results.empty(query)
+    table = _kept(home, manifest, operator, query)
+    return remarks_on(home, manifest, operator, query, table).on(table)
+
+
+def _kept(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
+    """What the query keeps of its answer."""
     if query.emission == "relation":
         return _relation_now(home, manifest, operator, query)
     if query.emission == "stream":

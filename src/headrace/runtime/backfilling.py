@@ -23,10 +23,11 @@ _FADING: Final = 0.8  # what a measurement leaves of those before it
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """How much of the past to read at once: about `rows` rows, and at least `entries` entries."""
+    """How much of the past to read at once: about `rows` rows, and at least `entries` entries or `enough` rows."""
 
     rows: int = LARGEST
     entries: int = 1
+    enough: int | None = None
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class Turns:
 
     live_is_due: bool = True
     _live_seconds: float = 0.0
+    _live_rows: int = 0
     _rate: float = 1_000_000.0  # rows a second of reading the past; a first guess, soon measured
 
     def saw(self, *, replay: bool, rows: int, seconds: float) -> None:
@@ -43,15 +45,16 @@ class Turns:
         if replay and rows:
             self._rate = _FADING * self._rate + (1 - _FADING) * rows / max(seconds, 1e-6)
         elif rows:
+            self._live_rows = rows
             fading = _FADING if self._live_seconds else 0.0
             self._live_seconds = fading * self._live_seconds + (1 - fading) * seconds
 
     def chunk(self) -> Chunk:
-        """The next chunk when live input may come meanwhile; two entries at least, since a live epoch has added one."""
+        """The next chunk when live input may come meanwhile: twice what a live epoch has added, in entries or in rows, at least."""
         if not self._live_seconds:
             return Chunk()
         seconds = max(_LEAST_SECONDS, _OF_A_LIVE_EPOCH * self._live_seconds)
-        return Chunk(min(LARGEST, int(self._rate * seconds)), 2)
+        return Chunk(min(LARGEST, int(self._rate * seconds)), 2, 2 * self._live_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,8 @@ def chunk_of(entries: Iterable[ArchiveEntry], chunk: Chunk, until: int | None) -
     found: list[ArchiveEntry] = []
     total = 0
     for entry in entries:
-        enough = len(found) >= chunk.entries and total + entry.rows > chunk.rows
+        least = len(found) >= chunk.entries or (chunk.enough is not None and total >= chunk.enough)
+        enough = least and total + entry.rows > chunk.rows
         if found and (enough or len(found) == until or entry.relations != found[0].relations):
             break
         found.append(entry)

@@ -20,6 +20,7 @@ from headrace.runtime import answers, results
 from headrace.runtime.answers import sort_of
 from headrace.runtime.home import Home
 from headrace.runtime.output import render
+from headrace.runtime.remarks import Remarks
 from headrace.runtime.results import visible
 from headrace.store.manifest import Manifest
 
@@ -78,11 +79,14 @@ class Exporter:
                 changed.append(name)
         return changed
 
-    def finish(self, provisional: Mapping[str, pa.Table]) -> None:
-        """Write every file, with the rows that the queries would give if the streams ended here."""
-        manifest = self.hub.home.latest()
+    def finish(self, provisional: Mapping[str, pa.Table]) -> list[str]:
+        """Write every file, with the rows that the queries would give if the streams ended here; what is to be said of them."""
+        manifest, said = self.hub.home.latest(), list[str]()
         for name, (operator, query) in self._queries().items():
-            self._replace(name, told_rows(self.hub.home, manifest, operator, query, provisional.get(name)))
+            table = told_rows(self.hub.home, manifest, operator, query, provisional.get(name))
+            self._replace(name, table)
+            said += Remarks.of(table).sentences(name)
+        return said
 
     def _queries(self) -> dict[str, tuple[Operator, Query]]:
         names = [query.definition.name for query in self.hub.catalog.queries.values()]

@@ -25,7 +25,7 @@ from headrace.language.statement import Form, Statement
 from headrace.observation import EpochFailure, EpochObservation
 from headrace.operators.operator import Operator
 from headrace.planner.materializing import Materialize
-from headrace.runtime import explaining, functions, pushing, results, sinks, spark_frames, windows
+from headrace.runtime import explaining, functions, pushing, results, retelling, sinks, spark_frames, windows
 from headrace.runtime.answers import sort_of
 from headrace.runtime.checking import Report, check
 from headrace.runtime.derived import owner_of
@@ -217,8 +217,9 @@ class Hub:
         changes, with `__change` and `__at`.
         """
         self.catch_up()
+        found = self.finish(seal=seal) | ({} if seal else retelling.closing_of_selections(self))
         told = {}
-        for name, table in self.finish(seal=seal).items():
+        for name, table in found.items():
             operator, query = self.operator_and_query(name)
             rows = results.ordered(table, sort_of(operator), query.schema.names)
             told[name] = visible(rows, query, changes=True)

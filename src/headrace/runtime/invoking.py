@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions import conjuncts
-from headrace.operators.batch import Batch
+from headrace.operators.batch import Batch, Rejected
 from headrace.operators.family import number_of
 from headrace.operators.grouping import Ints
 from headrace.operators.row_bitmaps import BITMAP, CHUNK_BYTES, Bytes, Containers
@@ -29,12 +29,10 @@ from headrace.runtime.functions import loaded
 from headrace.runtime.home import Home
 from headrace.runtime.plans import open_run
 from headrace.runtime.recent import Recent
+from headrace.runtime.remarks import Remarks
 from headrace.runtime.standing import Standing
 from headrace.store.manifest import Manifest
-from headrace.time import BEGINNING, Instant, render_instant
-
-COMPLETE_SINCE: Final = "complete_since"
-"""In the metadata of an answer's schema, where its window reaches further back than the archive: the instant from which it is whole."""
+from headrace.time import BEGINNING, Instant
 
 
 @dataclass(slots=True)
@@ -71,9 +69,11 @@ class Invocation:
     manifest: Manifest
     operator: Selection
     effort: Effort = field(default_factory=Effort)
+    failed: list[Rejected] = field(default_factory=list)
+    """Rows that are in no answer because an expression failed on them while this one was made."""
 
     def answer(self) -> pa.Table | None:
-        """The answer with its system columns; None when the stream has had no row."""
+        """The answer with its system columns and its remarks; None when the stream has had no row."""
         operator, past = self.operator, past_of(self.home, self.manifest, self.operator.stream)
         known = self.manifest.streams.get(operator.stream)
         if known is None or known["greatest"] == BEGINNING:
@@ -90,11 +90,14 @@ class Invocation:
                     part = self._rows(name, begin, end, by_bits=index < bitmapped)
                     if part is not None and part.rows:
                         found.append(part)
-            table, _ = operator.answer.of(self._whole(found), now)
+            table, rejected = operator.answer.of(self._whole(found), now)
+        self.failed += rejected
         known_from = past.complete_since(start)
-        if begin >= known_from:
-            return table
-        return table.replace_schema_metadata({COMPLETE_SINCE: render_instant(known_from)})
+        return self._remarks(known_from if begin < known_from else BEGINNING).on(table)
+
+    def _remarks(self, complete_since: Instant) -> Remarks:
+        reasons = [reason for each in self.failed for reason in each.reasons]
+        return Remarks(complete_since, failed=len(reasons), reason=reasons[0] if reasons else "")
 
     def _reach(self) -> tuple[int, int, int]:
         """Archive entries [start, stop) count; those below the third number by bitmap."""
@@ -150,6 +153,7 @@ class Invocation:
         )
         self.effort.factors += len(rows) * sum(len(conjuncts(step.predicate)) for step in operator.steps)
         passed = pipeline.apply(batch)
+        self.failed += pipeline.rejected
         self.effort.rows += passed.rows
         return passed.only(operator.fetched)
 

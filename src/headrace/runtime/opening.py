@@ -14,6 +14,7 @@ from headrace.errors import UserError
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
 from headrace.runtime.interrupts import Interrupts
+from headrace.runtime.state_budget import StateBudget
 from headrace.store.lock import HomeLock
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def open_hub(
     brief: bool = False,
     tasks: int | None = None,
     synopsis_bytes: int | None = None,
+    state_bytes: int | None = None,
 ) -> Hub:
     """Open (or make) the home in a folder and become its writer.
 
@@ -38,9 +40,27 @@ def open_hub(
     or a JVM, in this process, for tests and small inputs. `brief`: start faster, for short runs. `tasks`: state tasks an
     epoch (default: one a core); it may differ each time. `synopsis_bytes`: what the synopses of all queries may take together, for one group each
     (default: no limit); queries registered now that leave WITHIN out get the least error there is room for.
+    `state_bytes`: what the state of all queries may take (default: no limit); beyond it queries with BEGIN … END keep less of their
+    answers, see `headrace.runtime.state_budget`.
 
     Raises `HomeInUse` when another process writes this home.
     """
+    hub = _opened(home, spark, cores, tasks, synopsis_bytes, local=local, brief=brief)
+    if state_bytes is not None:
+        hub.on_epoch(StateBudget(hub, state_bytes).saw)
+    return hub
+
+
+def _opened(
+    home: str | Path,
+    spark: SparkSession | None,
+    cores: int | None,
+    tasks: int | None,
+    synopsis_bytes: int | None,
+    *,
+    local: bool,
+    brief: bool,
+) -> Hub:
     path = Path(home).expanduser().absolute()
     if path.exists() and not path.is_dir():
         raise UserError(

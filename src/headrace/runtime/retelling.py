@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.catalog.catalog import StandingQuery
 from headrace.errors import HeadraceError, UserError
 from headrace.operators.batch import Batch
-from headrace.operators.operator import Operator, Sections, Turn
+from headrace.operators.operator import Operator, Sections, Step, Turn
 from headrace.operators.scalar.users import registered
 from headrace.operators.selection import Selection
 from headrace.planner.lower import lower
@@ -26,7 +26,7 @@ from headrace.runtime.home import Home
 from headrace.runtime.planning import bound
 from headrace.runtime.standing import Standing
 from headrace.store.manifest import Manifest
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, FOREVER, Instant
 
 if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
@@ -61,12 +61,20 @@ class Retelling:
         greatest = known.get("greatest", BEGINNING)
         with registered(loaded(self.home.catalog.functions)):
             deltas = self._read(manifest, standing)
-            turn = Turn(self._closed, max(standing.closed, self._closed), greatest)
+            ended = standing.closed == FOREVER > self._closed
+            turn = Turn(self._closed, max(standing.closed, self._closed), greatest, final=ended)
             step = self.teller.advance(self._state, deltas, turn)
             self._state += [step.state] if step.state else []
             self._closed = turn.now
             self._compact(turn)
         return step.results
+
+    def closing(self, manifest: Manifest) -> Step:
+        """What would be told beyond that if the stream ended there."""
+        self.until(manifest)
+        greatest = manifest.streams.get(self.operator.stream, {}).get("greatest", BEGINNING)
+        with registered(loaded(self.home.catalog.functions)):
+            return self.teller.advance(self._state, [], Turn(self._closed, FOREVER, greatest, final=True))
 
     def _read(self, manifest: Manifest, standing: Standing) -> list[Sections]:
         """What the teller makes of the archive entries that are new to it and counted by the query."""
@@ -102,6 +110,28 @@ def told_again(home: Home, standing: StandingQuery, operator: Selection) -> list
     """All that a selection would have told up to the newest epoch."""
     table = Retelling.of(home, standing, operator).until(home.latest())
     return [] if table is None else [table]
+
+
+def closing_of_selections(hub: Hub) -> dict[str, pa.Table]:
+    """By query, what selections would tell beyond that if the streams ended here; as for all, none that is paused or behind.
+
+    Rows on which an expression failed count among the hub's `closing_rejects`.
+    """
+    found: dict[str, pa.Table] = {}
+    home, manifest = hub.home, hub.home.latest()
+    for standing in hub.catalog.queries.values():
+        name, operator = standing.definition.name, hub.loop.engine.plan.operators[standing.operator_id]
+        place = manifest.operators.get(operator.id)
+        if not isinstance(operator, Selection) or place is None or standing.definition.paused:
+            continue
+        if Standing(**place).replayed < home.list_of(manifest, f"archive:{operator.stream}").length:
+            continue
+        step = Retelling.of(home, standing, operator).closing(manifest)
+        if step.results is not None and step.results.num_rows:
+            found[name] = step.results
+        if step.rejected:
+            hub.closing_rejects[name] = tuple(reason for each in step.rejected for reason in each.reasons)
+    return found
 
 
 def follow_changes(

@@ -17,6 +17,7 @@ from headrace.runtime.hub import Hub
 from headrace.runtime.interrupts import Interrupts
 from headrace.runtime.opening import leave, open_unless_stopped
 from headrace.runtime.outcome import Outcome
+from headrace.runtime.remarks import Remarks
 from headrace.runtime.results import visible
 from headrace.runtime.screen import Screen
 from headrace.runtime.setbacks import closing_setbacks, setbacks
@@ -90,6 +91,7 @@ class _Run:
         style = options.style or "csv"
         self._exporter = Exporter(hub, options.output, style) if options.output is not None else None
         self._before = hub.home.latest()
+        self._remarks: list[str] = []
 
     def run(self, statements: tuple[said.Statement, ...]) -> int:
         queries = self._answering(statements) if self._exporter is None else 0
@@ -139,16 +141,16 @@ class _Run:
     def _answer(self) -> None:
         closing = self._hub.finish(seal=self._options.seal)
         if self._exporter is not None:
-            self._exporter.finish(closing)
+            self._remarks += self._exporter.finish(closing)
             self._screen.line.message(f"The answers are in {self._exporter.folder}")
             return
         manifest = self._hub.home.latest()
         for query in self._hub.catalog.queries.values():
             name = query.definition.name
             operator, meaning = self._hub.operator_and_query(name)
-            self._screen.answer(
-                name, told_rows(self._hub.home, manifest, operator, meaning, closing.get(name))
-            )
+            table = told_rows(self._hub.home, manifest, operator, meaning, closing.get(name))
+            self._screen.answer(name, table)
+            self._remarks += Remarks.of(table).sentences(name)
 
     def _follow(self) -> None:
         hub, stop = self._hub, self._stop
@@ -172,7 +174,7 @@ class _Run:
     def _tell_setbacks(self) -> None:
         for told in setbacks(self._hub.home, self._before, self._hub.home.latest(), kept=self._kept):
             self._screen.line.warning(told)
-        for told in closing_setbacks(self._hub.closing_rejects):
+        for told in (*closing_setbacks(self._hub.closing_rejects), *self._remarks):
             self._screen.line.warning(told)
 
 

@@ -88,8 +88,7 @@ class Session:
 
     def _carry_out(self, statement: said.Statement, text: str) -> Outcome:
         if self._hub is None and isinstance(statement, said.Invoke):
-            table = Reader.at(self.home).invoke(statement.name, statement.last)
-            return Outcome("invoke", statement.name, "", table)
+            return Outcome.answer(statement.name, Reader.at(self.home).invoke(statement.name, statement.last))
         if self._hub is None and isinstance(statement, _LOOKS):
             return show(Reader.at(self.home).home, statement)
         if isinstance(statement, said.SetTimeZone):

@@ -388,8 +388,7 @@ class Statements:
 
     def _invoke(self, statement: said.Invoke) -> Outcome:
         query = self._hub.query(statement.name)
-        table = query.invoke(statement.last)
-        return Outcome("invoke", query.name, f"{table.num_rows} rows", table)
+        return Outcome.answer(query.name, query.invoke(statement.last))
 
 
 def _moved(error: UserError, offset: int) -> UserError:
