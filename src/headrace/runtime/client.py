@@ -22,6 +22,7 @@ from headrace.operators.operator import Operator
 from headrace.runtime.delivering import Cursor, due
 from headrace.runtime.home import Home
 from headrace.runtime.reader import Reader
+from headrace.runtime.results import missed_since
 from headrace.runtime.retelling import require_told
 from headrace.runtime.screen import Screen
 
@@ -42,7 +43,8 @@ class _Looking(Protocol):
 class Delivery:
     """Rows of one epoch, and the client's place after them.
 
-    `missed` counts the entries of the results list, of any query, that retention had removed before this client came.
+    `missed` counts the entries of the results list that retention had removed before this client came: those of its query, and
+    those of any query where the list itself begins later now.
     """
 
     epoch: int
@@ -71,7 +73,7 @@ class Client:
         home = self._at.home
         operator, query = self._at.operator_and_query(self.query)
         manifest = home.latest()
-        missed = max(0, home.list_of(manifest, "results").start - start)
+        missed = missed_since(home, manifest, operator.id, start)
         for part in due(home, manifest, operator, query, start):
             if part.rows is None:
                 return

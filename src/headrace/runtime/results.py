@@ -54,6 +54,19 @@ def kept_entries(
             yield index, entry
 
 
+def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> int:
+    """How many entries from `start` on retention has removed: of an operator, and of any below where the list begins now."""
+    listed, forgotten = home.list_of(manifest, "results"), forgotten_of(manifest, "results")
+    missed, end = max(0, listed.start - start), max(forgotten.values(), default=0)
+    if start >= end:
+        return missed
+    for index, entry in listed.iterate(home.store.read, max(start, listed.start)):
+        if index >= end:
+            break
+        missed += operator in entry["queries"] and is_forgotten(forgotten, index, entry)
+    return missed
+
+
 def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
     """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
     entries = kept_entries(home, manifest, start)
