@@ -175,16 +175,14 @@ def _ratios(
     found = _counters(counted)
     for n in FACTORS:
         equal = Point("equal", n, largest)
+        found += [_order("Figure 7a", median, equal, "none", "partial")]
         found += [_order("Figure 7a", median, equal, "partial", "complete")]
     for n in FACTORS:
         interval = Point("interval", n, largest)
         found += [_order("Table 2", median, interval, "none", mode) for mode in ("partial", "complete")]
     found += [_order("Table 2", median, Point("interval", 4, largest), "partial", "complete")]
-    few, many = (
-        median[Point("interval", n, largest), "partial"] / median[Point("interval", n, largest), "complete"]
-        for n in (1, 4)
-    )
-    return [*found, Ratio("Table 2: PSoup-P to PSoup-C with 4 intervals, to the same with 1", many / few, 1)]
+    near = Point("columns", 1, max(NEAR))
+    return [*found, *(_order("Figure 8", median, near, "none", mode) for mode in ("partial", "complete"))]
 
 
 def _counters(counted: dict[tuple[Point, str], list[tuple[int, int, int]]]) -> list[Ratio]:
