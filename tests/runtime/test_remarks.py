@@ -84,6 +84,26 @@ def test_an_answer_without_a_remark_is_that_of_a_query_that_saw_every_row(first:
     assert {"late_sliding", "late_tumbling", "late_recent", "late_named", "late_boundedpartial"} <= whole
 
 
+def test_a_part_of_a_window_lacks_rows_for_as_long_as_it_reaches_back(tmp_path: Path) -> None:
+    rig, text = Rig(tmp_path, ONE_FILE), "SELECT COUNT(*) AS n FROM s [RANGE 12 SECONDS SLIDE 2 SECONDS]"
+    with rig.hub(2, {"first": text}) as hub:
+        rig.drop(*FILES[:3])
+        hub.catch_up()
+        hub.execute(f"CREATE QUERY late FROM NOW AS {text}")
+        whole = []
+        for file in FILES[3:]:
+            rig.drop(file)
+            hub.catch_up()
+            found = [hub.query("late").invoke(each * SECOND) for each in (2, 12)]
+            whole.append([Remarks.of(each) == Remarks() for each in found])
+            for seconds, answer in zip((2, 12), found, strict=True):
+                if Remarks.of(answer) == Remarks():
+                    assert answer == hub.query("first").invoke(seconds * SECOND)
+        assert [True, False] in whole
+        assert whole[-1] == [True, True]
+        assert all(short or not long for short, long in whole)
+
+
 def test_an_answer_of_a_query_that_still_reads_the_past_says_how_much_of_it(tmp_path: Path) -> None:
     class OneEntry(Turns):
         def chunk(self) -> Chunk:

@@ -20,7 +20,7 @@ from headrace.runtime.completeness import completeness, plan_in_force
 from headrace.runtime.home import Home
 from headrace.runtime.standing import Standing
 from headrace.store.manifest import Manifest
-from headrace.time import BEGINNING, EPOCH, FOREVER, Instant, render_instant
+from headrace.time import BEGINNING, EPOCH, FOREVER, Duration, Instant, render_instant
 
 _COMPLETE_SINCE = b"complete_since"
 _PAST_READ = b"past_read_percent"
@@ -77,27 +77,37 @@ class Remarks:
             yield f"{name}: its expressions failed on {rows}, for instance: {self.reason}; this answer is without them"
 
 
-def remarks_on(home: Home, manifest: Manifest, operator: Operator, query: Query, table: pa.Table) -> Remarks:
-    """Those on an answer that was made of what a query keeps, with its system columns."""
+def remarks_on(
+    home: Home,
+    manifest: Manifest,
+    operator: Operator,
+    query: Query,
+    table: pa.Table,
+    length: Duration | None = None,
+) -> Remarks:
+    """Those on an answer that was made of what a query keeps, with its system columns; of the last `length` of its window alone."""
     standing = home.catalog.query(operator.query)
     if standing is None or standing.operator_id != operator.id or operator.id not in manifest.operators:
         return Remarks()
     seen = completeness(plan_in_force(home, manifest), manifest, standing)
     since = seen.complete_since
-    if since != BEGINNING and _reach(manifest, operator, query, table) >= since:
+    if since != BEGINNING and _reach(manifest, operator, query, table, length) >= since:
         since = BEGINNING
     return Remarks(since, seen.percent if seen.state == "backfilling" else 100)
 
 
-def _reach(manifest: Manifest, operator: Operator, query: Query, table: pa.Table) -> Instant:
+def _reach(
+    manifest: Manifest, operator: Operator, query: Query, table: pa.Table, length: Duration | None
+) -> Instant:
     """The earliest event time that an answer looks at; `BEGINNING` where it looks at all, or only counts rows."""
     node = find_window(query.root)
     greatest: Instant = manifest.streams.get(operator.stream, {}).get("greatest", BEGINNING)
     if node is None or query.emission == "stream" or greatest == BEGINNING:
         return BEGINNING
     if isinstance(node.window, TimeSlide):
-        return _start(node.window, Standing(**manifest.operators[operator.id]).closed, table)
-    begin = greatest - node.window.range if isinstance(node.window, TimeRange) else BEGINNING
+        end = _end(node.window, Standing(**manifest.operators[operator.id]).closed, table)
+        return end if end == BEGINNING else end - (length or node.window.range)
+    begin = greatest - (length or node.window.range) if isinstance(node.window, TimeRange) else BEGINNING
     for each in walk(query.root):
         if isinstance(each, Bounds):
             own = each.begin
@@ -105,13 +115,13 @@ def _reach(manifest: Manifest, operator: Operator, query: Query, table: pa.Table
     return begin
 
 
-def _start(window: TimeSlide, closed: Instant, table: pa.Table) -> Instant:
-    """Where the latest window began; after the end of a stream that is the last that answered."""
+def _end(window: TimeSlide, closed: Instant, table: pa.Table) -> Instant:
+    """Where the latest window ended; after the end of a stream that is the last that answered."""
     if table.num_rows:
-        closed = int(flat(table.column(AT)).to_numpy().max())
+        return int(flat(table.column(AT)).to_numpy().max())
     if closed in (BEGINNING, FOREVER):
         return BEGINNING
-    return window.bounds((closed - window.anchor) // window.slide)[0]
+    return window.bounds((closed - window.anchor) // window.slide)[1]
 
 
 def _instant(text: str) -> Instant:

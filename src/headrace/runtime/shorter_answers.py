@@ -18,6 +18,7 @@ from headrace.runtime import answers, results
 from headrace.runtime.functions import loaded
 from headrace.runtime.home import Home
 from headrace.runtime.plans import open_run
+from headrace.runtime.remarks import remarks_on
 from headrace.runtime.standing import Standing
 from headrace.store.filesystem import MissingFile
 from headrace.store.manifest import Manifest
@@ -40,6 +41,7 @@ def answer_within(home: Home, operator: Operator, query: Query, length: Duration
             if home.latest().epoch == manifest.epoch:
                 raise
             continue
+        table = remarks_on(home, manifest, operator, query, table, length).on(table)
         return results.visible(results.ordered(table, answers.sort_of(operator), query.schema.names), query)
 
 
