@@ -10,6 +10,7 @@ import sys
 from benchmarks import data, report
 from benchmarks.suite.adapt import adapt
 from benchmarks.suite.backfill import backfill
+from benchmarks.suite.churn import churn
 from benchmarks.suite.correlated import correlated
 from benchmarks.suite.correlated_sliding import correlated_sliding
 from benchmarks.suite.epoch import epoch
@@ -47,6 +48,7 @@ SUITE = {
     "late-union": late_union,
     "query-index": query_index,
     "queries": queries,
+    "churn": churn,
     "invoke": invoke,
     "backfill": backfill,
     "psoup": figure_7,

@@ -57,7 +57,7 @@ OURS = tuple(
         (10, 8_000_000),
         (100, 8_000_000),
         (1000, 8_000_000),
-        (10_000, 2_000_000),
+        (10_000, 8_000_000),
     )
 )
 NATIVE = Entry("one by one", 1, 8_000_000)
@@ -66,8 +66,9 @@ JOIN = Entry("join", 1000, 100_000)
 NUMPY = Entry("numpy", 1000, 2_000_000)
 BYTEWAX = Entry("one by one", 10, 100_000, "bytewax")
 PYFLINK = Entry("one by one", 4, 1_000_000, "pyflink")
-RIVALS = (NATIVE, MANY_NATIVE, JOIN, NUMPY, BYTEWAX, PYFLINK)
-QUERY_BY_QUERY = (MANY_NATIVE, BYTEWAX, PYFLINK)
+PATHWAY = Entry("one by one", 10, 100_000, "pathway")
+RIVALS = (NATIVE, MANY_NATIVE, JOIN, NUMPY, BYTEWAX, PYFLINK, PATHWAY)
+QUERY_BY_QUERY = (MANY_NATIVE, BYTEWAX, PYFLINK, PATHWAY)
 
 
 def queries(rows: int, rounds: int) -> Report:
@@ -94,7 +95,7 @@ def queries(rows: int, rounds: int) -> Report:
         [Bar(_label(entry), rate[entry] / 1e6, "ours" if entry.is_ours else "theirs") for entry in entries],
         "M rows/s",
         [_NOTE, grown.told],
-        {peer: versions_of(peer) for peer in ("spark", "bytewax", "pyflink")},
+        {peer: versions_of(peer) for peer in ("spark", "bytewax", "pyflink", "pathway")},
     )
 
 

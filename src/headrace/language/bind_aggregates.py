@@ -25,7 +25,7 @@ from headrace.algebra.correlated import depends_on
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, Named, children
 from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.ast import FunctionCall
-from headrace.language.bind_expressions import ExpressionBinder, cast, joined, located
+from headrace.language.bind_expressions import ExpressionBinder, cast, joined, place
 from headrace.language.bind_series import ZSCORE, series_call, zscore_parts
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING
 
@@ -53,10 +53,11 @@ class Grouping:
 
     def aggregate(self, node: FunctionCall) -> Expression:
         """The column that holds an aggregate."""
-        with located(node.span, self.inner.text):
-            if node.name.lower() == ZSCORE:
-                return self._zscore(node)
-            return self._column(self._call(node))
+        try:
+            return self._zscore(node) if node.name.lower() == ZSCORE else self._column(self._call(node))
+        except UserError as error:
+            place(error, node.span, self.inner.text)
+            raise
 
     def _zscore(self, node: FunctionCall) -> Expression:
         """How many standard deviations the last value lies above the mean; NULL where all are the same."""

@@ -59,14 +59,19 @@ def located(span: Span, text: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        if error.span is None:
-            error.span, error.text = span, text
+        place(error, span, text)
         raise
+
+
+def place(error: UserError, span: Span, text: str) -> None:
+    """The same for one error: entering a context takes longer than most of what is tried in it."""
+    if error.span is None:
+        error.span, error.text = span, text
 
 
 def cast(value: Expression, kind: Type, *, safe: bool = False) -> Expression:
     """The value as `kind`: itself when it is, a constant where the conversion is exact, else a Cast."""
-    if value.type == kind:
+    if value.type is kind or value.type == kind:
         return value
     if isinstance(value, Literal):
         folded = _folded(value, kind)
@@ -186,8 +191,11 @@ class ExpressionBinder:
     def call(self, function: str, span: Span, *arguments: Expression) -> Expression:
         """A function of bound arguments, each cast to what its signature asks for."""
         constants = tuple(item.value if isinstance(item, Literal) else None for item in arguments)
-        with located(span, self.text):
-            signature = resolve(function, tuple(item.type for item in arguments), constants, self.functions)
+        try:
+            signature = resolve(function, tuple([item.type for item in arguments]), constants, self.functions)
+        except UserError as error:
+            place(error, span, self.text)
+            raise
         typed = tuple(cast(item, kind) for item, kind in zip(arguments, signature.arguments, strict=True))
         return Call(signature.function, typed, signature.result)
 
@@ -239,8 +247,11 @@ class ExpressionBinder:
         return self.call("not", node.span, found) if node.negated else found
 
     def _function(self, node: FunctionCall) -> Expression:
-        with located(node.span, self.text):
+        try:
             refusal(node.name)
+        except UserError as error:
+            place(error, node.span, self.text)
+            raise
         if is_aggregate(node.name):
             return self.aggregate(node)
         name = node.name.upper()

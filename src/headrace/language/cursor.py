@@ -76,9 +76,10 @@ class Cursor:
 
     def accept(self, *words: str) -> bool:
         """Pass these keywords when all of them stand here."""
-        if found := self.at_word(*words):
-            self._go(len(words))
-        return found
+        if self.token.upper != words[0] or (len(words) > 1 and not self.at_word(*words)):
+            return False
+        self._go(len(words))
+        return True
 
     def accept_sign(self, sign: str) -> bool:
         """Pass this sign when it stands here."""

@@ -100,18 +100,17 @@ def _level(cursor: Cursor) -> int:
 
 
 def _prefix(cursor: Cursor) -> Expr:
-    start = cursor.token.span
-    if cursor.accept("NOT") or cursor.accept_sign("!"):
-        operand = _climb(cursor, NOT)
-        return Prefix("not", operand, cursor.since(start))
-    if cursor.at_sign("-") and cursor.ahead().kind == "number":
+    token = cursor.token
+    if token.kind == "number":
+        return _number(cursor, token.span, negative=False)
+    if token.upper == "NOT" or (token.kind == "sign" and token.text == "!"):
         cursor.advance()
-        return _number(cursor, start, negative=True)
-    if cursor.token.kind == "number":
-        return _number(cursor, start, negative=False)
-    for sign in ("-", "+", "~"):
-        if cursor.accept_sign(sign):
-            return Prefix(sign, _climb(cursor, SIGN), cursor.since(start))
+        return Prefix("not", _climb(cursor, NOT), cursor.since(token.span))
+    if token.kind == "sign" and token.text in ("-", "+", "~"):
+        cursor.advance()
+        if token.text == "-" and cursor.token.kind == "number":
+            return _number(cursor, token.span, negative=True)
+        return Prefix(token.text, _climb(cursor, SIGN), cursor.since(token.span))
     return primary(cursor, expression)
 
 

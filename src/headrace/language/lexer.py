@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from typing import Literal as Choice
 
 from headrace.errors import Span, UserError
@@ -17,17 +16,18 @@ from headrace.errors import Span, UserError
 Kind = Choice["name", "quoted", "number", "string", "sign", "end"]
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One piece of text. `text` is what it means: a string's value, a quoted name's content, else what is written."""
 
     kind: Kind
     text: str
     span: Span
-    upper: str = field(default="", compare=False, repr=False)
+    upper: str = ""
     """The word in capitals when it may be a keyword, else the empty string."""
 
 
+_new: Final = tuple.__new__
+"""Makes a named tuple of what is there in its order: half of the time of calling its class, a million times."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PIECE: Final = re.compile(
     r"""(?:
@@ -78,7 +78,7 @@ def _pieces(text: str) -> Iterator[Token]:
         piece = _PIECE.match(text, at)
         if piece is None:
             raise _nothing(text, at)
-        kind = piece.lastgroup
+        kind = piece.lastgroup or ""
         if kind == "comment":
             at = _after_comment(text, at)
         elif kind == "opened" or (kind == "name" and _is_raw(text, piece.end("name"), piece.group("name"))):
@@ -86,14 +86,17 @@ def _pieces(text: str) -> Iterator[Token]:
             at = quoted.span.end
             yield quoted
         else:
-            at = piece.end()
+            start, at = at, piece.end()
+            if kind == "space":
+                continue
+            word = piece.group(kind)
+            end = start + len(word)
             if kind == "name":
-                word = piece.group("name")
-                yield Token("name", word, Span(*piece.span("name")), word.upper())
+                yield _new(Token, ("name", word, _new(Span, (start, end)), word.upper()))
             elif kind == "sign":
-                yield Token("sign", piece.group("sign"), Span(*piece.span("sign")))
-            elif kind == "number":
-                yield _number(text, *piece.span("number"))
+                yield _new(Token, ("sign", word, _new(Span, (start, end)), ""))
+            else:
+                yield _number(text, start, end)
 
 
 def written_alike(one: str, other: str) -> bool:

@@ -13,12 +13,14 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from operator import itemgetter
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.algebra.aggregates import AggregateCall
 from headrace.algebra.expressions import Column, Named
 from headrace.operators.adaptive_panes import FEW_OPEN
 from headrace.operators.batch import Rejected
@@ -61,11 +63,24 @@ def in_family(operator: PaneAggregate) -> PaneAggregate:
         return operator
     window = (operator.stream, operator.panes, operator.range, operator.window_alias)
     shape = (window, operator.keys, operator.aggregates)
-    family = f"f{hashlib.blake2b(repr(shape).encode(), digest_size=9).hexdigest()}"
-    return _alike(replace(operator, family=family))
+    is_plain = all(isinstance(key.expression, Column) for key in operator.keys) and all(
+        item.call == AggregateCall(item.call.function, item.call.argument, item.call.type)
+        and isinstance(item.call.argument, Column | None)
+        for item in operator.aggregates
+    )
+    name = _of_plain(shape) if is_plain else _name(shape)
+    return _alike(replace(operator, family=name))
 
 
-_examples: Final[dict[str, PaneAggregate]] = {}
+def _name(shape: object) -> str:
+    return f"f{hashlib.blake2b(repr(shape).encode(), digest_size=9).hexdigest()}"
+
+
+_of_plain: Final = lru_cache(4096)(_name)
+"""The same for shapes without constants, which are told apart by being equal; 0.0 and -0.0 are equal and not the same."""
+
+
+_examples: Final[dict[object, PaneAggregate]] = {}
 _FEW_EXAMPLES: Final = 4096
 
 
@@ -73,7 +88,11 @@ def _alike(operator: PaneAggregate) -> PaneAggregate:
     """The operator, with what it has in common with another one of its family as the same objects: less to keep and send."""
     if len(_examples) >= _FEW_EXAMPLES:
         _examples.clear()
-    finish = f"{operator.family}{operator.finish!r}"
+    above = operator.finish
+    told = [column.expression for column in above.columns] + [key.expression for key in above.sort]
+    is_plain = not (above.having or above.order or above.regroup)
+    is_plain = is_plain and all(isinstance(each, Column) for each in told)
+    finish = (operator.family, above if is_plain else repr(above))
     same, like = _examples.setdefault(str(operator.family), operator), _examples.setdefault(finish, operator)
     return replace(operator, panes=same.panes, keys=same.keys, aggregates=same.aggregates, finish=like.finish)
 

@@ -168,8 +168,10 @@ def row_steps(shape: Shape, *, apart: bool = False) -> tuple[RowStep, ...]:
     `apart` the conditions below the window, where there are any, are the first step alone.
     """
     rename = _Rename(shape)
-    where = [factor for factor in shape.where if rename.is_stream_only(factor)]
-    late = [factor for factor in shape.where if not rename.is_stream_only(factor)]
+    where, late = list(shape.where), list[Expression]()
+    if shape.joins or shape.marks:
+        where = [factor for factor in shape.where if rename.is_stream_only(factor)]
+        late = [factor for factor in shape.where if not rename.is_stream_only(factor)]
     groups = [[*shape.before], where] if apart else [[*shape.before, *where]]
     steps: list[RowStep] = [Keep(together([rename(factor) for factor in early])) for early in groups if early]
     steps += [_look_up(join, rename) for join in shape.joins]

@@ -43,7 +43,7 @@ def materialized(
 
     Raises `UserError` where the user wants what this query cannot have.
     """
-    if wanted == "complete":
+    if wanted == "complete" or (wanted is None and query.emission != "relation"):
         return lower(name, query, operator_id)
     shape = shape_of(query)
     obstacle = _obstacle(query, shape, operator_id, source)

@@ -50,14 +50,19 @@ def in_order(blobs: Iterable[bytes]) -> list[ScanBlob]:
     return sorted((ScanBlob.unpack(blob) for blob in blobs), key=lambda blob: blob.receipt.task)
 
 
-def deltas_of(blobs: Iterable[ScanBlob], operator: str) -> list[Sections]:
-    """One operator's deltas, one entry a blob that has any."""
-    prefix = f"{operator}/"
-    found: list[Sections] = []
+def deltas_by_state(blobs: Iterable[ScanBlob]) -> dict[str, list[Sections]]:
+    """The deltas of every state, one entry a blob that has any."""
+    found: dict[str, list[Sections]] = {}
     for blob in blobs:
-        mine = {
-            name[len(prefix) :]: table for name, table in blob.sections.items() if name.startswith(prefix)
-        }
-        if mine:
-            found.append(mine)
+        for state, sections in by_state(blob.sections).items():
+            found.setdefault(state, []).append(sections)
     return found
+
+
+def by_state(sections: Mapping[str, pa.Table]) -> dict[str, Sections]:
+    """Sections named `state/section` by their state: thousands of states are told apart in one walk."""
+    found: dict[str, dict[str, pa.Table]] = {}
+    for name, table in sections.items():
+        state, _, section = name.partition("/")
+        found.setdefault(state, {})[section] = table
+    return dict(found)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -23,30 +23,30 @@ from headrace.operators.family import (
     cohorts,
     family_of,
     gathered,
-    number_of,
     state_name,
 )
 from headrace.operators.group_ahead import GroupTurn, advance_groups, can_go_ahead
 from headrace.operators.grouping import flat
 from headrace.operators.latest import TellsLast
-from headrace.operators.operator import AT, SLOT, Operator, Sections, Step, Turn
+from headrace.operators.operator import AT, Operator, Sections, Step, Turn
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
 from headrace.operators.selection import Selection, SelectionFamily, arrived
 from headrace.operators.shared_selections import BITS
 from headrace.runtime import names
-from headrace.runtime.blobs import ScanBlob, deltas_of, in_order
+from headrace.runtime.blobs import ScanBlob, deltas_by_state, in_order
 from headrace.runtime.compaction import Owners, before_merge, compacted, due_for_merge, level_after
 from headrace.runtime.functions import loaded
 from headrace.runtime.measuring import Ledger
 from headrace.runtime.messages import ResultsFile, RunRef, StateMessage, StateReceipt, StreamProgress
 from headrace.runtime.naming_values import named
 from headrace.runtime.plan_files import load_plan
-from headrace.runtime.plans import bytes_by_state, bytes_of_run, census_of, open_run
+from headrace.runtime.plans import bytes_by_state, bytes_of_run
 from headrace.runtime.progress import after_scans
 from headrace.runtime.rejects import encode_query_rejects
+from headrace.runtime.task_runs import TaskRun, open_task_run
 from headrace.store.container import parts
-from headrace.store.filesystem import LocalStore, Store
+from headrace.store.filesystem import LocalStore
 from headrace.store.forgetting import KEEPS_ALL
 from headrace.time import FOREVER, Instant
 
@@ -85,55 +85,13 @@ def latest_windows(message: StateMessage, operator: TellsLast) -> pa.Table | Non
     return _StateTask(message, ()).latest(operator)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """A run's sections, cut to this task's slots, by operator."""
-
-    store: Store
-    ref: RunRef
-    sections: Mapping[str, pa.Table]
-    whole: bool
-
-    @property
-    def rows(self) -> int:
-        """Rows of all sections."""
-        return sum(table.num_rows for table in self.sections.values())
-
-    def share_of_others(self, alive: Mapping[str, Sequence[Operator]]) -> float:
-        """Which part of the rows belongs to operators that are not `alive` (by the name of their state)."""
-        rows = sum(table.num_rows for table in self.sections.values())
-        dead = 0
-        for name, table in self.sections.items():
-            owners = alive.get(name.partition("/")[0], ())
-            dead += table.num_rows if not owners else self._others(name, owners)
-        return dead / rows if rows else 0.0
-
-    def _others(self, section: str, owners: Sequence[Operator]) -> int:
-        """Rows of a family's table that belong to none of its members."""
-        if family_of(owners[0]) is None:
-            return 0
-        census, mine = self.census(section), np.sort([number_of(owner.id) for owner in owners])
-        return int(census.rows.sum() - census.among(mine).sum())
-
-    def census(self, section: str) -> Census:
-        """Whose rows a family's table holds."""
-        if not self.whole:
-            return Census.of(self.sections[section])
-        return census_of(self.store, self.ref.name, section)
-
-    def of(self, operator: str) -> Sections:
-        prefix = f"{operator}/"
-        return {
-            name[len(prefix) :]: table for name, table in self.sections.items() if name.startswith(prefix)
-        }
-
-
 class _StateTask:
     def __init__(self, message: StateMessage, blobs: Sequence[ScanBlob]) -> None:
         self._store = LocalStore(message.root)
         self._message, self._blobs = message, blobs
+        self._deltas = deltas_by_state(blobs)
         self.plan = load_plan(self._store, message.plan)
-        self._runs = [self._open(ref) for ref in message.runs]
+        self._runs = [open_task_run(self._store, ref, message.low, message.high) for ref in message.runs]
         receipts = [blob.receipt for blob in blobs]
         self._progress = after_scans(self.plan.streams, message.streams, receipts)
         self._state: dict[str, pa.Table] = {}
@@ -150,20 +108,6 @@ class _StateTask:
             for operator, rejected in blob.rejected.items():
                 if rejected:
                     self.rejected.setdefault(operator, []).extend(rejected)
-
-    def _open(self, ref: RunRef) -> _Run:
-        """A run that also holds slots of others is filtered; that happens only after the number of tasks changed."""
-        sections = open_run(self._store, ref.name)
-        low, high = self._message.low, self._message.high
-        if low <= ref.low and ref.high <= high:
-            return _Run(self._store, ref, sections, True)
-        cut = {}
-        for name, table in sections.items():
-            slots = flat(table.column(SLOT)).to_numpy()
-            mine = table.filter(pa.array((slots >= low) & (slots < high)))
-            if mine.num_rows:  # operators are never shown a section without rows
-                cut[name] = mine
-        return _Run(self._store, ref, cut, False)
 
     def _turn(self, operator: Operator) -> Turn:
         message = self._message
@@ -212,7 +156,7 @@ class _StateTask:
                 rows += sum((each.among(cohort.numbers) for each in census.values()), np.zeros_like(rows))
             deltas = [
                 {s: mine for s, t in delta.items() if (mine := cohort.only(t, Census.of(t))).num_rows}
-                for delta in deltas_of(self._blobs, name)
+                for delta in self._deltas.get(name, ())
             ]
             state, steps = cohort.advance(runs, deltas, turn)
             for section, table in state.items():
@@ -226,7 +170,7 @@ class _StateTask:
 
     def _keep_selections(self, name: str, members: Sequence[Operator]) -> None:
         """What selections want of this epoch's rows is kept; nobody is told."""
-        came, rows = arrived(deltas_of(self._blobs, name), members)
+        came, rows = arrived(self._deltas.get(name, ()), members)
         if came.num_rows:
             self._state[f"{name}/{BITS}"] = came
         for operator, count in rows.items():
@@ -235,7 +179,7 @@ class _StateTask:
     def advance(self, operator: Operator) -> None:
         """Run one operator and keep what it gives."""
         runs = [sections for run in self._runs if (sections := run.of(operator.id))]
-        deltas = deltas_of(self._blobs, operator.id)
+        deltas = self._deltas.get(operator.id, ())
         step = self._step(operator, runs, deltas)
         for section, table in step.state.items():
             if table.num_rows:
@@ -307,7 +251,7 @@ class _StateTask:
         )
         self._replaced = tuple(run.ref.name for run in merging)
 
-    def _merge(self, name: str, merging: Sequence[_Run], owners: Owners) -> None:
+    def _merge(self, name: str, merging: Sequence[TaskRun], owners: Owners) -> None:
         """One state's sections of the runs, as one; what rests this epoch stays as it was left.
 
         Each owner forgets by its own turn; rows of members that are no more are nobody's, and go.

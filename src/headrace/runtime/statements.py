@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _LONG_SCRIPT: Final = 1 << 16
 """Characters."""
+_MANY_QUERIES: Final = 300
 
 
 @contextmanager
@@ -130,7 +131,8 @@ class Statements:
 
         Raises `UserError` that, among several, names the query of the first mistake.
         """
-        with self._turn, self._changes.all_or_none():
+        many = len(selects) >= _MANY_QUERIES
+        with _no_cycles_sought(many), self._turn, self._changes.all_or_none():
             for name, select in selects.items():
                 try:
                     text = select.strip().rstrip(";")

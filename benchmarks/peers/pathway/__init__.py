@@ -1,0 +1,1 @@
+"""Pathway, a Python framework on a Rust engine of differential dataflow."""

@@ -1,0 +1,137 @@
+"""A thousand standing queries of which a fifth are others after every minute: who notices?
+
+Minutes with and without churn alternate in one run on Spark, over epochs of one slide of rows each. The queries that stay must
+answer all along what numpy answers, newcomers from the first window on that began after they came; epochs may not get slower,
+memory may not grow.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks import churn_runner, folders
+from benchmarks import queries_data as data
+from benchmarks.environments import python_of
+from benchmarks.expected import WrongAnswer
+from benchmarks.plot import Bar
+from benchmarks.queries_memory_runner import KEYS, ROWS, slide
+from benchmarks.report import Report
+from benchmarks.runs import run_watched
+from benchmarks.thresholds import Ratio
+
+QUERIES = 1000
+LONG, QUICK = (600.0, 60.0), (80.0, 20.0)
+"""Seconds in all, and of a stretch with or without churn."""
+
+
+def churn(rows: int, rounds: int) -> Report:
+    """One run, whatever `rounds` says: ten minutes, or two where `rows` is small."""
+    del rounds
+    seconds, stretch = LONG if rows >= 1_000_000 else QUICK
+    scratch = folders.fresh("churn-run")
+    command = [str(python_of(None)), "-m", "benchmarks.churn_runner", str(scratch / "output")]
+    said, _ = run_watched([*command, str(QUERIES), str(seconds), str(stretch)], scratch)
+    checked = _check(scratch / "output", said)
+    epochs = said["epochs"][len(said["epochs"]) // 10 :]  # the first ones warm up
+    table = [_row(name, [each for each in epochs if each[0] == on]) for name, on in _PHASES]
+    quiet, busy = (row["median_epoch_ms"] for row in table)
+    mb, quarter = said["mb"], max(1, len(said["mb"]) // 4)
+    grown = median(mb[-quarter:]) / median(mb[quarter : 2 * quarter])
+    assert __doc__ is not None
+    note = (
+        f"{said['changes']:,} queries were dropped and as many registered in {seconds:g} s, {said['standing']:,} stand in the end; "
+        f"{ROWS:,} rows an epoch; {checked:,} result rows compared. "
+        f"Memory of all processes after every tenth epoch, MB: {', '.join(map(str, mb))}."
+    )
+    return Report(
+        "churn",
+        "Queries that come and go beside a thousand others",
+        table,
+        [
+            Ratio("median epoch with 20 % churn a minute to without", busy / quiet, 1.5, at_most=True),
+            Ratio("memory, last quarter of the run to its second", grown, 1.1, at_most=True),
+        ],
+        [Bar(row["phase"], row["median_epoch_ms"], "ours") for row in table],
+        "ms",
+        [__doc__.strip(), note],
+    )
+
+
+_PHASES = (("nobody comes or goes", False), ("20 % a minute", True))
+
+
+def _row(phase: str, epochs: list[tuple[bool, float, float]]) -> dict[str, Any]:
+    changing, running = (np.array([each[place] for each in epochs]) * 1000 for place in (1, 2))
+    return {
+        "phase": phase,
+        "epochs": len(epochs),
+        "median_epoch_ms": round(float(np.median(running)), 1),
+        "p95_epoch_ms": round(float(np.quantile(running, 0.95)), 1),
+        "median_ms_of_changes_before_it": round(float(np.median(changing)), 1),
+    }
+
+
+def _check(output: Path, said: dict[str, Any]) -> int:
+    """Compare what queries told with numpy; how many rows were. Raises `WrongAnswer`."""
+    panes, compared = len(said["epochs"]), 0
+    asked = {int(name): churn_runner.predicate_of(int(name), QUERIES) for name in said["complete_since"]}
+    cells = _cells(asked, panes)
+    for name, since in said["complete_since"].items():
+        begins = (
+            None if since is None else pc.strptime(since, "%Y-%m-%dT%H:%M:%SZ", "us").cast(pa.int64()).as_py()
+        )
+        meant = _windows(*cells[int(name)], begins)
+        found = pq.read_table(output / f"q{name}.parquet")
+        if begins is not None:
+            whole = pc.greater_equal(found["window_end"], begins + data.RANGE_SECONDS * 1_000_000)
+            found = found.filter(whole)
+        found = found.sort_by([("window_end", "ascending"), ("key", "ascending")])
+        told = [np.asarray(found[column], np.int64) for column in ("window_end", "key", "n", "total")]
+        if not all(map(np.array_equal, meant, told)):
+            raise WrongAnswer(
+                f"query {name} told {len(told[0]):,} rows that are not the {len(meant[0]):,} meant"
+            )
+        compared += len(told[0])
+    return compared
+
+
+def _cells(asked: dict[int, data.Predicate], panes: int) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Counts and sums of queries by pane (one an epoch) and key."""
+    found = {
+        number: (np.zeros((panes, KEYS), np.int64), np.zeros((panes, KEYS), np.int64)) for number in asked
+    }
+    for pane in range(panes):
+        rows = slide(pane)
+        key, v = (rows[name].cast(pa.int64()).to_numpy() for name in ("key", "v"))
+        columns = {name: rows[name].to_numpy() for name in data.ATTRIBUTES}
+        for number, factors in asked.items():
+            mask = np.ones(len(key), bool)
+            for name, low, high in factors:
+                mask &= (columns[name] >= low) & (columns[name] <= high)
+            counts, totals = found[number]
+            counts[pane] = np.bincount(key[mask], minlength=KEYS)
+            totals[pane] = np.bincount(key[mask], v[mask], KEYS).astype(np.int64)
+    return found
+
+
+def _windows(counts: np.ndarray, totals: np.ndarray, begins: int | None) -> list[np.ndarray]:
+    """Ends, keys, counts and sums of the windows that have closed, those that began since `begins` where that is known."""
+    slide_us, reach = data.SLIDE_SECONDS * 1_000_000, data.RANGE_SECONDS // data.SLIDE_SECONDS
+    found: list[list[np.ndarray]] = [[], [], [], []]
+    for last in range(len(counts) - 1):  # the newest pane is open
+        end = data.ORIGIN_US + (last + 1) * slide_us
+        if begins is not None and end - data.RANGE_SECONDS * 1_000_000 < begins:
+            continue
+        held = slice(max(0, last - reach + 1), last + 1)
+        n, total = counts[held].sum(axis=0), totals[held].sum(axis=0)
+        keys = np.flatnonzero(n)
+        for column, part in zip(found, (np.full(len(keys), end), keys, n[keys], total[keys]), strict=True):
+            column.append(part)
+    return [np.concatenate([np.empty(0, np.int64), *column]) for column in found]

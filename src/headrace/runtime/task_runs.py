@@ -1,0 +1,80 @@
+"""What does a state task see of a run of earlier epochs? Its own slots, by the state they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.family import Census, family_of, number_of
+from headrace.operators.grouping import flat
+from headrace.operators.operator import SLOT, Operator, Sections
+from headrace.runtime.blobs import by_state
+from headrace.runtime.messages import RunRef
+from headrace.runtime.plans import census_of, open_run
+from headrace.store.filesystem import Store
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """A run's sections, named `state/section`, cut to one task's slots; `whole` when nothing had to be cut."""
+
+    store: Store
+    ref: RunRef
+    sections: Mapping[str, pa.Table]
+    whole: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of all sections."""
+        return sum(table.num_rows for table in self.sections.values())
+
+    def share_of_others(self, alive: Mapping[str, Sequence[Operator]]) -> float:
+        """Which part of the rows belongs to operators that are not `alive` (by the name of their state)."""
+        rows, dead = self.rows, 0
+        for state, sections in self._by_state.items():
+            owners = alive.get(state, ())
+            for name, table in sections.items():
+                dead += table.num_rows if not owners else self._others(f"{state}/{name}", owners)
+        return dead / rows if rows else 0.0
+
+    def _others(self, section: str, owners: Sequence[Operator]) -> int:
+        """Rows of a family's table that belong to none of its members."""
+        if family_of(owners[0]) is None:
+            return 0
+        census, mine = self.census(section), np.sort([number_of(owner.id) for owner in owners])
+        return int(census.rows.sum() - census.among(mine).sum())
+
+    def census(self, section: str) -> Census:
+        """Whose rows a family's table holds."""
+        if not self.whole:
+            return Census.of(self.sections[section])
+        return census_of(self.store, self.ref.name, section)
+
+    def of(self, state: str) -> Sections:
+        """The sections of one state."""
+        return self._by_state.get(state, {})
+
+    @cached_property
+    def _by_state(self) -> Mapping[str, Sections]:
+        return by_state(self.sections)
+
+
+def open_task_run(store: Store, ref: RunRef, low: int, high: int) -> TaskRun:
+    """The slots [low, high) of a run.
+
+    One that also holds slots of others is filtered; that happens only after the number of tasks changed.
+    """
+    sections = open_run(store, ref.name)
+    if low <= ref.low and ref.high <= high:
+        return TaskRun(store, ref, sections, True)
+    cut = {}
+    for name, table in sections.items():
+        slots = flat(table.column(SLOT)).to_numpy()
+        mine = table.filter(pa.array((slots >= low) & (slots < high)))
+        if mine.num_rows:  # operators are never shown a section without rows
+            cut[name] = mine
+    return TaskRun(store, ref, cut, False)
