@@ -21,6 +21,7 @@ from headrace.operators.operator import Operator
 from headrace.operators.selection import Selection
 from headrace.planner.materializing import asked_later
 from headrace.runtime import results
+from headrace.runtime.answered import answered
 from headrace.runtime.home import Home
 from headrace.runtime.invoking import Invocation, standing_of
 from headrace.runtime.messages import RunRef, StateMessage, StreamProgress
@@ -143,8 +144,9 @@ def _latest_window(
 def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
     greatest = BEGINNING
     for _, entry in results.kept_entries(home, manifest):
-        if operator.id in entry["queries"]:
-            greatest = max(greatest, entry["queries"][operator.id][2])
+        facts = answered(entry).get(operator.id)
+        if facts is not None:
+            greatest = max(greatest, facts[2])
     if greatest == BEGINNING:
         return results.empty(query)
     return _joined(list(results.in_range(home, manifest, operator.id, greatest)), query)

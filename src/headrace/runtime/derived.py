@@ -14,6 +14,7 @@ from typing import Any, Final
 from headrace.algebra.query import Join, Node, Query, QueryScan, StreamScan, children
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.admission import Pending
+from headrace.runtime.answered import answered
 from headrace.runtime.home import Home
 from headrace.runtime.messages import Retention
 from headrace.runtime.results import kept_entries
@@ -81,9 +82,9 @@ def waiting(home: Home, manifest: Manifest, stream: StreamDefinition) -> list[Pe
     """Result runs that the stream's readers have not seen."""
     start = manifest.streams.get(stream.name, {"next": 0})["next"]
     return [
-        Pending(index, stream.name, entry["queries"][operator_of(stream)][0], 0, _record(stream, entry))
+        Pending(index, stream.name, answered(entry)[operator_of(stream)][0], 0, _record(stream, entry))
         for index, entry in kept_entries(home, manifest, start)
-        if operator_of(stream) in entry["queries"]
+        if operator_of(stream) in answered(entry)
     ]
 
 
@@ -94,7 +95,7 @@ def records(
     return {
         index: _record(stream, entry)
         for index, entry in kept_entries(home, manifest, start)
-        if operator_of(stream) in entry["queries"]
+        if operator_of(stream) in answered(entry)
     }
 
 

@@ -17,6 +17,7 @@ from headrace.algebra.query import Bounds, Query, walk
 from headrace.errors import StoreError, UserError
 from headrace.operators.operator import Operator
 from headrace.runtime import answers, results
+from headrace.runtime.answered import answered
 from headrace.runtime.answers import sort_of
 from headrace.runtime.home import Home
 from headrace.runtime.output import render
@@ -96,7 +97,7 @@ class Exporter:
         """Operators with result rows since the last look."""
         log, found = self.hub.home.list_of(manifest, "results"), set()
         for _, entry in log.iterate(self.hub.home.store.read, self._seen):
-            found |= set(entry["queries"])
+            found |= set(answered(entry))
         self._seen = log.length
         return found
 

@@ -14,6 +14,7 @@ from headrace.catalog.definitions import FunctionDefinition, StreamDefinition
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.runtime.answered import as_entry
 from headrace.runtime.source_marks import SourceMark
 from headrace.time import BEGINNING, Duration, Instant
 
@@ -185,7 +186,7 @@ class ResultsFile:
 
     def as_entry(self, epoch: int) -> dict[str, Any]:
         """The entry of the results list."""
-        return {"epoch": epoch, "name": self.name, "class": self.retention, "queries": dict(self.queries)}
+        return {"epoch": epoch, "name": self.name, "class": self.retention, **as_entry(self.queries)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from headrace.operators.grouping import flat, group
 from headrace.operators.operator import AT, CHANGE
 from headrace.operators.revising import net
 from headrace.operators.sort_ranks import sort_rank
+from headrace.runtime.answered import answered as answered_by
 from headrace.runtime.home import Home
 from headrace.runtime.plans import open_run
 from headrace.store.filesystem import MissingFile
@@ -70,7 +71,7 @@ def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> i
 def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
     """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
     entries = kept_entries(home, manifest, start)
-    answered = ((place, entry) for place, entry in entries if operator in entry["queries"])
+    answered = ((place, entry) for place, entry in entries if operator in answered_by(entry))
     for epoch, found in groupby(answered, key=lambda each: each[1]["epoch"]):
         part = list(found)
         tables = [open_run(home.store, entry["name"])[operator] for _, entry in part]
@@ -97,7 +98,7 @@ def in_range(
     """Result rows with low <= emission instant (< high), newest runs first."""
     found = []
     for _, entry in kept_entries(home, manifest, reverse=True):
-        facts = entry["queries"].get(operator)
+        facts = answered_by(entry).get(operator)
         if facts is None or facts[2] < low or (high is not None and facts[1] >= high):
             continue
         table = open_run(home.store, entry["name"])[operator]

@@ -20,6 +20,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.finish import HIDDEN
 from headrace.operators.operator import AT, CHANGE
 from headrace.runtime import derived, intake_summary, names
+from headrace.runtime.answered import answered
 from headrace.runtime.intake import Intake
 from headrace.runtime.messages import EpochPlan
 from headrace.runtime.plans import open_run
@@ -75,7 +76,7 @@ class Forgetting:
         for index, entry in listed.iterate(self.store.read, start):
             if class_of(entry) != kept_as:
                 continue
-            if any(self._is_needed(query, facts, index) for query, facts in entry["queries"].items()):
+            if any(self._is_needed(query, facts, index) for query, facts in answered(entry).items()):
                 first, self.floors[kept_as] = index, entry["epoch"]
                 break
             old.append(entry)
@@ -95,7 +96,7 @@ class Forgetting:
         gone: dict[str, list[str]] = {}
         rows = 0
         for entry in old:
-            for operator, facts in entry["queries"].items():
+            for operator, facts in answered(entry).items():
                 retention = self.plan.retentions.get(operator)
                 if retention is not None and retention.adds_up:
                     gone.setdefault(operator, []).append(entry["name"])

@@ -27,6 +27,7 @@ from headrace.operators.scalar.users import registered
 from headrace.runtime import names
 from headrace.runtime.archiving import Archiving
 from headrace.runtime.blobs import ScanBlob
+from headrace.runtime.collector import MANY, no_cycles_sought
 from headrace.runtime.filling import filled
 from headrace.runtime.functions import loaded
 from headrace.runtime.measuring import Timed, timed
@@ -46,14 +47,15 @@ from headrace.time import BEGINNING, FOREVER, Duration, Instant
 def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
     """Read the message's pieces; yield (state task, blob), one for each state task whatever was read."""
     store = LocalStore(message.root)
-    plan = load_plan(store, message.plan)
-    task = _ScanTask(store, plan, message)
-    started = time.perf_counter()
-    with registered(loaded(plan.functions)):
-        for piece in message.pieces:
-            task.read(piece)
-        read = time.perf_counter()
-        folded = task.finish()
+    with no_cycles_sought(len(message.operators) >= MANY):
+        plan = load_plan(store, message.plan)
+        task = _ScanTask(store, plan, message)
+        started = time.perf_counter()
+        with registered(loaded(plan.functions)):
+            for piece in message.pieces:
+                task.read(piece)
+            read = time.perf_counter()
+            folded = task.finish()
     seconds = {"scan": read - started, "fold": time.perf_counter() - read}
     yield from _blobs(message, replace(folded.receipt, seconds=seconds), folded)
 
@@ -354,8 +356,10 @@ def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Itera
     for section, table in folded.deltas.items():
         for owner, part in _split(table, message.owners):
             shares[owner][section] = part
+    brief = replace(receipt, operators={}, work={})  # the first forwards what was measured of thousands
     for owner, share in enumerate(shares):
-        yield owner, ScanBlob(receipt, folded.rejected if owner == 0 else {}, share).pack()
+        rejected = folded.rejected if owner == 0 else {}
+        yield owner, ScanBlob(receipt if owner == 0 else brief, rejected, share).pack()
 
 
 def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.Table]]:

@@ -35,6 +35,7 @@ from headrace.operators.selection import Selection, SelectionFamily, arrived
 from headrace.operators.shared_selections import BITS
 from headrace.runtime import names
 from headrace.runtime.blobs import ScanBlob, deltas_by_state, in_order
+from headrace.runtime.collector import MANY, no_cycles_sought
 from headrace.runtime.compaction import Owners, before_merge, compacted, due_for_merge, level_after
 from headrace.runtime.functions import loaded
 from headrace.runtime.measuring import Ledger
@@ -57,12 +58,12 @@ _DEAD_SHARE = 0.2
 def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
     """Advance every operator over this task's slots."""
     started = time.perf_counter()
-    arrived = in_order(blobs)
-    task = _StateTask(message, arrived)
-    task.advance_all()
-    advanced = time.perf_counter()
-    task.compact()
-    receipt = task.write()
+    with no_cycles_sought(len(message.closed) >= MANY):
+        task = _StateTask(message, in_order(blobs))
+        task.advance_all()
+        advanced = time.perf_counter()
+        task.compact()
+        receipt = task.write()
     return replace(receipt, seconds={"state": advanced - started, "write": time.perf_counter() - advanced})
 
 

@@ -6,10 +6,8 @@ the reason. A CREATE equal to what is there does nothing, so a script can be run
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +21,7 @@ from headrace.language.statements import parse_script
 from headrace.runtime import administering, showing
 from headrace.runtime.altering import with_window
 from headrace.runtime.choosing import chosen
+from headrace.runtime.collector import MANY, no_cycles_sought
 from headrace.runtime.differences import differences
 from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import CatalogNames, bind_parsed, bind_text, operator_of
@@ -40,22 +39,6 @@ if TYPE_CHECKING:
 
 _LONG_SCRIPT: Final = 1 << 16
 """Characters."""
-_MANY_QUERIES: Final = 300
-
-
-@contextmanager
-def _no_cycles_sought(wanted: bool) -> Iterator[None]:
-    """Python's collector sleeps for the length of the block: it would walk through thousands of syntax trees, again
-    and again, for cycles that are not there; a third of the time of registering ten thousand queries.
-    """
-    sleeps = wanted and gc.isenabled()
-    if sleeps:
-        gc.disable()
-    try:
-        yield
-    finally:
-        if sleeps:
-            gc.enable()
 
 
 class Statements:
@@ -87,7 +70,7 @@ class Statements:
 
     def execute(self, script: str) -> list[Outcome]:
         """All statements of a script, in order. A parse error anywhere stops it before the first takes effect."""
-        with _no_cycles_sought(len(script) >= _LONG_SCRIPT):
+        with no_cycles_sought(len(script) >= _LONG_SCRIPT):
             return self.carry_out_all(parse_script(script, self._zone), script)
 
     def carry_out_all(self, statements: Iterable[said.Statement], script: str) -> list[Outcome]:
@@ -131,8 +114,8 @@ class Statements:
 
         Raises `UserError` that, among several, names the query of the first mistake.
         """
-        many = len(selects) >= _MANY_QUERIES
-        with _no_cycles_sought(many), self._turn, self._changes.all_or_none():
+        many = len(selects) >= MANY
+        with no_cycles_sought(many), self._turn, self._changes.all_or_none():
             for name, select in selects.items():
                 try:
                     text = select.strip().rstrip(";")

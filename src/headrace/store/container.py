@@ -72,17 +72,29 @@ def _small_ones(tables: Mapping[str, pa.Table]) -> dict[str, bytes]:
     """Small sections of schemas that many of them have, by name: the encoded schema."""
     if len(tables) < _MANY:
         return {}
-    schemas = {
-        name: table.schema.serialize().to_pybytes()
-        for name, table in tables.items()
-        if table.nbytes < _COMPRESSED_FROM
-    }
+    schemas: dict[str, bytes] = {}
+    last: tuple[pa.Schema | None, bytes, int] = None, b"", 0
+    for name, table in tables.items():
+        schema = table.schema
+        if last[0] is None or not schema.equals(last[0], check_metadata=True):
+            last = schema, schema.serialize().to_pybytes(), _width(schema)
+        size = table.num_rows * last[2] if last[2] else table.nbytes
+        if size < _COMPRESSED_FROM:
+            schemas[name] = last[1]
     counts = Counter(schemas.values())
     return {
         name: schema
         for name, schema in schemas.items()
         if counts[schema] >= _MANY and not _has_dictionary(schema)
     }
+
+
+def _width(schema: pa.Schema) -> int:
+    """Bytes of a row, rounded up, where all have the same; else 0. Thousands of sections are told small ones by it."""
+    try:
+        return sum(-(-field.type.bit_width // 8) for field in schema)
+    except ValueError:  # a type whose values have no width of their own
+        return 0
 
 
 def pack(
