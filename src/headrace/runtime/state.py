@@ -45,7 +45,7 @@ from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import bytes_by_state, bytes_of_run
 from headrace.runtime.progress import after_scans
 from headrace.runtime.rejects import encode_query_rejects
-from headrace.runtime.task_runs import TaskRun, open_task_run
+from headrace.runtime.task_runs import TaskRun, members_of, open_task_run
 from headrace.store.container import parts
 from headrace.store.filesystem import LocalStore
 from headrace.store.forgetting import KEEPS_ALL
@@ -229,9 +229,10 @@ class _StateTask:
         A run of which a good part belongs to queries that are no more is merged too: dropping a query frees its state.
         """
         alive = self._owners()
+        members = members_of(alive)
         chosen = set(due_for_merge([run.ref for run in self._runs if run.whole]))
         chosen |= {
-            run.ref.name for run in self._runs if not run.whole or run.share_of_others(alive) > _DEAD_SHARE
+            run.ref.name for run in self._runs if not run.whole or run.share_of_others(members) > _DEAD_SHARE
         }
         if not chosen:
             return

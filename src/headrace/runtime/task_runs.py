@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.family import Census, family_of, number_of
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import Ints, flat
 from headrace.operators.operator import SLOT, Operator, Sections
 from headrace.runtime.blobs import by_state
 from headrace.runtime.messages import RunRef
@@ -32,21 +32,18 @@ class TaskRun:
         """Rows of all sections."""
         return sum(table.num_rows for table in self.sections.values())
 
-    def share_of_others(self, alive: Mapping[str, Sequence[Operator]]) -> float:
-        """Which part of the rows belongs to operators that are not `alive` (by the name of their state)."""
+    def share_of_others(self, alive: Mapping[str, Ints | None]) -> float:
+        """Which part of the rows belongs to operators that are not `alive`, which is as `members_of` says."""
         rows, dead = self.rows, 0
         for state, sections in self._by_state.items():
-            owners = alive.get(state, ())
+            members = alive.get(state)
             for name, table in sections.items():
-                dead += table.num_rows if not owners else self._others(f"{state}/{name}", owners)
+                if state not in alive:
+                    dead += table.num_rows
+                elif members is not None:
+                    census = self.census(f"{state}/{name}")
+                    dead += int(census.rows.sum() - census.among(members).sum())
         return dead / rows if rows else 0.0
-
-    def _others(self, section: str, owners: Sequence[Operator]) -> int:
-        """Rows of a family's table that belong to none of its members."""
-        if family_of(owners[0]) is None:
-            return 0
-        census, mine = self.census(section), np.sort([number_of(owner.id) for owner in owners])
-        return int(census.rows.sum() - census.among(mine).sum())
 
     def census(self, section: str) -> Census:
         """Whose rows a family's table holds."""
@@ -61,6 +58,14 @@ class TaskRun:
     @cached_property
     def _by_state(self) -> Mapping[str, Sections]:
         return by_state(self.sections)
+
+
+def members_of(owners: Mapping[str, Sequence[Operator]]) -> dict[str, Ints | None]:
+    """The numbers of each family's members, ascending, by the name of its state; None for a state that is nobody else's."""
+    return {
+        name: None if family_of(operators[0]) is None else np.sort([number_of(each.id) for each in operators])
+        for name, operators in owners.items()
+    }
 
 
 def open_task_run(store: Store, ref: RunRef, low: int, high: int) -> TaskRun:
