@@ -26,7 +26,7 @@ from benchmarks.thresholds import Ratio
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Column, Named
 from headrace.algebra.windows import TimeSlide
-from headrace.operators.adaptive_panes import should_adapt
+from headrace.operators.adaptive_panes import EVERY_ROW, should_adapt
 from headrace.operators.batch import Batch
 from headrace.operators.finish import Finish
 from headrace.operators.operator import Sections, Turn
@@ -39,7 +39,7 @@ from headrace.time import BEGINNING, SECOND, Instant
 _TUMBLING, _SLIDING = TimeSlide(SECOND, SECOND), TimeSlide(10 * SECOND, SECOND)
 _MOST_ROWS, _SECONDS, _EPOCHS, _MERGE = 400_000, 14, 4, 3
 _BEHIND = (0, 5, 10)
-_EVERY_ROW = 1 << 40
+
 Way = Choice["adaptive", "eager", "lazy"]
 WAYS: tuple[Way, ...] = ("adaptive", "eager", "lazy")
 
@@ -145,7 +145,7 @@ class _Running:
 def run(way: Way, window: TimeSlide, periods: Sequence[Skewed], behind: int = 0) -> Found:
     """Periods of a second each; punctuation is `behind` seconds late, as with one source behind the others."""
     ours = operator(window)
-    running = _Running(ours, ours.adapting(), replace(ours, keeps=_EVERY_ROW), way, [])
+    running = _Running(ours, ours.adapting(), replace(ours, keeps=EVERY_ROW), way, [])
     peak, steps, answering = 0, [], []
     for second, rows in enumerate(periods):
         for number, part in enumerate(np.array_split(rows.group, _EPOCHS)):

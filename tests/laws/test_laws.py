@@ -36,6 +36,7 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows import Custom, Landmark, TimeRange, Unbounded, Window
 from headrace.errors import UnsupportedQuery
+from headrace.operators.adaptive_panes import EVERY_ROW
 from headrace.planner.lower import lower
 from headrace.reference.evaluate import changes, relation_at, stream_answer, windows_answer
 from headrace.reference.history import History
@@ -71,7 +72,8 @@ def found(data: st.DataObject, query: Query, history: History, final: bool) -> l
     compact_after = data.draw(merges, "compactions: after which epoch, how many of the newest runs")
     epoch_numbers = st.integers(0, max(len(cut) - 1, 0))
     keeping = data.draw(
-        st.dictionaries(epoch_numbers, st.integers(0, 3), max_size=3), "epochs that keep few rows"
+        st.dictionaries(epoch_numbers, st.sampled_from((0, 1, 2, 3, EVERY_ROW)), max_size=3),
+        "epochs that keep few rows, or all of them",
     )
     results = run(
         query,

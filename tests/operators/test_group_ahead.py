@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.catalog.definitions import Progressing
 from headrace.language.bind import bind_query
 from headrace.operators.batch import Batch
 from headrace.operators.group_ahead import GroupTurn, advance_groups, by_itself, can_go_ahead
 from headrace.operators.operator import Sections, Turn
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.planner.lower import lower
+from headrace.runtime.going_ahead import bounds_by
 from headrace.runtime.naming_values import named
 from headrace.time import BEGINNING, FOREVER, SECOND, Instant
 from tests.language.catalog import Catalog
@@ -42,7 +44,7 @@ def told(columns: tuple[str, ...]) -> list[tuple[int, int]]:
         scanner.add(Batch({"a": pa.array(a), "b": pa.array(b)}, at * SECOND, np.arange(len(at))))
         turn, ahead = Turn(closed, now, 10 * SECOND), {name: 10 * SECOND}
         if columns == ("a",):
-            groups = GroupTurn(columns, before, ahead, named)
+            groups = GroupTurn(columns, before, ahead, bounds_by(Progressing(groups=columns)))
             step = advance_groups(counts, runs, [scanner.finish().deltas], turn, groups)
         else:
             step = counts.advance(runs, [scanner.finish().deltas], turn)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_type
 from headrace.algebra.expressions import Column, Named
 from headrace.operators import pane_windows
+from headrace.operators.adaptive_panes import panes_pay
 from headrace.operators.grouped import Grouped, fold
 from headrace.operators.pane_store import Layout, merge, pane_keys
 from headrace.operators.pane_windows import windows
@@ -127,3 +128,21 @@ def test_panes_pay_from_a_few_rows_of_a_group_in_a_window_and_never_where_the_wi
     assert rows_for_panes_to_pay(Panes(1, 0, 0, 1)) == float("inf")
     needed = [rows_for_panes_to_pay(Panes(1, 0, 0, back)) for back in (2, 5, 60, 3600)]
     assert all(1 < rows < 12 for rows in needed)
+
+
+def test_panes_pay_by_how_many_rows_share_one_and_by_how_many_windows_share_it() -> None:
+    short, long, alone = Panes(1, 0, 0, 2), Panes(1, 0, 0, 600), Panes(1, 0, 0, 1)
+    single = {"rows": 1000, "groups": 1000, "few": 1000}
+    assert not panes_pay(short, **single, do=True), (
+        "a row alone in its pane goes into its two windows by itself"
+    )
+    assert panes_pay(long, **single, do=True), "into six hundred it goes with the blocks of its panes"
+    assert not panes_pay(alone, **single, do=True), "a pane that is its window saves no combination"
+    assert panes_pay(short, rows=1000, groups=500, few=200, do=True), "most rows are of groups that fold"
+    assert panes_pay(short, rows=20, groups=20, few=20, do=True), "too few to tell"
+    assert not panes_pay(short, rows=20, groups=20, few=20, do=False), "so it stays"
+    between = {"rows": 1000, "groups": 850, "few": 850}
+    assert panes_pay(short, **between, do=True)
+    assert not panes_pay(short, **between, do=False), "hysteresis"
+    needed = rows_for_panes_to_pay(short) / 2
+    assert needed > 1.9, "which rows alone never reach"

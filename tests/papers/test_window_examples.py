@@ -24,6 +24,7 @@ TESTS = Path(__file__).parents[1]
 IDS, BINS, HERE = "algebra/test_window_ids.py", "operators/test_bins.py", "papers/test_window_examples.py"
 JOINS = "benchmarks/test_joins.py"
 AHEAD = "operators/test_group_ahead.py"
+PATTERNS = "runtime/test_patterns.py"
 COSTS, ADAPTIVE, LEVELS = (
     "operators/test_window_costs.py",
     "benchmarks/test_adaptive_wid.py",
@@ -39,6 +40,7 @@ EXAMPLES = {
     "G6": (HERE, "test_golden_6_nine_by_six_is_made_of_three_panes_of_three"),
     "G7": (HERE, "test_golden_7_a_pane_of_four_minutes_by_one_serves_four_windows"),
     "G12": (JOINS, "test_repair_19_a_late_input_makes_the_other_side_wait_for_its_delay_and_its_range"),
+    "G14": (PATTERNS, "test_golden_14_a_group_of_which_no_row_follows_is_told_and_forgotten"),
     "G13": (HERE, "test_golden_13_an_hour_every_five_minutes_has_twelve_open_windows"),
 }
 EXAMPLES_NOT_YET = {
@@ -46,7 +48,6 @@ EXAMPLES_NOT_YET = {
     "G9": "joins of two streams",
     "G10": "joins of two streams",
     "G11": "joins of two streams",
-    "G14": "punctuation on a group",
 }
 REPAIRS = {
     "R1": (BINS, "test_repair_1_a_row_at_the_punctuation_may_still_come"),

@@ -83,6 +83,20 @@ def test_a_stream_of_many_small_groups_keeps_their_rows_and_goes_back_when_they_
         assert not adapts(hub)
 
 
+def test_where_hardly_a_pane_holds_two_rows_of_a_group_no_row_is_folded_as_it_comes(tmp_path: Path) -> None:
+    told = []
+    for number in range(2):
+        with opened(tmp_path / str(number)) as hub:
+            for epoch in range(8):
+                push(hub, epoch, 400, large=6 if number == 0 or epoch < 5 else 6000)
+                if epoch == 4:
+                    assert "rows are not folded into panes" in hub.execute("EXPLAIN QUERY q;")[0].message
+            said = hub.execute("EXPLAIN QUERY q;")[0].message
+            assert ("rows are not folded into panes" in said) == (number == 0), "and back"
+            told.append(len(answers(hub)))
+    assert told[0] > 1000
+
+
 def test_the_choice_outlives_a_restart_and_answers_are_those_of_partials(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -94,7 +108,7 @@ def test_the_choice_outlives_a_restart_and_answers_are_those_of_partials(
         for epoch in range(12):
             with opened(folder, register=epoch == 0, tasks=1 + epoch % 3) as hub:
                 before = adapts(hub)
-                push(hub, epoch, 400 if epoch % 5 else 0)
+                push(hub, epoch, 400 if epoch % 5 else 0, large=300 if epoch % 4 else 6)
                 assert before == (not never and epoch > 1 and adapts(hub)) or epoch in (1, 2)
         with opened(folder, register=False) as hub:
             hub.run_once(seal=True)

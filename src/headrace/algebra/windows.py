@@ -8,13 +8,13 @@ Source: CQL (Arasu, Babu, Widom) for instants; Li 2008, ch. 5 for window-ids, wi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 from typing import Literal as Choice
-from typing import TypeAlias
 
 from headrace.algebra.expressions import Expression, Literal
 from headrace.algebra.user_windows import UserWindow, instance
 from headrace.errors import UserError
-from headrace.time import BEGINNING, Duration, Instant
+from headrace.time import BEGINNING, DAY, Duration, Instant
 
 Numbering: TypeAlias = Choice["rank", "row_num"]
 """How rows are numbered, from 1: by stream order (event time, then position), or by position alone."""
@@ -44,6 +44,11 @@ class TimeSlide:
         """The extent: start <= at < end."""
         start, end = self.bounds(window)
         return start <= at < end
+
+
+_LAST_DAY: Final = 2_932_896 * DAY
+WHOLE: Final = TimeSlide(_LAST_DAY + 719_162 * DAY, _LAST_DAY + 719_162 * DAY, _LAST_DAY)
+"""`RANGE TUMBLING ALL`: one window from the first to the last day that a TIMESTAMP can be."""
 
 
 @dataclass(frozen=True, slots=True)

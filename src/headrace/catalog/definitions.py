@@ -17,7 +17,8 @@ class Progressing:
     `behind`: SLACK n ROWS. `external`: rows alone promise nothing. `per`: the columns that name a row's source, or
     `folder`: a file's folder is its source; the stream is as far as its slowest source, once `expected` were seen. `step`:
     bounds are rounded down to multiples of it. `heartbeat`: every so often, how long a row takes at most. `group_condition`
-    (text) on a row promises that none of the same `groups` columns follows below its event time.
+    (text) on a row promises that none of the same `groups` columns follows below its event time. `patterns`: promises say by
+    patterns over the `groups` columns what does not follow; `pattern_column` holds them where rows carry them.
     """
 
     behind: int | None = None
@@ -29,6 +30,8 @@ class Progressing:
     heartbeat: tuple[Duration, Duration] | None = None
     group_condition: str | None = None
     groups: tuple[str, ...] = ()
+    patterns: bool = False
+    pattern_column: str | None = None
 
     def __str__(self) -> str:
         """The clauses, as they are written."""
@@ -36,7 +39,7 @@ class Progressing:
         found = [
             None if self.behind is None else f"SLACK {self.behind} ROWS",
             "PUNCTUATED EXTERNALLY" if self.external else None,
-            f"PUNCTUATED BY {self.group_condition} FOR ({', '.join(self.groups)})" if self.groups else None,
+            self.group_clause,
             f"PROGRESS PER ({named}) EXPECT {self.expected}" if named else None,
             f"PROGRESS PER FOLDER EXPECT {self.expected}" if self.folder else None,
             None if self.step is None else f"PROGRESS STEP {render_duration(self.step)}",
@@ -45,6 +48,17 @@ class Progressing:
             else "HEARTBEAT EVERY {} DELAY {}".format(*map(render_duration, self.heartbeat)),
         ]
         return " ".join(each for each in found if each is not None) or "none"
+
+    @property
+    def group_clause(self) -> str | None:
+        """What promises for groups rest on, as it is written; None where there are none."""
+        if not self.groups:
+            return None
+        named = ", ".join(self.groups)
+        if not self.patterns:
+            return f"PUNCTUATED BY {self.group_condition} FOR ({named})"
+        within = "" if self.pattern_column is None else f" IN {self.pattern_column}"
+        return f"PUNCTUATED BY PATTERNS{within} OF ({named})"
 
     @property
     def has_sources(self) -> bool:

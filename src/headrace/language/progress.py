@@ -37,6 +37,8 @@ class ProgressClauses:
     heartbeat: tuple[Duration, Duration] | None = None
     group_condition: str | None = None
     groups: tuple[str, ...] = ()
+    patterns: bool = False
+    pattern_column: str | None = None
     deduplicate: Deduplication | None = None
     at: Span | None = None
 
@@ -52,13 +54,15 @@ class ProgressClauses:
             self.heartbeat,
             self.group_condition,
             self.groups,
+            self.patterns,
+            self.pattern_column,
         )
 
     def accept_groups(self, cursor: Cursor, schema: Schema, condition: Expr, start: Span) -> bool:
         """Pass `FOR (columns)` after the condition of PUNCTUATED BY, if it is there."""
         if not cursor.accept("FOR"):
             return False
-        _once(cursor, self.group_condition is None, "PUNCTUATED BY … FOR", start)
+        _once(cursor, not self.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
         self.groups = _columns(cursor, schema, "FOR")
         self.group_condition = cursor.text[condition.span.start : condition.span.end]
         return True
@@ -72,6 +76,11 @@ class ProgressClauses:
         if self.folder and using not in _FILES:
             remedy = "PROGRESS PER (column) takes the source's name from the rows."
             raise cursor.error(f"USING {using} reads no folders for PROGRESS PER FOLDER", at, remedy)
+        if self.pattern_column is not None and archive is not None and archive.lower() != "copy":
+            remedy = "Leave the option archive out: then a copy is kept without the rows that are promises."
+            raise cursor.error(
+                f"PATTERNS IN {self.pattern_column} cannot go with archive '{archive}'", at, remedy
+            )
         if self.deduplicate is not None and archive is not None and archive.lower() != "copy":
             remedy = "Leave the option archive out: then a copy is kept in which each row stands once."
             raise cursor.error(f"DEDUPLICATE BY cannot go with archive '{archive}'", at, remedy)
@@ -94,6 +103,13 @@ def progress_clause(cursor: Cursor, schema: Schema, found: ProgressClauses) -> b
     elif cursor.accept("PUNCTUATED", "EXTERNALLY"):
         _once(cursor, not found.external, "PUNCTUATED EXTERNALLY", start)
         found.external, found.at = True, start
+    elif cursor.at_word("PUNCTUATED", "BY", "PATTERNS") and cursor.ahead(3).upper in ("OF", "IN"):
+        for _ in range(3):
+            cursor.advance()
+        _once(cursor, not found.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
+        found.pattern_column = _pattern_column(cursor, schema) if cursor.accept("IN") else None
+        cursor.expect("OF", purpose=" and the columns that patterns speak of")
+        found.groups, found.patterns, found.at = _columns(cursor, schema, "PATTERNS OF"), True, start
     elif cursor.accept("PROGRESS", "PER"):
         _once(cursor, found.sources is None and not found.folder, "PROGRESS PER", start)
         _sources(cursor, schema, found)
@@ -129,6 +145,17 @@ def _behind(cursor: Cursor) -> int:
         remedy = "SLACK with a length of time has no such limit."
         raise cursor.error(f"SLACK of {rows:,} rows is more than {MOST_ROWS_BEHIND:,}", at, remedy)
     return rows
+
+
+def _pattern_column(cursor: Cursor, schema: Schema) -> str:
+    at = cursor.token.span
+    name = cursor.name("the column that holds patterns")
+    column = schema.find(name)
+    if column is None or column.type != STRING:
+        found = "is not there" if column is None else f"is {column.type}"
+        remedy = did_you_mean(name, schema.names) if column is None else "Patterns are texts."
+        raise cursor.error(f"the column '{name}' for PATTERNS IN {found}", at, remedy)
+    return column.name
 
 
 def _sources(cursor: Cursor, schema: Schema, found: ProgressClauses) -> None:

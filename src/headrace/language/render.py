@@ -28,6 +28,7 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.windows import (
+    WHOLE,
     Custom,
     Delta,
     Landmark,
@@ -280,6 +281,8 @@ def _bound(bound: Instant | Ago) -> str:
 
 def _bracket(window: Window, columns: Mapping[str, str]) -> str:
     match window:
+        case TimeSlide() if window == WHOLE:
+            return "[RANGE TUMBLING ALL]"
         case TimeSlide():
             return f"[RANGE {render_duration(window.range)} SLIDE {render_duration(window.slide)}{_origin(window.anchor)}]"
         case Landmark():

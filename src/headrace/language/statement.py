@@ -174,10 +174,12 @@ class RefreshRelation(_Written):
 
 @dataclass(frozen=True, slots=True)
 class Punctuate(_Written):
-    """`PUNCTUATE stream AT TIMESTAMP '…'`: no row below that instant follows."""
+    """`PUNCTUATE stream [AT TIMESTAMP '…'] [WHERE pattern]`: no row below that instant, or that matches, follows."""
 
     name: str
-    at: Instant
+    at: Instant | None
+    where: str | None = None
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from typing import Literal as Choice
 
 from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import Span, did_you_mean
-from headrace.language.ast import Select
+from headrace.language.ast import Expr, Select
 from headrace.language.cursor import Cursor
 from headrace.language.definitions import checked_zone, relation, stream
 from headrace.language.durations import instant
+from headrace.language.expressions import expression
 from headrace.language.lexer import stretches
 from headrace.language.query_options import query_options
 from headrace.language.select import at_select, select
@@ -161,7 +162,7 @@ def _select(cursor: Cursor, after: str) -> Select:
     return select(cursor)
 
 
-def _text(cursor: Cursor, found: Select) -> str:
+def _text(cursor: Cursor, found: Select | Expr) -> str:
     return cursor.text[found.span.start : found.span.end]
 
 
@@ -297,9 +298,13 @@ def _punctuate(cursor: Cursor) -> Punctuate:
     if cursor.at_word("STREAM") and cursor.ahead().kind in ("name", "quoted"):
         cursor.advance()
     name = cursor.name("the stream's name")
-    cursor.expect("AT", purpose=" and the instant below which no row follows")
-    at = instant(cursor, "an instant")
-    return Punctuate(*_written(cursor, start), name, at)
+    at = instant(cursor, "an instant") if cursor.accept("AT") else None
+    where = None
+    if cursor.accept("WHERE"):
+        where = _text(cursor, expression(cursor))
+    if at is None and where is None:
+        raise cursor.wanted("AT and the instant below which no row follows, or WHERE and a pattern")
+    return Punctuate(*_written(cursor, start), name, at, where, cursor.zone)
 
 
 def _explain(cursor: Cursor) -> Statement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.algebra.windows import WHOLE
 from headrace.errors import Span, UserError
 from headrace.language.ast import Constant, Expr, FunctionCall, Name
 from headrace.language.ast_windows import (
@@ -34,7 +35,7 @@ from headrace.language.window_options import (
 from headrace.schema import INTERVAL, STRING
 from headrace.time import Duration
 
-AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE d SLIDE n ROWS], [RANGE TUMBLING d], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [SESSION gap], [DELTA d ON x], [WINDOW name(…)], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
+AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE d SLIDE n ROWS], [RANGE TUMBLING d], [RANGE TUMBLING ALL], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [SESSION gap], [DELTA d ON x], [WINDOW name(…)], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
 
 
 def bracket(cursor: Cursor) -> WindowClause:
@@ -91,6 +92,8 @@ def _range(cursor: Cursor, start: Span) -> WindowClause:
         cursor.advance()
         return _rows(cursor, start, count, ())
     tumbling = cursor.accept("TUMBLING")
+    if tumbling and cursor.accept("ALL"):
+        return RangeWindow(WHOLE.range, WHOLE.slide, WHOLE.anchor, None, cursor.since(start))
     length = positive_duration(cursor, "the range of the window")
     found = options(cursor)
     if tumbling and found.slides:

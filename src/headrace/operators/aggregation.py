@@ -16,7 +16,7 @@ from headrace.operators.cells import Fed
 from headrace.operators.grouping import Ints
 from headrace.operators.lower_synopses import is_synopsis, lower_synopsis, synopses_of
 from headrace.operators.of_moments import of_pairs, of_shape
-from headrace.operators.partials import Cells
+from headrace.operators.partials import Cells, Count, Sum
 from headrace.schema import BOOLEAN, to_arrow
 
 
@@ -100,6 +100,25 @@ def lift(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], codes: I
             ready = at_rest.argument(fed, values, dictionaries.get(fed), weights)
             cells[fed] = fed.partial.lift(ready, codes, count)
     return Answer(cells, dictionaries)
+
+
+def lift_each(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], count: int) -> Answer:
+    """`count` rows as a cell each; partials whose dictionaries have to meet others' are not asked for."""
+    cells: dict[Fed, Cells] = {}
+    for fed in feds:
+        values = arguments[fed.expression] if fed.expression is not None else None
+        weights = None if fed.weight is None else arguments[fed.weight]
+        ready = at_rest.argument(fed, values, None, weights)
+        if isinstance(fed.partial, Count):
+            cells[fed] = (np.ones(count, np.int64) if ready.valid is None else ready.valid.astype(np.int64),)
+        elif isinstance(fed.partial, Sum) and fed.partial.integer and fed.partial.width > 1:
+            cells[fed] = tuple(ready.values[:, limb] for limb in range(fed.partial.width))
+        elif isinstance(fed.partial, Sum):
+            cells[fed] = (ready.values + 0,)  # no negative zero, as in a sum
+        else:
+            with np.errstate(all="ignore"):
+                cells[fed] = fed.partial.lift(ready, np.arange(count), count)
+    return Answer(cells)
 
 
 def measure_of(call: AggregateCall) -> Fed:

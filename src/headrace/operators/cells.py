@@ -154,7 +154,10 @@ def _numbers(fed: Fed, values: pa.Array, dictionary: pa.Array | None) -> Column:
         return texts
     if fed.encoding == "limbs2":
         whole = as_int64(values)
-        return np.stack([whole & 0xFFFFFFFF, whole >> 32], axis=1)
+        limbs = np.empty((2, len(whole)), np.int64)
+        np.bitwise_and(whole, 0xFFFFFFFF, out=limbs[0])
+        np.right_shift(whole, 32, out=limbs[1])
+        return limbs.T
     if fed.encoding == "limbs4":
         return _decimal_limbs(values)
     if fed.encoding in ("pair", "timed", "placed"):

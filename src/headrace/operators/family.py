@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
@@ -31,6 +31,9 @@ from headrace.operators.operator import WINDOW, Operator, Scanned, Sections, Tur
 from headrace.operators.pane_aggregate import Chunk, Closed, PaneAggregate, close
 from headrace.operators.pane_store import KEY
 from headrace.schema import BIGINT
+
+UNFOLDED: Final = "/rows"
+"""After a state's name, beside the name itself among the adapting ones: its rows are not folded at all as they come."""
 
 MEMBER: Final = "__member"
 _COLUMN: Final = Column(MEMBER, BIGINT)
@@ -100,6 +103,13 @@ def _alike(operator: PaneAggregate) -> PaneAggregate:
 def number_of(operator_id: str) -> int:
     """A member's number: that of its query's generation, which is never used again, so no old row can be mistaken."""
     return int(operator_id.removeprefix("q"))
+
+
+def as_it_runs(operator: Operator, adapting: Collection[str]) -> Operator:
+    """The operator as scan tasks have it while its state is among the `adapting`: see `UNFOLDED`."""
+    if not isinstance(operator, PaneAggregate) or state_name(operator) not in adapting:
+        return operator
+    return operator.adapting(folds=state_name(operator) + UNFOLDED not in adapting)
 
 
 def state_name(operator: Operator) -> str:

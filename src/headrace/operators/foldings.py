@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.operators.batch import Batch
 from headrace.operators.conditions import predicate_of
-from headrace.operators.family import Harvest, state_name
+from headrace.operators.family import Harvest, as_it_runs
 from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import Operator, Scanner
 from headrace.operators.pane_aggregate import PaneAggregate
@@ -119,9 +119,7 @@ def _folding(
 ) -> Folding:
     if how == "alone":
         (operator,) = members
-        chosen = operator
-        if adapting and isinstance(operator, PaneAggregate) and state_name(operator) in adapting:
-            chosen = operator.adapting()
+        chosen = as_it_runs(operator, adapting) if adapting else operator
         return Alone(operator, chosen.scanner(relations))
     if how == "selections":
         selecting = tuple(member for member in members if isinstance(member, Selection))

@@ -8,30 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.algebra.expressions import Column
 from headrace.operators.finish import HIDDEN
 from headrace.operators.grouping import Ints, flat
 from headrace.operators.operator import AT, Operator, Sections, Step, Turn
-from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.operators.pane_store import between, block_key
-from headrace.time import BEGINNING, Instant
+from headrace.operators.pane_aggregate import SEEN, PaneAggregate
+from headrace.operators.pane_store import KEY, between, block_key
+from headrace.time import BEGINNING, FOREVER, Instant
 
 _HIGHEST = 1 << 55
+BoundsOf: TypeAlias = Callable[[Mapping[str, pa.Array], int, Mapping[str, Instant]], Ints]
+"""For so many rows of these columns the instant below which promises say that none of their groups follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTurn:
-    """How far the groups of some columns are, by name, and how far they go now; `named` names the rows of columns."""
+    """How far groups are by promises on some columns, by the promises' names, and how far they go now."""
 
     columns: tuple[str, ...]
     before: Mapping[str, Instant]
     now: Mapping[str, Instant]
-    named: Callable[[Sequence[pa.Array]], pa.Array]
+    bounds_of: BoundsOf
 
 
 def by_itself(operator: Operator) -> Operator:
@@ -41,16 +43,31 @@ def by_itself(operator: Operator) -> Operator:
 
 def can_go_ahead(operator: object, columns: tuple[str, ...]) -> bool:
     """True for an operator whose groups are each of one value of the columns, and whose windows close group by group."""
-    return (
+    return bool(columns) and columns_kept(operator, columns) == columns
+
+
+def columns_kept(operator: object, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Which of the columns are keys of an operator whose windows can close group by group; of other operators none."""
+    alone = (
         isinstance(operator, PaneAggregate)
         and operator.family is None
         and not operator.finish.needs_whole_window
         and not operator.emit_empty
         and operator.revisions is None
         and operator.panes.back is not None
-        and bool(columns)
-        and _places(operator, columns) is not None
     )
+    if not alone:
+        return ()
+    assert isinstance(operator, PaneAggregate)
+    return tuple(name for name in columns if _place(operator, name) is not None)
+
+
+def without_done(operator: PaneAggregate, section: str, table: pa.Table, groups: GroupTurn) -> pa.Table:
+    """Rows of its state about to be merged, but those of groups of which no row will ever follow and all has been told."""
+    whole = {name: at for name, at in groups.now.items() if at == FOREVER}
+    if not whole or KEY not in table.column_names or section == SEEN or not table.num_rows:
+        return table
+    return table.filter(pa.array(_bounds(operator, table, groups, whole, "k") < FOREVER))
 
 
 def advance_groups(
@@ -64,7 +81,7 @@ def advance_groups(
     step = operator.advance(runs, deltas, turn)
     tables = []
     if step.results is not None:
-        done = _bounds(operator, step.results, groups, groups.before)
+        done = _bounds(operator, step.results, groups, groups.before, HIDDEN)
         tables.append(step.results.filter(pa.array(_at(step.results) > done)))
     early = None if turn.final else _early(operator, runs, deltas, turn, groups)
     if early is not None:
@@ -93,8 +110,8 @@ def _early(
     if step.results is None:
         return None
     told, at = step.results, _at(step.results)
-    done = np.maximum(_bounds(operator, told, groups, groups.before), turn.now)
-    return told.filter(pa.array((at > done) & (at <= _bounds(operator, told, groups, moved))))
+    done = np.maximum(_bounds(operator, told, groups, groups.before, HIDDEN), turn.now)
+    return told.filter(pa.array((at > done) & (at <= _bounds(operator, told, groups, moved, HIDDEN))))
 
 
 def _rows_of(
@@ -113,7 +130,6 @@ def _rows_of(
     first = panes.first(panes.last_closed(reached) + 1) if reached != BEGINNING else -_HIGHEST
     assert first is not None
     low, high = block_key(0, first), block_key(0, _HIGHEST)
-    wanted = pa.array(list(moved), pa.string())
     found: list[Sections] = []
     for place in range(len(operator.layouts)):
         held = [run[f"open{place}"] for run in runs if f"open{place}" in run]
@@ -121,46 +137,35 @@ def _rows_of(
         arrived = [delta[f"open{place}"] for delta in deltas if f"open{place}" in delta]
         live = between(held, max(low, opened), high) + between([*sealed, *arrived], low, high)
         for table in live:
-            mine = table.filter(pc.is_in(_names(operator, table, groups, "k"), value_set=wanted))
+            mine = table.filter(pa.array(_bounds(operator, table, groups, moved, "k") > BEGINNING))
             if mine.num_rows:
                 found.append({f"open{place}": mine})
     return found
 
 
 def _bounds(
-    operator: PaneAggregate, told: pa.Table, groups: GroupTurn, bounds: Mapping[str, Instant]
+    operator: PaneAggregate, table: pa.Table, groups: GroupTurn, bounds: Mapping[str, Instant], prefix: str
 ) -> Ints:
-    """The bound of each result row's group; BEGINNING where it has none."""
+    """The bound of each row's group; its keys are at rest (`k0`) or the hidden columns of results."""
     if not bounds:
-        return np.full(told.num_rows, BEGINNING, np.int64)
-    names = _names(operator, told, groups, HIDDEN)
-    place = pc.fill_null(pc.index_in(names, pa.array(list(bounds), pa.string())), -1).to_numpy()
-    values: Ints = np.array([*bounds.values(), BEGINNING], np.int64)
-    return np.asarray(values[place])
+        return np.full(table.num_rows, BEGINNING, np.int64)
+    columns = {}
+    for name in groups.columns:
+        places = _place(operator, name)
+        assert places is not None
+        rest, hidden = places
+        columns[name] = flat(table.column(f"{prefix}{rest if prefix == 'k' else hidden}"))
+    return groups.bounds_of(columns, table.num_rows, bounds)
 
 
-def _names(operator: PaneAggregate, table: pa.Table, groups: GroupTurn, prefix: str) -> pa.Array:
-    """Names of the rows' groups, from key columns at rest (`k0`) or from the hidden columns of results."""
-    places = _places(operator, groups.columns)
-    assert places is not None
-    chosen = [rest if prefix == "k" else hidden for rest, hidden in places]
-    return groups.named([flat(table.column(f"{prefix}{place}")) for place in chosen])
-
-
-def _places(operator: PaneAggregate, columns: tuple[str, ...]) -> list[tuple[int, int]] | None:
-    """Where each column stands among the group's keys and among the hidden columns of results; None if one is missing."""
+def _place(operator: PaneAggregate, column: str) -> tuple[int, int] | None:
+    """Where a column stands among the group's keys and among the hidden columns of results; None if it is missing."""
     ordered = [key.expression for key in operator.finish.sort]
-    found = []
-    for column in columns:
-        for place, key in enumerate(operator.keys):
-            if isinstance(key.expression, Column) and key.expression.name == column:
-                hidden = Column(key.name, key.expression.type)
-                if hidden in ordered:
-                    found.append((place, ordered.index(hidden)))
-                    break
-        else:
-            return None
-    return found
+    for place, key in enumerate(operator.keys):
+        if isinstance(key.expression, Column) and key.expression.name == column:
+            hidden = Column(key.name, key.expression.type)
+            return (place, ordered.index(hidden)) if hidden in ordered else None
+    return None
 
 
 def _at(table: pa.Table) -> Ints:

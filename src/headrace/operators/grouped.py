@@ -20,7 +20,7 @@ from headrace.operators.aggregation import Answer, lift
 from headrace.operators.by_value import Histogram, lower_by_value
 from headrace.operators.cells import Fed
 from headrace.operators.comparing import compared
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, picked
 from headrace.operators.pane_store import Layout, by_block_and_group, fresh_slots
 from headrace.operators.pane_windows import WindowCells
 
@@ -81,8 +81,8 @@ def fold(
         groups = group(own, len(blocks))
         codes, count, found, member = by_block_and_group(blocks, groups)
         answer = lift(layout.feds, arguments, codes, count)
-        picked = [key.take(pa.array(member)) for key in groups.keys]
-        folded.append(layout.table(found, picked, fresh_slots(picked[: len(keys)], count, slot), answer))
+        taken = [picked(key, member) for key in groups.keys]
+        folded.append(layout.table(found, taken, fresh_slots(taken[: len(keys)], count, slot), answer))
     return folded
 
 

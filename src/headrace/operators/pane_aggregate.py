@@ -19,6 +19,7 @@ from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Named
 from headrace.algebra.query import Revisions
 from headrace.operators.adaptive_panes import (
+    EVERY_ROW,
     FEW_OPEN,
     FEW_SEALED,
     few_rows,
@@ -93,9 +94,10 @@ class PaneAggregate:
         once = self.revisions is None and not self.answers_empty and self.panes.back is not None
         return once and not keeps_synopses(self.aggregates)
 
-    def adapting(self) -> PaneAggregate:
-        """The operator while it keeps groups of few rows as these."""
-        return replace(self, keeps=few_rows(self.layouts[0])) if self.adapts else self
+    def adapting(self, *, folds: bool = True) -> PaneAggregate:
+        """The operator while it keeps groups of few rows as these; without `folds` all groups, until their rows meet."""
+        most = few_rows(self.layouts[0]) if folds else EVERY_ROW
+        return replace(self, keeps=most) if self.adapts else self
 
     @property
     def store(self) -> PaneStore:

@@ -12,7 +12,7 @@ lie as these rows instead (`adaptive_panes`): tables of that form have the argum
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from headrace.algebra.expressions import Expression, Named
 from headrace.operators import cells as at_rest
-from headrace.operators.aggregation import Answer, lift
+from headrace.operators.aggregation import Answer, lift, lift_each
 from headrace.operators.cells import Fed
-from headrace.operators.grouping import Groups, Ints, compact, flat, group, slots_of
+from headrace.operators.grouping import Groups, Ints, compact, flat, group, picked, slots_of
 from headrace.operators.partials import Cells
 from headrace.schema import to_arrow
 
@@ -77,13 +77,21 @@ class Layout:
         place = 2 + len(self.keys)
         return bool(table.num_columns == place or table.field(place).name != self.cell_names(0)[0])
 
+    def given(self, rows: pa.Table) -> dict[Expression, pa.Array]:
+        """Values of the arguments of rows that lie as they are."""
+        columns = [flat(column) for column in rows.columns[2 + len(self.keys) :]]
+        return dict(zip(self.arguments, columns, strict=True))
+
+    def lift(self, rows: pa.Table) -> Answer:
+        """The cells of rows that lie as they are, each by itself; of numbers alone."""
+        return lift_each(self.feds, self.given(rows), rows.num_rows)
+
     def lifted(self, table: pa.Table) -> pa.Table:
         """Rows that lie as they are, as a partial each."""
-        columns = [flat(column) for column in table.columns]
-        arguments = dict(zip(self.arguments, columns[2 + len(self.keys) :], strict=True))
-        answer = lift(self.feds, arguments, np.arange(table.num_rows), table.num_rows)
+        columns = [flat(column) for column in table.columns[: 2 + len(self.keys)]]
+        answer = lift(self.feds, self.given(table), np.arange(table.num_rows), table.num_rows)
         slots = columns[1].to_numpy(zero_copy_only=False)
-        return self.table(columns[0].to_numpy(), columns[2 : 2 + len(self.keys)], slots, answer)
+        return self.table(columns[0].to_numpy(), columns[2:], slots, answer)
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of its rows."""
@@ -121,21 +129,56 @@ class Gathered:
 
 def gather(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
     """Load tables, of partials or of rows, in their order, and number their groups."""
-    whole = pa.concat_tables(_as_partials(layout, tables)) if tables else layout.schema().empty_table()
-    columns = {name: flat(whole.column(name)) for name in whole.column_names}
-    groups = group([columns[name] for name in layout.key_names], whole.num_rows)
+    if not tables:
+        tables = [layout.schema().empty_table()]
+    if any(fed.has_dictionary for fed in layout.feds):
+        tables = _as_partials(layout, tables)  # their values have to meet in one dictionary
+    cells, dictionaries = _cells_of(layout, tables)
+    return replace(_headed(layout, tables), answer=Answer(cells, dictionaries))
+
+
+def _headed(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
+    """Blocks, slots and groups of tables of both forms, without cells."""
+    heads = pa.concat_tables([table.select([KEY, SLOT, *layout.key_names]) for table in tables])
+    return Gathered(
+        flat(heads.column(KEY)).to_numpy(zero_copy_only=False),
+        flat(heads.column(SLOT)).to_numpy(zero_copy_only=False),
+        group([flat(heads.column(name)) for name in layout.key_names], heads.num_rows),
+        Answer({}),
+    )
+
+
+def _cells_of(layout: Layout, tables: Sequence[pa.Table]) -> tuple[dict[Fed, Cells], dict[Fed, pa.Array]]:
+    """The cells of tables of both forms, in the tables' order; rows are lifted together."""
+    rows = np.array([layout.are_rows(table) for table in tables])
+    partials = [table for table, lies in zip(tables, rows, strict=True) if not lies]
     cells: dict[Fed, Cells] = {}
     dictionaries: dict[Fed, pa.Array] = {}
-    for place, fed in enumerate(layout.feds):
-        cells[fed], dictionary = at_rest.load(fed, [columns[name] for name in layout.cell_names(place)])
-        if dictionary is not None:
-            dictionaries[fed] = dictionary
-    return Gathered(
-        columns[KEY].to_numpy(zero_copy_only=False),
-        columns[SLOT].to_numpy(zero_copy_only=False),
-        groups,
-        Answer(cells, dictionaries),
-    )
+    if partials:
+        names = [name for place in range(len(layout.feds)) for name in layout.cell_names(place)]
+        whole = pa.concat_tables([table.select(names) for table in partials])
+        for place, fed in enumerate(layout.feds):
+            columns = [flat(whole.column(name)) for name in layout.cell_names(place)]
+            cells[fed], dictionary = at_rest.load(fed, columns)
+            if dictionary is not None:
+                dictionaries[fed] = dictionary
+    if not rows.any():
+        return cells, dictionaries
+    lying = [table for table, lies in zip(tables, rows, strict=True) if lies]
+    lifted = layout.lift(pa.concat_tables(lying)).cells
+    if not partials:
+        return dict(lifted), dictionaries
+    joined = {
+        fed: tuple(np.concatenate(both) for both in zip(cells[fed], lifted[fed], strict=True))
+        for fed in layout.feds
+    }
+    if rows[len(partials) :].all():
+        return joined, dictionaries
+    ends = np.cumsum([table.num_rows for table in (*partials, *lying)])
+    places = iter(np.split(np.arange(ends[-1]), ends[:-1]))
+    of_partials = [next(places) for _ in partials]
+    order = np.concatenate([next(places) if lies else of_partials.pop(0) for lies in rows])
+    return {fed: tuple(part[order] for part in parts) for fed, parts in joined.items()}, dictionaries
 
 
 def _as_partials(layout: Layout, tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
@@ -172,17 +215,38 @@ def merge(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
     """One row per block and group, sorted by block."""
     if not tables:
         return layout.schema().empty_table()
+    lying = [table for table in tables if layout.are_rows(table)]
+    if lying and not any(fed.has_dictionary for fed in layout.feds):
+        return _merge_both(layout, [table for table in tables if not layout.are_rows(table)], lying)
     return merge_gathered(layout, gather(layout, tables))
 
 
 def merge_gathered(layout: Layout, rows: Gathered) -> pa.Table:
     """One row per block and group, sorted by block."""
-    codes, count, blocks, groups = by_block_and_group(rows.blocks, rows.groups)
-    answer = reduce_answer(layout, rows.answer, codes, count)
-    keys = [key.take(pa.array(groups)) for key in rows.groups.keys]
+    pairs = by_block_and_group(rows.blocks, rows.groups)
+    return _merged(layout, rows, pairs, reduce_answer(layout, rows.answer, pairs[0], pairs[1]))
+
+
+def _merge_both(layout: Layout, partials: Sequence[pa.Table], lying: Sequence[pa.Table]) -> pa.Table:
+    """The same of partials, which are reduced, and rows, which are aggregated into the same cells."""
+    rows = _headed(layout, [*partials, *lying])
+    pairs = codes, count, _, _ = by_block_and_group(rows.blocks, rows.groups)
+    whole = pa.concat_tables(lying)
+    cut = rows.rows - whole.num_rows
+    answer = lift(layout.feds, layout.given(whole), codes[cut:], count)
+    if partials:
+        folded = reduce_answer(layout, Answer(_cells_of(layout, partials)[0]), codes[:cut], count).cells
+        with np.errstate(all="ignore"):
+            cells = {fed: fed.partial.combine(folded[fed], answer.cells[fed]) for fed in layout.feds}
+        answer = Answer(cells)
+    return _merged(layout, rows, pairs, answer)
+
+
+def _merged(layout: Layout, rows: Gathered, pairs: tuple[Ints, int, Ints, Ints], answer: Answer) -> pa.Table:
+    codes, count, blocks, groups = pairs
     slots = np.zeros(count, np.int16)
     slots[codes] = rows.slots
-    return layout.table(blocks, keys, slots, answer)
+    return layout.table(blocks, [picked(key, groups) for key in rows.groups.keys], slots, answer)
 
 
 def by_block_and_group(blocks: Ints, groups: Groups) -> tuple[Ints, int, Ints, Ints]:

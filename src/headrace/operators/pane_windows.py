@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer
 from headrace.operators.cells import Fed
 from headrace.operators.grouping import Ints, compact, flat
@@ -82,10 +83,15 @@ def windows(
     layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int
 ) -> Iterator[WindowCells]:
     """The cells of all windows in `due`, a chunk at a time; `sealed` holds every closed pane and its blocks."""
+    if panes.per_window == 1 and due:
+        held = between(sealed, block_key(0, panes.stop(due[0]) - 1), block_key(0, panes.stop(due[-1])))
+        if len(held) == 1 and not layout.are_rows(held[0]):
+            yield _panes_alone(layout, panes, held[0])
+            return
     start = due.start
-    many = _rolled_length(layout, panes, sealed, due)
+    many, few = _rolled_length(layout, panes, sealed, due), _chunk_length(panes, sealed, due)
     while start < due.stop:
-        chunk = range(start, min(due.stop, start + (many or _chunk_length(panes))))
+        chunk = range(start, min(due.stop, start + (many or few)))
         if many:
             rolled, found = _rolled(layout, panes, sealed, chunk)
             if not rolled:
@@ -100,15 +106,26 @@ def windows(
             start = _skip(panes, sealed, chunk.stop)
 
 
+def _panes_alone(layout: Layout, panes: Panes, table: pa.Table) -> WindowCells:
+    """Windows that are a pane each, of one table: its rows are their cells already."""
+    columns = {name: flat(table.column(name)) for name in table.column_names}
+    cells: dict[Fed, Cells] = {}
+    dictionaries: dict[Fed, pa.Array] = {}
+    for place, fed in enumerate(layout.feds):
+        cells[fed], dictionary = at_rest.load(fed, [columns[name] for name in layout.cell_names(place)])
+        if dictionary is not None:
+            dictionaries[fed] = dictionary
+    pane = columns[KEY].to_numpy() - block_key(0, 0)
+    keys = tuple(columns[name] for name in layout.key_names)
+    return WindowCells(pane // panes.per_slide + 1, keys, Answer(cells, dictionaries))
+
+
 def _rolled_length(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
     """How many windows to roll over together, by the rows of their panes; 0 when they are too few for that."""
     subtracts = all(fed.partial.subtracts for fed in layout.feds)
     if panes.back is None or not due or not cost(panes, len(due)).rolls(subtracts=subtracts):
         return 0
-    first = panes.first(due[0])
-    assert first is not None
-    stop = panes.stop(due[-1])
-    rows = sum(table.num_rows for table in between(sealed, block_key(0, first), block_key(0, stop)))
+    rows = _rows_held(panes, sealed, due)
     length = min(_ROLLED_WINDOWS, _ROLLED_ROWS * len(due) // max(1, rows))
     return length if length and cost(panes, length).rolls(subtracts=subtracts) else 0
 
@@ -135,14 +152,27 @@ def _rolled(
     return True, WindowCells(window + due.start, keys, select(answer, alive))
 
 
-def _chunk_length(panes: Panes) -> int:
-    """Windows handled together: as many as share a common middle; some more when each holds few panes.
+def _chunk_length(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
+    """Windows handled together: as many as share a common middle.
 
-    A chunk longer than a window has no middle, and every pane row is repeated per window that holds it.
+    A chunk longer than a window has no middle, and every pane row is repeated per window that holds it: where windows hold
+    few panes that costs least, so there are as many as bound the repetitions.
     """
     if panes.back is None or panes.back >= _FEW_PANES:
         return min(MOST_WINDOWS, panes.back or MOST_WINDOWS)
-    return _SHORTEST_CHUNK
+    if len(due) <= _SHORTEST_CHUNK:
+        return _SHORTEST_CHUNK
+    copies = panes.back * _rows_held(panes, sealed, due)
+    return max(_SHORTEST_CHUNK, min(_ROLLED_WINDOWS, _ROLLED_ROWS * len(due) // max(1, copies)))
+
+
+def _rows_held(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
+    """Rows of the panes that the windows hold; of windows that begin somewhere."""
+    first = panes.first(due[0])
+    assert first is not None
+    return sum(
+        table.num_rows for table in between(sealed, block_key(0, first), block_key(0, panes.stop(due[-1])))
+    )
 
 
 def _skip(panes: Panes, sealed: Sequence[pa.Table], window: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from headrace.algebra.correlated import levels
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from headrace.algebra.query import Ago
-from headrace.operators.adaptive_panes import few_rows, partial_bytes, row_bytes
+from headrace.operators.adaptive_panes import EVERY_ROW, few_rows, partial_bytes, row_bytes
 from headrace.operators.approximate_instants import ApproximateInstants
 from headrace.operators.approximate_windows import ApproximateWindows
 from headrace.operators.cells import Fed
@@ -122,7 +122,9 @@ def _few_rows(operator: PaneAggregate) -> Iterator[str]:
         return
     sizes = f"{row_bytes(layout)} bytes a row, {partial_bytes(layout)} a partial"
     few = f"groups of at most {most} {'row' if most == 1 else 'rows'} in a pane"
-    if operator.keeps is not None:
+    if operator.keeps is not None and operator.keeps >= EVERY_ROW:
+        yield f"  rows are not folded into panes as they come: too few share a group's pane ({sizes})"
+    elif operator.keeps is not None:
         yield f"  {few} lie as their rows, since many are that small ({sizes})"
     else:
         yield f"  {few} are kept as their rows when many are that small ({sizes})"

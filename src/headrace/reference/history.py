@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import date
+from typing import Any, TypeAlias
 from typing import Literal as Choice
 
+from headrace.algebra.patterns import OneOf, Pattern, Test
 from headrace.algebra.query import Query, QueryScan, StreamScan, walk
 from headrace.reference.values import Row
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
@@ -71,13 +73,26 @@ def sources_of(query: Query) -> tuple[str, ...]:
     )
 
 
-def record(epochs: Iterable[Iterable[Mapping[str, Any]]], time: str, slack: Duration = 0) -> RecordedStream:
-    """What becomes of rows that come in epoch by epoch; an epoch may be empty. A row without a time is rejected."""
+Promise: TypeAlias = tuple[Pattern, Instant]
+"""No row that matches the pattern follows below the instant."""
+
+
+def record(
+    epochs: Iterable[Iterable[Mapping[str, Any]]],
+    time: str,
+    slack: Duration = 0,
+    promises: Sequence[Sequence[Promise]] = (),
+) -> RecordedStream:
+    """What becomes of rows that come in epoch by epoch; an epoch may be empty. A row without a time is rejected.
+
+    `promises[i]` are those taken in with the i-th epoch, from 0: rows of later ones that break them are late.
+    """
     rows: list[StreamRow] = []
     punctuations: list[Instant] = []
     punctuation = BEGINNING
     for number, epoch in enumerate(epochs, start=1):
-        judged = [_judge(values, time, punctuation) for values in epoch]
+        made = [promise for epoch_promises in promises[: number - 1] for promise in epoch_promises]
+        judged = [_judge(values, time, punctuation, made) for values in epoch]
         rows += [
             StreamRow(values, at, len(rows) + offset, number, fate)
             for offset, (values, at, fate) in enumerate(judged)
@@ -89,12 +104,23 @@ def record(epochs: Iterable[Iterable[Mapping[str, Any]]], time: str, slack: Dura
 
 
 def _judge(
-    values: Mapping[str, Any], time: str, punctuation: Instant
+    values: Mapping[str, Any], time: str, punctuation: Instant, promises: Sequence[Promise]
 ) -> tuple[Mapping[str, Any], Instant, Fate]:
     at = values[time]
     if at is None:
         return values, BEGINNING, "rejected"
-    return values, at, "late" if at < punctuation else "accepted"
+    broken = any(at < bound and matches(pattern, values) for pattern, bound in promises)
+    return values, at, "late" if at < punctuation or broken else "accepted"
+
+
+def matches(pattern: Pattern, values: Mapping[str, Any]) -> bool:
+    """True for a row that a pattern speaks of; a column that it does not test may be anything."""
+
+    def holds(name: str, test: Test) -> bool:
+        value = values[name].isoformat() if isinstance(values[name], date) else values[name]
+        return value in test.values if isinstance(test, OneOf) else test.holds(value)
+
+    return all(holds(name, test) for name, test in pattern.tests)
 
 
 @dataclass(frozen=True, slots=True)

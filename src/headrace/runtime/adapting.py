@@ -1,4 +1,4 @@
-"""In which states do groups of few rows lie as these? Decided after every epoch from what it measured, for the next one.
+"""In which states do groups of few rows lie as these, and in which is nothing folded as it comes? Decided after every epoch from what it measured, for the next one.
 
 The decision is a fact of the manifest: an epoch that is run again, after a failure or a restart, folds its rows in the
 same way. Answers do not depend on it.
@@ -6,30 +6,23 @@ same way. Answers do not depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from headrace.observation import OperatorObservation
-from headrace.operators.adaptive_panes import LEAST_GROUPS, should_adapt
-from headrace.operators.family import state_name, together
-from headrace.operators.operator import Operator
+from headrace.operators.adaptive_panes import LEAST_GROUPS, panes_pay, should_adapt
+from headrace.operators.family import UNFOLDED, state_name, together
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.runtime.messages import EpochPlan
 from headrace.store.manifest import Manifest
 
 ADAPTING: Final = "adapting"
-"""In a manifest's facts: the names of these states."""
+"""In a manifest's facts: the names of these states, and with `UNFOLDED` of those whose rows are not folded at all."""
 
 
 def adapting_states(manifest: Manifest) -> frozenset[str]:
     """What the last epoch decided."""
     return frozenset(manifest.facts.get(ADAPTING, ()))
-
-
-def as_it_runs(operator: Operator, adapting: Collection[str]) -> Operator:
-    """The operator as scan tasks of the next epoch will have it."""
-    adapts = isinstance(operator, PaneAggregate) and state_name(operator) in adapting
-    return operator.adapting() if adapts and isinstance(operator, PaneAggregate) else operator
 
 
 def with_adapting(
@@ -49,11 +42,13 @@ def with_adapting(
         if found.groups < LEAST_GROUPS:
             continue  # says nothing: spares thousands of small queries the question
         layout = together((operator,)).layouts[0]
+        chosen -= {state, state + UNFOLDED}
         if should_adapt(layout, found.groups, found.few, does=state in known):
-            chosen.add(state)
-        else:
-            chosen.discard(state)
+            folds = state + UNFOLDED not in known
+            pay = panes_pay(operator.panes, found.rows_kept, found.groups, found.few, do=folds)
+            chosen |= {state} if pay else {state, state + UNFOLDED}
     if chosen:
-        chosen &= {state_name(operator) for operator in plan.operators.values()}
+        there = {state_name(operator) for operator in plan.operators.values()}
+        chosen = {name for name in chosen if name.removesuffix(UNFOLDED) in there}
     rest = {name: value for name, value in facts.items() if name != ADAPTING}
     return {**rest, ADAPTING: sorted(chosen)} if chosen else rest

@@ -54,8 +54,8 @@ def _clauses(stream: StreamDefinition) -> Iterator[tuple[str, str | None]]:
     rule, once = stream.progress, stream.deduplicate
     yield "progressing attribute", stream.time or "(time of arrival)"
     yield "progress", _generator(stream)
-    if rule.group_condition is not None:
-        yield "group-wise", f"PUNCTUATED BY {rule.group_condition} FOR ({', '.join(rule.groups)})"
+    if rule.groups:
+        yield "group-wise", rule.group_clause
     if rule.per or rule.folder:
         what = f"({', '.join(rule.per)})" if rule.per else "FOLDER"
         yield "sources", f"PROGRESS PER {what} EXPECT {rule.expected}"
@@ -79,7 +79,7 @@ def _generator(stream: StreamDefinition) -> str:
         return "PUNCTUATED EXTERNALLY"
     if rule.behind is not None:
         return f"SLACK {rule.behind} ROWS" if rule.behind else "SLACK 0 ROWS (ordered)"
-    if rule.group_condition is not None and not stream.slack:
+    if rule.groups and not stream.slack:
         return "(none for the whole stream)"
     return f"SLACK {render_duration(stream.slack)}" if stream.slack else "SLACK 0 SECONDS (ordered)"
 
@@ -91,7 +91,8 @@ def _reached(stream: StreamDefinition, known: Mapping[str, Any]) -> Iterator[tup
     for name, mark in sorted(known.get("sources", {}).items()):
         if name:
             yield f"source {name}", _instant(mark["greatest"])
-    yield "groups ahead of the stream", str(len(known.get("groups", {})))
+    ahead = "promises in force" if stream.progress.patterns else "groups ahead of the stream"
+    yield ahead, str(len(known.get("groups", {})))
     yield "rows", str(known.get("rows", 0))
     yield "late rows", str(known.get("late", 0))
     if known.get("late", 0):

@@ -12,6 +12,7 @@ from typing import Any, Final
 from headrace.errors import UserError
 from headrace.language.statement import Form
 from headrace.observation import OperatorObservation, WorkObservation
+from headrace.operators.family import as_it_runs
 from headrace.planner.attribution import NOTHING, Measured
 from headrace.planner.explain import explain
 from headrace.planner.explained import Explained
@@ -20,7 +21,7 @@ from headrace.planner.picture import dot, picture
 from headrace.planner.picture_svg import svg
 from headrace.planner.sharing import Sharing, sharing
 from headrace.runtime import derived
-from headrace.runtime.adapting import adapting_states, as_it_runs
+from headrace.runtime.adapting import adapting_states
 from headrace.runtime.completeness import plan_in_force
 from headrace.runtime.describing import filling_told
 from headrace.runtime.epoch_log import last_lines

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -43,7 +42,7 @@ from headrace.runtime.status import status
 from headrace.runtime.supervisor import Retries
 from headrace.store.home_format import put_format
 from headrace.store.lock import HomeLock
-from headrace.time import Clock, Instant, now
+from headrace.time import Clock, now
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -189,14 +188,16 @@ class Hub:
         with self.loop.lock:
             return pushing.push(self.home, self.loop.engine, stream, rows)
 
-    def punctuate(self, stream: str, at: Instant | datetime) -> None:
-        """Promise that no row with an event time below `at` follows those handed in so far.
+    def punctuate(
+        self, stream: str, at: pushing.When = None, where: str | None = None, zone: str | None = None
+    ) -> None:
+        """Promise that no row below `at`, or that matches the pattern `where`, follows those handed in so far.
 
-        `at` counts microseconds since 1970 UTC, or is a datetime with a zone. Durable on return. A row that breaks the
-        promise goes to the stream's late channel and is counted.
+        `at` counts microseconds since 1970 UTC, or is a datetime with a zone; `where` is read by the clocks of
+        `zone`, by default the stream's. Durable on return; what breaks it is late.
         """
         with self.loop.lock:
-            pushing.punctuate(self.home, self.loop.engine, stream, pushing.instant(at))
+            pushing.punctuate(self.home, self.loop.engine, stream, at, where, zone)
 
     @property
     def catalog(self) -> Catalog:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.algebra.patterns import rolled_up
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages import ScanReceipt, StreamProgress
 from headrace.runtime.source_marks import SourceMark
@@ -40,6 +41,8 @@ def after_epoch(
     for name, at in (groups or {}).items():
         ahead[name] = max(at, ahead.get(name, BEGINNING))
     ahead = {name: at for name, at in ahead.items() if at > punctuation}
+    if definition.progress.patterns:
+        ahead = rolled_up(ahead)
     return StreamProgress(punctuation, reached, sources=known, groups=ahead)
 
 
@@ -48,7 +51,7 @@ def promised_by(definition: StreamDefinition, mark: SourceMark) -> Instant:
     rule = definition.progress
     if definition.punctuated_by is not None or mark.greatest == BEGINNING:
         return mark.promised
-    if rule.external or (rule.group_condition is not None and not definition.slack and rule.behind is None):
+    if rule.external or (rule.groups and not definition.slack and rule.behind is None):
         return mark.promised
     if rule.behind is not None:
         return max(mark.promised, mark.passed)

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from headrace.algebra.patterns import rolled_up
 from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import EpochObservation, OperatorObservation, StreamObservation, WorkObservation
-from headrace.operators.group_ahead import can_go_ahead
 from headrace.runtime.adapting import with_adapting
+from headrace.runtime.going_ahead import columns_ahead
 from headrace.runtime.home import Home
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateReceipt, StreamProgress
 from headrace.runtime.progress import after_scans, as_known, merged, progress_of
@@ -270,9 +271,11 @@ def _after(
         seen = work.replayed.get(name, place.replayed + (operator.stream in work.taken))
         closed = max(place.closed, now)
         ahead = dict(place.ahead)
-        if not work.is_replay and can_go_ahead(operator, plan.streams[operator.stream].progress.groups):
+        rule = plan.streams[operator.stream].progress
+        if not work.is_replay and columns_ahead(operator, rule):
             ahead |= reached[operator.stream].groups
         ahead = {group: at for group, at in ahead.items() if at > closed}
+        ahead = rolled_up(ahead) if rule.patterns else ahead
         complete = place.complete_since
         if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
             complete = beyond(reached[operator.stream])  # what came while it was paused is nowhere

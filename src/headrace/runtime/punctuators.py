@@ -1,8 +1,10 @@
-"""PUNCTUATED BY: a row for which the stream's boolean expression is true promises that none below its event time follows."""
+"""PUNCTUATED BY: what do rows promise? One for which a boolean expression is true, that none below its event time follows; one
+that carries a pattern, that none follows that matches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +13,11 @@ import pyarrow.compute as pc
 
 from headrace.algebra.expressions import Expression, columns_of
 from headrace.catalog.definitions import StreamDefinition
+from headrace.errors import UserError
 from headrace.language.bind_expressions import bind_expression
+from headrace.language.bind_patterns import bind_pattern
 from headrace.operators.batch import Batch
-from headrace.operators.grouping import Ints, group
+from headrace.operators.grouping import group
 from headrace.operators.scalar import Evaluation
 from headrace.runtime.naming_values import named
 from headrace.runtime.sources.options import zone_of
@@ -68,11 +72,45 @@ def greatest_by_group(batch: Batch, holds: np.ndarray, groups: Sequence[str]) ->
     return dict(zip(found.keys[0].to_pylist(), greatest.tolist(), strict=True))
 
 
-def late_in_group(
-    columns: Mapping[str, pa.Array], at: Ints, groups: Sequence[str], bounds: Mapping[str, Instant]
-) -> np.ndarray:
-    """Rows below the punctuation of their own group: they break its promise."""
-    names = named([columns[name] for name in groups])
-    place = pc.fill_null(pc.index_in(names, pa.array(list(bounds), pa.string())), -1).to_numpy()
-    values = np.array([*bounds.values(), BEGINNING], np.int64)
-    return at < values[place]
+@dataclass(frozen=True, slots=True)
+class PatternReader:
+    """Rows of a stream that are promises themselves: where the column is not NULL its text is a pattern."""
+
+    definition: StreamDefinition
+    column: str
+
+    @staticmethod
+    def of(definition: StreamDefinition) -> PatternReader | None:
+        """None where rows carry no patterns."""
+        column = definition.progress.pattern_column
+        return None if column is None else PatternReader(definition, column)
+
+    def promises(self, texts: pa.Array) -> tuple[dict[str, Instant], dict[str, str]]:
+        """Promises of the column's values, and why some values are none."""
+        told: dict[str, Instant] = {}
+        wrong: dict[str, str] = {}
+        for text in pc.unique(texts.drop_null()).to_pylist():
+            try:
+                name, at = promise_of(self.definition, text)
+            except UserError as error:
+                wrong[text] = error.message
+            else:
+                told[name] = max(at, told.get(name, BEGINNING))
+        return told, wrong
+
+
+def promise_of(definition: StreamDefinition, text: str, zone: str | None = None) -> tuple[str, Instant]:
+    """A pattern's name, and the instant below which none of its rows follows.
+
+    Its times are read by a zone's clocks, by default the stream's. Raises `UserError` where the stream takes no patterns, or this is none.
+    """
+    rule = definition.progress
+    if not rule.patterns:
+        raise UserError(
+            f"the stream '{definition.name}' takes no patterns",
+            remedy="CREATE STREAM … PUNCTUATED BY PATTERNS OF (columns).",
+        )
+    pattern, at = bind_pattern(
+        text, definition.schema, rule.groups, definition.time, zone or zone_of(definition.options)
+    )
+    return pattern.text(), at

@@ -5,16 +5,19 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import UserError, did_you_mean
 from headrace.runtime.engine import Engine
 from headrace.runtime.home import Home
-from headrace.runtime.sources.records import PUNCTUATION, IngestRecord
+from headrace.runtime.punctuators import promise_of
+from headrace.runtime.sources.records import ALL, PUNCTUATION, IngestRecord
 from headrace.runtime.sources.segments import write_push_segment
-from headrace.time import Instant, render_duration, render_instant
+from headrace.time import FOREVER, Instant, render_duration, render_instant
+
+When: TypeAlias = Instant | datetime | None
 
 
 def require_stream(catalog: Catalog, name: str) -> StreamDefinition:
@@ -29,19 +32,33 @@ def require_stream(catalog: Catalog, name: str) -> StreamDefinition:
     return found
 
 
-def punctuate(home: Home, engine: Engine, name: str, at: Instant) -> None:
-    """Log a promise that no row below `at` follows the rows handed in so far.
+def punctuate(
+    home: Home,
+    engine: Engine,
+    name: str,
+    at: When,
+    where: str | None = None,
+    zone: str | None = None,
+) -> None:
+    """Log a promise that no row below `at`, or that matches the pattern `where`, follows the rows handed in so far.
 
-    Raises `UserError` for a stream of another query's results, and for an instant beyond the stream's maxAhead.
+    Raises `UserError` for a stream of another query's results, for an instant beyond the stream's maxAhead, and for what is
+    no pattern of the stream.
     """
     definition, now = require_stream(home.catalog, name), engine.clock()
-    if at > now + definition.max_ahead:
+    bound = FOREVER if at is None else instant(at)
+    promise = ALL
+    if where is not None:
+        promise, below = promise_of(definition, where, zone)
+        bound = min(bound, below)
+    if (promise == ALL or bound != FOREVER) and bound > now + definition.max_ahead:
         raise UserError(
-            f"the punctuation {render_instant(at)} is further ahead of the clock than {definition.name} allows",
+            f"the punctuation {render_instant(bound)} is further ahead of the clock than {definition.name} allows",
             remedy=f"maxAhead is {render_duration(definition.max_ahead)}.",
         )
     uri = f"punctuation-{uuid.uuid4().hex}"
-    engine.intake.hand_in(IngestRecord(definition.name, uri, PUNCTUATION, at, at, 0, 0, now, 0))
+    record = IngestRecord(definition.name, uri, PUNCTUATION, bound, bound, 0, 0, now, 0, promise=promise)
+    engine.intake.hand_in(record)
 
 
 def instant(at: Instant | datetime) -> Instant:

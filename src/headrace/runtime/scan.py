@@ -38,7 +38,7 @@ from headrace.runtime.reading import Arrival, arrivals
 from headrace.runtime.recent import Recent
 from headrace.runtime.rejects import RejectWriter, read_refused
 from headrace.runtime.repeats import encode_keys, greatest_of, open_keys
-from headrace.runtime.sources.records import PUNCTUATION
+from headrace.runtime.sources.records import ALL, PUNCTUATION
 from headrace.runtime.watch import Watch
 from headrace.store.filesystem import LocalStore, Store
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
@@ -84,8 +84,8 @@ class _StreamTask:
 
     def take(self, arrival: Arrival, punctuation: Instant, uri: str | None) -> None:
         """Archive a batch, then offer its accepted rows to every operator; `punctuation` was in force when it came."""
-        self.refuse(arrival.rejects)
         arrival = self.watch.judge(self.columns, arrival)
+        self.refuse(arrival.rejects)
         if not len(arrival.at):
             return
         if self.archive is not None:
@@ -96,7 +96,7 @@ class _StreamTask:
         self.watch.see(batch, uri)
         if arrival.late is not None:
             self.late += int(arrival.late.sum())
-            self.deepest = max(self.deepest, int(self.punctuation - arrival.at.min()))
+            self.deepest = max(self.deepest, self.punctuation - int(arrival.at.min()))
             _offer(self.late_scanners, batch.where(arrival.late))
             for within, scanners in self.revising:
                 known = arrival.at >= _reach(punctuation, within)
@@ -180,7 +180,7 @@ class _ScanTask:
             stream.refuse(read_refused(self._store, piece.refused))
             return
         if piece.record is not None and piece.record.get("format") == PUNCTUATION:
-            stream.watch.told(piece.record["start"])
+            stream.watch.promised(piece.record.get("promise", ALL), piece.record["start"])
             return
         punctuation = stream.punctuation if piece.before is None else piece.before
         for arrival in arrivals(self._store, piece, stream.definition, stream.columns, punctuation):

@@ -25,7 +25,7 @@ from headrace.operators.family import (
     gathered,
     state_name,
 )
-from headrace.operators.group_ahead import GroupTurn, advance_groups, can_go_ahead
+from headrace.operators.group_ahead import GroupTurn, advance_groups, without_done
 from headrace.operators.grouping import flat
 from headrace.operators.latest import TellsLast
 from headrace.operators.operator import AT, Operator, Sections, Step, Turn
@@ -38,9 +38,9 @@ from headrace.runtime.blobs import ScanBlob, deltas_by_state, in_order
 from headrace.runtime.collector import MANY, no_cycles_sought
 from headrace.runtime.compaction import Owners, before_merge, compacted, due_for_merge, level_after
 from headrace.runtime.functions import loaded
+from headrace.runtime.going_ahead import group_turn
 from headrace.runtime.measuring import Ledger
 from headrace.runtime.messages import ResultsFile, RunRef, StateMessage, StateReceipt, StreamProgress
-from headrace.runtime.naming_values import named
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import bytes_by_state, bytes_of_run
 from headrace.runtime.progress import after_scans
@@ -191,16 +191,17 @@ class _StateTask:
 
     def _step(self, operator: Operator, runs: Sequence[Sections], deltas: Sequence[Sections]) -> Step:
         """An operator's step; where its stream promises for single groups, these go as far as their promise."""
-        turn, before = self._turn(operator), self._message.ahead.get(operator.id, {})
-        now = {**before}
-        if operator.id not in self._message.now and not self._message.final:
-            for name, at in self._progress.get(operator.stream, StreamProgress()).groups.items():
-                now[name] = max(at, before.get(name, at))
-        columns = self.plan.streams[operator.stream].progress.groups if now else ()
-        if isinstance(operator, PaneAggregate) and columns and can_go_ahead(operator, columns):
-            groups = GroupTurn(columns, before, now, named)
-            return advance_groups(operator, runs, deltas, turn, groups)
-        return operator.advance(runs, deltas, turn)
+        groups = self._groups(operator)
+        if groups is None or not isinstance(operator, PaneAggregate):
+            return operator.advance(runs, deltas, self._turn(operator))
+        return advance_groups(operator, runs, deltas, self._turn(operator), groups)
+
+    def _groups(self, operator: Operator) -> GroupTurn | None:
+        """How far its groups are ahead of its stream, and how far they go now."""
+        own = operator.id in self._message.now or operator.id in self._message.resting or self._message.final
+        promised = {} if own else self._progress.get(operator.stream, StreamProgress()).groups
+        before = self._message.ahead.get(operator.id, {})
+        return group_turn(operator, self.plan.streams[operator.stream].progress, before, promised)
 
     def _keep(self, operator: str, step: Step | MemberStep, state_rows: int) -> int:
         """Keep what an operator answered and what was measured; the number of result rows."""
@@ -240,7 +241,7 @@ class _StateTask:
         for name, operators in alive.items():
             with self._ledger.timed(name):
                 if family_of(operators[0]) is None:
-                    self._merge(name, merging, [(operators[0], self._after(operators[0]))])
+                    self._merge(name, merging, [(operators[0], self._after(operators[0]))], operators[0])
                 elif isinstance(operators[0], Selection):
                     self._merge(name, merging, [SelectionFamily.owner(operators, self._after)])
                 else:
@@ -253,11 +254,15 @@ class _StateTask:
         )
         self._replaced = tuple(run.ref.name for run in merging)
 
-    def _merge(self, name: str, merging: Sequence[TaskRun], owners: Owners) -> None:
+    def _merge(
+        self, name: str, merging: Sequence[TaskRun], owners: Owners, alone: Operator | None = None
+    ) -> None:
         """One state's sections of the runs, as one; what rests this epoch stays as it was left.
 
-        Each owner forgets by its own turn; rows of members that are no more are nobody's, and go.
+        Each owner forgets by its own turn; rows of members that are no more are nobody's, and go. An operator `alone` in its
+        state forgets groups of which all is told.
         """
+        groups = self._groups(alone) if isinstance(alone, PaneAggregate) else None
         found: dict[str, list[pa.Table]] = {}
         for run in merging:
             for section, table in run.of(name).items():
@@ -266,8 +271,11 @@ class _StateTask:
         ready = before_merge(owners, found)
         self._join(name, ready, [section for section in ready if section not in found])
         for section, merged in compacted(owners, ready):
-            if merged.num_rows:
-                self._state[f"{name}/{section}"] = merged
+            kept = merged
+            if groups is not None and isinstance(alone, PaneAggregate):
+                kept = without_done(alone, section, merged, groups)
+            if kept.num_rows:
+                self._state[f"{name}/{section}"] = kept
 
     def _join(self, name: str, found: dict[str, list[pa.Table]], sections: Sequence[str]) -> None:
         """Move what this epoch made of a state's sections to what is merged."""

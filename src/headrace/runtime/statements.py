@@ -362,9 +362,9 @@ class Statements:
         return Outcome(statement.verb, None, administering.done(statement.verb, entries))
 
     def _punctuate(self, statement: said.Punctuate) -> Outcome:
-        self._hub.punctuate(statement.name, statement.at)
-        told = f"no row below {render_instant(statement.at)} follows"
-        return Outcome("punctuate", statement.name, f"stream {statement.name}: {told}")
+        self._hub.punctuate(statement.name, statement.at, statement.where, statement.zone)
+        told = f"where {statement.where}" if statement.where else f"below {render_instant(statement.at or 0)}"
+        return Outcome("punctuate", statement.name, f"stream {statement.name}: no row {told} follows")
 
     def _set_zone(self, statement: said.SetTimeZone) -> Outcome:
         """For the statements that follow; what is there keeps the zone it was made by."""

@@ -17,7 +17,10 @@ from headrace.errors import UserError
 from headrace.time import Instant
 
 PUNCTUATION: Final = "punctuation"
-"""The format of a record without rows: a program's promise that no row below the instant `start` follows."""
+"""The format of a record without rows: a program's promise that no row below the instant `start` follows (that matches `promise`)."""
+
+ALL: Final = "{}"
+"""The pattern of all rows."""
 
 WHOLE: Final = -1
 """The end of a range that goes as far as the file does."""
@@ -34,7 +37,8 @@ class SourceChanged(UserError):
 class IngestRecord:
     """A piece of a source. `start` and `end` count bytes (csv, json), row groups (parquet), record batches (arrow) or
     rows (rate). `arrival` is the instant of listing; `rows_hint` and `batch` are -1 when unknown. `batch` is the
-    micro-batch of a Spark streaming DataFrame: a record whose batch was recorded before is a repetition.
+    micro-batch of a Spark streaming DataFrame: a record whose batch was recorded before is a repetition. `promise` is the
+    pattern of a punctuation (`headrace.algebra.patterns`), by default that of all rows.
     """
 
     stream: str
@@ -47,10 +51,14 @@ class IngestRecord:
     arrival: Instant
     rows_hint: int = -1
     batch: int = -1
+    promise: str = ALL
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for the ingest log."""
-        return asdict(self)
+        """Plain values, for the ingest log; a pattern only where there is one."""
+        told = asdict(self)
+        if self.promise == ALL:
+            del told["promise"]
+        return told
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> IngestRecord:
