@@ -193,8 +193,7 @@ class Hub:
     ) -> None:
         """Promise that no row below `at`, or that matches the pattern `where`, follows those handed in so far.
 
-        `at` counts microseconds since 1970 UTC, or is a datetime with a zone; `where` is read by the clocks of
-        `zone`, by default the stream's. Durable on return; what breaks it is late.
+        `at` is in microseconds since 1970 UTC, or a datetime with a zone; `where` goes by `zone`'s clocks. Durable on return.
         """
         with self.loop.lock:
             pushing.punctuate(self.home, self.loop.engine, stream, at, where, zone)
