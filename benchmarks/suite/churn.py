@@ -7,6 +7,7 @@ memory may not grow.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,6 +26,7 @@ from benchmarks.queries_memory_runner import KEYS, ROWS, slide
 from benchmarks.report import Report
 from benchmarks.runs import run_watched
 from benchmarks.thresholds import Ratio
+from headrace.time import EPOCH
 
 QUERIES = 1000
 LONG, QUICK = (600.0, 60.0), (80.0, 20.0)
@@ -85,7 +87,7 @@ def _check(output: Path, said: dict[str, Any]) -> int:
     cells = _cells(asked, panes)
     for name, since in said["complete_since"].items():
         begins = (
-            None if since is None else pc.strptime(since, "%Y-%m-%dT%H:%M:%SZ", "us").cast(pa.int64()).as_py()
+            None if since is None else (datetime.fromisoformat(since) - EPOCH) // timedelta(microseconds=1)
         )
         meant = _windows(*cells[int(name)], begins)
         found = pq.read_table(output / f"q{name}.parquet")
