@@ -201,7 +201,7 @@ def _errors(
     for buckets in (BUCKETS, 4 * BUCKETS):
         below = _ranks(x, limits, places, buckets, strictly=bool(factor))
         answer = below if factor else sizes[places] - below
-        yield f"ranks {buckets}", of_last(answer - exact[places], _WINDOW // _PANE)
+        yield f"ranks {buckets}", of_last(answer - exact[places], _WINDOW // _PANE)[1:]
 
 
 def _ranks(x: Doubles, limits: Doubles, places: np.ndarray, buckets: int, *, strictly: bool) -> Doubles:
