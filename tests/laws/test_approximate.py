@@ -167,6 +167,53 @@ def relations() -> st.SearchStrategy[Window]:
     return st.builds(TimeRange, st.sampled_from((3, 8, 20)).map(lambda n: n * some.TICK))
 
 
+def _held(told: list[Any], instants: list[int]) -> Iterator[tuple[int, list[Any]]]:
+    """The bag that changes make at each instant."""
+    held: Counter[str] = Counter()
+    rows: dict[str, Any] = {}
+    for at in instants:
+        for instant, sign, row in told:
+            if instant == at:
+                rows[repr(row)] = row
+                held[repr(row)] += sign
+        assert min(held.values(), default=0) >= 0
+        yield at, [(at, rows[name]) for name, count in held.items() for _ in range(count)]
+
+
+@pytest.mark.parametrize("size", [7, 40])
+def test_long_relations_stay_within_their_bounds_at_every_instant_over_many_epochs(size: int) -> None:
+    """Rows are thinned while others come and leave: what was summed up exactly must not be mixed with what was not."""
+    calls = [
+        AggregateCall(
+            name, None if name == "approx_count" else some.column("x"), BIGINT, within=Fraction(1, 3)
+        )
+        for name in ("approx_count", "approx_sum")
+    ]
+    parts = [part for call in calls for part in (call, bound_of(call))]
+    named = tuple(NamedAggregate(f"a{place}", part) for place, part in enumerate(parts))
+    keys = (Named("keyk", some.column("k")),)
+    shown = [Column("keyk", some.SCHEMA.field("k").type), *(Column(item.name, BIGINT) for item in named)]
+    node = Aggregate(Windowed(some.SCAN, "s", TimeRange(40 * some.TICK)), keys, named)
+    query = Query(Project(node, tuple(Named(column.name, column) for column in shown)), "relation")
+    rows = [
+        {"k": "aab"[n % 3], "g": 0, "x": n * n % 97, "y": None, "at": n * some.TICK // 2} for n in range(180)
+    ]
+    history = some.History(
+        {"s": record([rows[low : low + size] for low in range(0, len(rows), size)], "at", 0)}, {"names": ()}
+    )
+    compactions = dict.fromkeys(range(2, len(rows) // size, 3), 3)
+    results = run(query, history, SCHEMAS, final=True, compact_after=compactions)
+    told, greatest = plain(results, query, changes=True), rows[-1]["at"]
+    instants = sorted(
+        {at for at, _, _ in told} | {at + off for at in range(0, greatest, 9 * some.TICK) for off in (0, 1)}
+    )
+    worst = 0
+    for at, now in _held(told, [each for each in instants if each <= greatest]):
+        within_bounds(query, now, [(at, row) for row in relation_at(query, history, at)])
+        worst = max(worst, *(row["a1"] for _, row in now), 0)
+    assert worst > 0, "something is approximate"
+
+
 @given(data=st.data())
 def test_relations_are_within_their_bounds_at_every_instant(data: st.DataObject) -> None:
     query = replace(data.draw(queries(relations()), "query"), emission="relation")
@@ -181,13 +228,5 @@ def test_relations_are_within_their_bounds_at_every_instant(data: st.DataObject)
     told = plain(results, query, changes=True)
     limit = history.punctuation(query)
     instants = {at for at, _, _ in changes(query, history, limit)} | {at for at, _, _ in told}
-    held: Counter[str] = Counter()
-    rows: dict[str, Any] = {}
-    for at in sorted(instants):
-        for instant, sign, row in told:
-            if instant == at:
-                rows[repr(row)] = row
-                held[repr(row)] += sign
-        assert min(held.values(), default=0) >= 0
-        now = [(at, rows[name]) for name, count in held.items() for _ in range(count)]
+    for at, now in _held(told, sorted(instants)):
         within_bounds(query, now, [(at, row) for row in relation_at(query, history, at)])

@@ -18,7 +18,7 @@ SLIDING = "SELECT k, COUNT(*) AS n, MAX(y) AS top, window_start FROM s [RANGE {}
 RELATION = "SELECT g, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE {} SECONDS] GROUP BY g HAVING COUNT(*) > 1"
 ABOUT = "SELECT k, APPROX_COUNT(*) WITHIN 25 PERCENT AS n, ERROR_BOUND(n) AS b FROM s [RANGE {} SECONDS{}] GROUP BY k"
 EXACT = "SELECT k, COUNT(*) AS n FROM s [RANGE {} SECONDS{}] GROUP BY k"
-PARTS = (2, 8, 20, 38)
+PARTS = (8, 38)
 
 QUERIES = {
     **{f"slides_{low}": SLIDING.format(40, low) for low in (0, 3)},
@@ -71,7 +71,7 @@ def test_parts_of_windows_are_what_queries_with_these_windows_answer(tmp_path: P
                 hub.query("slides_0_8").invoke()
             )
         told = hub.query("about").invoke(last="8 SECONDS")
-        assert any(row["b"] for row in hub.query("about").invoke().to_pylist()), "something is approximate"
+        assert any(hub.query("about").history().column("b").to_pylist()), "something is approximate"
     assert Reader.at(rig.home).invoke("about", 8 * SECOND).equals(told)
 
 

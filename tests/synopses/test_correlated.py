@@ -154,5 +154,6 @@ def test_a_piecemeal_cut_keeps_a_share_of_the_weight_and_not_the_share_itself() 
     start = FocusedHistogram(np.array([0.0, 4, 8]), np.array([10.0, 40]))
     moved = start.moved(0, 6, Strategy())
     assert moved.weights.sum() == 10 + 40 * (6 - 4) / (8 - 4)
+    assert moved.bounds[-1] == 6, "the new end, where the text prints the old one's name"
     printed = 10 + (6 - 4) / (8 - 4)
     assert moved.weights.sum() != printed

@@ -56,6 +56,8 @@ class InstantAggregate:
     finish: Finish
     telling: Telling
     relations: tuple[str, ...] = ()
+    sums_up: bool = True
+    """Whether cells are summed up by stretches of time; not where they are approximate and come anew each time."""
 
     @property
     def columns(self) -> frozenset[str]:
@@ -75,7 +77,7 @@ class InstantAggregate:
     @property
     def buckets(self) -> LiveBuckets | None:
         """How cells that neither come nor leave in an epoch are found, where rows leave after a time."""
-        length = self.validity.length
+        length = self.validity.length if self.sums_up else None
         return LiveBuckets(self.grouped.layouts[0], length) if self.folds and length is not None else None
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> InstantScanner:

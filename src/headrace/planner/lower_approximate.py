@@ -93,7 +93,7 @@ def approximate_instants(
         if was.call.part == "bound"
     }
     chosen = tuple(None if fed in bounds else forms.get(fed, _PRESENCE) for fed in feds)
-    return ApproximateInstants(answering, chosen, bounds)
+    return ApproximateInstants(replace(answering, sums_up=False), chosen, bounds)
 
 
 def counting_exactly(shape: Shape, but: Collection[str] = ()) -> Shape:

@@ -14,8 +14,8 @@ import numpy as np
 from headrace.synopses.canonical import Ints
 from headrace.synopses.exponential_histogram import Histograms
 
-_ROWS_A_BUCKET: Final = 1
-"""So many rows wait for each bucket: they take up to twice the bytes of the histograms, and settling a few times the time of adding up."""
+_ROWS_A_BUCKET: Final = 2
+"""So many rows wait for each bucket: they take up to four times the bytes of the histograms, and settling a few times the time of adding up."""
 _LEAST: Final = 512
 
 
@@ -32,8 +32,14 @@ class Counting:
         """Take in a batch in the order of times; none may be older than one that came before."""
         self.waiting.append((keys, times, counts))
         self.rows += len(keys)
-        if self.rows > max(_ROWS_A_BUCKET * len(self.histograms.times), _LEAST):
+        if self.rows > max(_ROWS_A_BUCKET * len(self.histograms.times), _LEAST) or self._spans_a_window():
             self.settle()
+
+    def _spans_a_window(self) -> bool:
+        """True when waiting rows are as many as an exact window would keep."""
+        began = next((int(times[0]) for _, times, _ in self.waiting if len(times)), None)
+        newest = next((int(times[-1]) for _, times, _ in reversed(self.waiting) if len(times)), None)
+        return began is not None and newest is not None and newest - began >= self.length
 
     def add_ones(self, keys: Ints, times: Ints) -> None:
         """Take in a batch of ones whose times repeat much, as the panes of windows do: one count for each time and key."""
