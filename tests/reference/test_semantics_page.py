@@ -11,8 +11,23 @@ import pytest
 
 from headrace.algebra import query as nodes
 from headrace.algebra.aggregates import AggregateCall
-from headrace.algebra.expressions import Call, Cast, Column
-from headrace.algebra.query import Ago, Bounds, Distinct, Emit, Filter, Mark, Query, Revisions, SortKey, Top
+from headrace.algebra.expressions import Call, Cast, Column, Named
+from headrace.algebra.query import (
+    Ago,
+    Bounds,
+    Distinct,
+    Emit,
+    Filter,
+    Join,
+    Mark,
+    Project,
+    Query,
+    Revisions,
+    SortKey,
+    Top,
+    UnionAll,
+    Windowed,
+)
 from headrace.algebra.series import pair, placed, seconds_of, timed
 from headrace.algebra.windows import (
     Delta,
@@ -31,6 +46,7 @@ from headrace.reference.relational import Rejects
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING
 from headrace.time import FOREVER, SECOND
 from tests.reference.building import (
+    TABLE,
     agg,
     col,
     compare,
@@ -90,7 +106,30 @@ MEAN = Column("mean", DOUBLE)
 VALUE = Cast(col("v"), DOUBLE)
 ABOVE = compare(">=", Cast(col("v"), DOUBLE), MEAN)
 
+FOUR = TimeSlide(4 * SECOND, 4 * SECOND)
+BOTH = UnionAll((windowed(FOUR).source, windowed(FOUR, alias="t").source), "u", TABLE, "at")
+
+
+def joined(left, right):
+    """`SELECT x.v, y.v AS w FROM s x [left], s y [right] WHERE x.k = y.k AND x.v > y.v`."""
+    pairs = Join(windowed(left, alias="x"), windowed(right, alias="y"), "inner", equal("x.k", "y.k", STRING))
+    passed = Filter(pairs, compare(">", Column("x.v", BIGINT), Column("y.v", BIGINT)))
+    return Project(passed, (Named("v", Column("x.v", BIGINT)), Named("w", Column("y.v", BIGINT))))
+
+
+def equal(one, other, kind):
+    return compare("=", Column(one, kind), Column(other, kind))
+
+
 QUERIES = {
+    "SELECT COUNT(*) AS n FROM s UNION ALL s [RANGE 4 SECONDS SLIDE 4 SECONDS]": query(
+        select(grouped(Windowed(BOTH, "u", FOUR), [], n=agg("count")), "n")
+    ),
+    "SELECT x.v, y.v AS w FROM s x [RANGE 4 SECONDS SLIDE 4 SECONDS], s y [RANGE 8 SECONDS SLIDE 4 SECONDS]"
+    " WHERE x.k = y.k AND x.v > y.v": query(joined(FOUR, TimeSlide(8 * SECOND, 4 * SECOND))),
+    "SELECT ISTREAM(x.v, y.v AS w) FROM s x [RANGE 4 SECONDS], s y [RANGE 6 SECONDS] WHERE x.k = y.k AND x.v > y.v": query(
+        Emit(joined(TimeRange(4 * SECOND), TimeRange(6 * SECOND)), "istream"), "stream"
+    ),
     "SELECT k, COUNT(*) FILTER (WHERE v >= AVG(v)) AS above FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY k": query(
         select(
             grouped(windowed(TEN), ["k"], mean=agg("avg", col("v")), above=agg("count", where=ABOVE)),

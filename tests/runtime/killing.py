@@ -85,7 +85,7 @@ class Assassin:
             self.arrive(2)
             files = self.files[: self.rig.written]
             found = answers(hub, hub.run_once())
-            assert len(found) == 6
+            assert len(found) == 8
             for name, rows in found.items():
                 assert rows == expected(hub.operator_and_query(name)[1], files, SLACK), (
                     f"{name}, seed {self.seed}"

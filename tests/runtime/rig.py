@@ -67,6 +67,13 @@ QUERIES = {
 }
 """One of every kind: panes, distinct, landmark, top-k, rows in windows, windows of rows and ending at rows, relations, streams, joins, revisions."""
 
+SEVERAL = {
+    "united": "SELECT k, COUNT(*) AS n FROM s UNION ALL s [RANGE 6 SECONDS SLIDE 3 SECONDS] GROUP BY k",
+    "met": "SELECT x.k, COUNT(*) AS n, MAX(y.x) AS top FROM s x [RANGE 4 SECONDS SLIDE 2 SECONDS],"
+    " s y [RANGE 6 SECONDS SLIDE 2 SECONDS] WHERE x.k = y.k AND x.g = y.g GROUP BY x.k",
+}
+"""Several streams as one, and joined: their pairs are told an epoch later."""
+
 Row = dict[str, Any]
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from headrace.runtime.opening import open_hub
 from tests.runtime.rig import script
 
-QUERIES_OF_VICTIM = ("slide", "tumble", "now", "rows", "named", "some")
+QUERIES_OF_VICTIM = ("slide", "tumble", "now", "rows", "named", "some", "united", "met")
 
 
 def main() -> None:
     folder, tasks, executor, slack = sys.argv[1:]
-    from tests.runtime.rig import QUERIES
+    from tests.runtime.rig import QUERIES, SEVERAL
 
-    queries = {name: QUERIES[name] for name in QUERIES_OF_VICTIM}
+    queries = {name: (QUERIES | SEVERAL)[name] for name in QUERIES_OF_VICTIM}
     with open_hub(
         Path(folder) / "home", local=executor == "local", tasks=int(tasks), brief=True, cores=2
     ) as hub:

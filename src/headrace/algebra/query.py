@@ -72,6 +72,30 @@ class QueryScan:
 
 
 @dataclass(frozen=True, slots=True)
+class UnionAll:
+    """All rows of several streams as one stream, in the order (event time, which of them, position).
+
+    Members have columns of the same types; `table` has the names that those of the first have. A row is late by what its
+    own stream has promised; the union has come as far as the slowest. Source: Li 2008, section 8.2 (Meld).
+    """
+
+    members: tuple[StreamScan | QueryScan, ...]
+    alias: str
+    table: Schema
+    time: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called where streams have names; no user can write it."""
+        return "@" + " UNION ALL ".join(member.name for member in self.members)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns as `alias.column`."""
+        return _qualified(self.table, self.alias)
+
+
+@dataclass(frozen=True, slots=True)
 class Windowed:
     """Stream to relation. Below it only scans and filters of one stream (a filter below means: before the window)."""
 
@@ -179,9 +203,9 @@ class Aggregate:
         """Keys, then aggregates, then the window's bounds where the window slides."""
         own = tuple(Field(key.name, key.expression.type) for key in self.keys)
         own += tuple(Field(item.name, item.call.type) for item in self.aggregates)
-        window = find_window(self.source)
-        if window is not None and slides(window.window):
-            own += window.schema.fields[-3:]
+        for node in walk(self.source):
+            if isinstance(node, Windowed) and slides(node.window):
+                own += node.schema.fields[-3:]
         return Schema(own)
 
 
@@ -253,6 +277,7 @@ Node: TypeAlias = (
     StreamScan
     | RelationScan
     | QueryScan
+    | UnionAll
     | Windowed
     | Bounds
     | Filter
@@ -304,6 +329,8 @@ def children(node: Node) -> tuple[Node, ...]:
     match node:
         case StreamScan() | RelationScan() | QueryScan():
             return ()
+        case UnionAll(members=members):
+            return members
         case Join(left=left, right=right):
             return (left, right)
         case Mark(source=source, right=right):

@@ -88,6 +88,16 @@ class Unbounded:
 
 
 @dataclass(frozen=True, slots=True)
+class Lasting:
+    """Each row from its time to the instant that it says itself, included: what pairs of rows of two windows do.
+
+    No user can write it: a planner makes it of a join of streams.
+    """
+
+    until: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """`[ROWS n]` and `[PARTITION BY k ROWS n]`: at instant i the last n rows (of each partition) with t <= i.
 
@@ -202,7 +212,7 @@ class Custom:
 
 
 SlidingWindow: TypeAlias = TimeSlide | Landmark | RowsSlide | TupleSlide | Delta | Session | Custom
-InstantWindow: TypeAlias = TimeRange | Unbounded | Rows
+InstantWindow: TypeAlias = TimeRange | Unbounded | Rows | Lasting
 Window: TypeAlias = SlidingWindow | InstantWindow
 
 

@@ -234,7 +234,7 @@ def parts_of(node: Expr) -> tuple[Expr, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream, relation or query in FROM, by name, or a SELECT of its own."""
+    """A stream, relation or query in FROM, by name, or a SELECT of its own; or with `others` several as one: UNION ALL."""
 
     name: str
     alias: str | None
@@ -242,6 +242,7 @@ class Source:
     channel: Choice["rows", "late", "rejects"]
     span: Span
     select: Select | None = None
+    others: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from headrace.language.bind_memberships import Memberships
 from headrace.language.bind_revisions import revisions
 from headrace.language.bind_sessions import per_group
 from headrace.language.bind_sources import From, bind_from
+from headrace.language.bind_stream_joins import check_aggregates
 from headrace.language.bind_tree import tree
 from headrace.language.bind_zones import in_zone
 from headrace.language.naming import output_name
@@ -86,13 +87,9 @@ class _SelectBinder:
     def __post_init__(self) -> None:
         self.rows = ExpressionBinder(self.text, self.sources.scope.column, self._nested, self.functions)
         self.members = Memberships(self.names, self.sources.scope, self.functions)
-        stream = self.sources.stream
-        bounds = (
-            frozenset(f"{stream.alias}.{name}" for name in WINDOW_COLUMNS)
-            if stream.sliding
-            else frozenset[str]()
-        )
-        self.grouping = Grouping(self.rows, bounds, stream.alias)
+        sliding = [each for each in self.sources.streams if each.sliding]
+        bounds = frozenset(f"{each.alias}.{name}" for each in sliding for name in WINDOW_COLUMNS)
+        self.grouping = Grouping(self.rows, bounds, self.sources.stream.alias)
 
     @property
     def grouped(self) -> bool:
@@ -140,11 +137,12 @@ class _SelectBinder:
             )
             where = binder.condition(self.select.where, "WHERE")
         select = self.select
-        inside = None if select.bounds is None else condition(select.bounds, self.sources.stream)
+        limits = None if self.sources.others else select.bounds  # of joined streams they are windows by now
+        inside = None if limits is None else condition(limits, self.sources.stream)
         if inside is not None:
             where = inside if where is None else Call("and", (where, inside), BOOLEAN)
         node = tree(self.sources, where, self.members, grouped_window=select.window is not None)
-        return node if select.bounds is None or inside is not None else Bounds(node, *select.bounds)
+        return node if limits is None or inside is not None else Bounds(node, *limits)
 
     def _where_column(self, name: Name) -> Expression:
         column = self.sources.scope.column(name)
@@ -309,6 +307,8 @@ class _SelectBinder:
             self._fail(
                 "EMIT EMPTY needs a window with SLIDE and aggregates", select.emit_empty, "Leave it out."
             )
+        if self.sources.others:
+            check_aggregates(self.grouping.aggregates, stream, self.text)
         if select.emit == "rstream" and not (stream.sliding or stream.window == TimeRange(0)):
             self._fail(
                 "RSTREAM needs a window with SLIDE, or [NOW]: over another window it would never stop speaking",
@@ -331,7 +331,7 @@ class _SelectBinder:
     @property
     def _streams_rows(self) -> bool:
         """True for a select over a bare stream without aggregates, whose rows are streamed as they come."""
-        return self.sources.stream.bare and not self.grouped and self.select.bounds is None
+        return self.sources.bare and not self.grouped and self.select.bounds is None
 
     def _name_columns(self, bound: list[tuple[str, Expression, Span]]) -> None:
         seen: set[str] = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.algebra.expressions import Call, Expression, Literal
-from headrace.algebra.query import Ago, StreamScan
+from headrace.algebra.query import Ago, StreamScan, UnionAll
 from headrace.algebra.windows import TimeRange, Unbounded
 from headrace.language.scope import BoundSource
 from headrace.schema import BOOLEAN
@@ -18,7 +18,7 @@ def condition(bounds: tuple[Instant | Ago, Instant | Ago], stream: BoundSource) 
     begin, end = bounds
     if isinstance(stream.window, TimeRange | Unbounded) or isinstance(begin, Ago) or isinstance(end, Ago):
         return None
-    time = stream.find(stream.scan.time or "") if isinstance(stream.scan, StreamScan) else None
+    time = stream.find(stream.scan.time or "") if isinstance(stream.scan, StreamScan | UnionAll) else None
     if time is None:
         return None
     low = Call(">=", (time, Literal(begin, time.type)), BOOLEAN)

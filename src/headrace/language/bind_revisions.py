@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.algebra.query import Revisions, StreamScan
+from headrace.algebra.query import Revisions, StreamScan, UnionAll
 from headrace.algebra.windows import Custom, Delta, Landmark, Session, TimeSlide, Unbounded, counts_rows
 from headrace.errors import UnsupportedQuery
 from headrace.language.ast import Select
@@ -31,6 +31,8 @@ def revisions(select: Select, sources: From, text: str, *, grouped: bool) -> Rev
 def _reason(select: Select, sources: From, *, grouped: bool) -> str | None:
     """What it is that late rows cannot revise; None when they can."""
     scan, window = sources.stream.scan, sources.stream.window
+    if isinstance(scan, UnionAll):
+        return "over several streams: what is late in one of them is not late in all"
     if not (isinstance(scan, StreamScan) and scan.channel == "rows"):
         return f"over '{scan.name}': no row of it is late"
     if isinstance(window, TimeSlide | Landmark | Session):

@@ -9,7 +9,7 @@ from typing import Literal as Choice
 
 from headrace.algebra.expressions import Expression, conjuncts
 from headrace.algebra.functions import UserFunction
-from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan
+from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
 from headrace.algebra.windows import (
     Session,
     TimeSlide,
@@ -20,28 +20,41 @@ from headrace.errors import UnsupportedQuery, UserError, did_you_mean
 from headrace.language.ast import FunctionCall, JoinClause, Select, Source
 from headrace.language.ast_windows import SessionWindow, StartingWindow
 from headrace.language.bind_expressions import ExpressionBinder, joined, located
+from headrace.language.bind_stream_joins import bounded, check_grouped_window, check_together
+from headrace.language.bind_unions import united
 from headrace.language.bind_windows import bind_window, check_attribute
 from headrace.language.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
 from headrace.time import Duration
 
 STREAM_FIRST: Final = (
-    "Available are one stream and any number of relations, the stream first: FROM s JOIN r ON …"
+    "Available are streams and any number of relations, the streams first: FROM s JOIN r ON …"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class From:
-    """Bound sources. `scope` has them in the order of FROM; `stream` is the one stream, `relations` the joined rest.
+    """Bound sources. `scope` has them in the order of FROM; `stream` is the first stream, `others` the streams joined with it.
 
-    `conditions` are of inner joins, not yet attached; a LEFT join holds its own. `retain` is how much of its past the stream
-    keeps, None for all.
+    `relations` is the rest. `conditions` are of inner joins, not yet attached; a LEFT join holds its own. `retain` is how
+    much of its past the stream keeps, None for all.
     """
 
     scope: Scope
     stream: BoundSource
+    others: tuple[BoundSource, ...]
     relations: tuple[tuple[BoundSource, Choice["inner", "left"], Expression | None], ...]
     conditions: tuple[Expression, ...]
     retain: Duration | None = None
+
+    @property
+    def streams(self) -> tuple[BoundSource, ...]:
+        """All streams, in the order of FROM."""
+        return (self.stream, *self.others)
+
+    @property
+    def bare(self) -> bool:
+        """True when no stream has a window written."""
+        return all(each.bare for each in self.streams)
 
 
 def bind_from(
@@ -53,46 +66,56 @@ def bind_from(
 ) -> From:
     """Sources, windows and joins of a SELECT; `inner` binds a SELECT in FROM.
 
-    Raises `UserError` for unknown names and for windows that do not fit; `UnsupportedQuery` for joins of streams.
+    Raises `UserError` for unknown names and for windows that do not fit; `UnsupportedQuery` for joins there are not.
     """
     sources = [
         _source(source, names, text, functions, inner)
         for source in (select.source, *(j.source for j in select.joins))
     ]
     if select.window is not None:
+        check_grouped_window(select.window, [each for each in sources if each.window is not None], text)
         sources = [_with_group_window(source, select.window, text) for source in sources]
     _check_aliases(sources, text)
-    stream = _only_stream(sources, text)
+    stream, *others = _streams(sources, text)
+    if others and select.bounds is not None:
+        limits = select.bounds
+        sources = [each if each.window is None else bounded(each, *limits, text) for each in sources]
+        stream, *others = _streams(sources, text)
+    if others:
+        check_together(select, (stream, *others), text)
     scope = Scope(text, (sources[0],))
     relations: list[tuple[BoundSource, Choice["inner", "left"], Expression | None]] = []
     conditions: list[Expression] = []
     for clause, source in zip(select.joins, sources[1:], strict=True):
         scope, condition = _joined(scope, clause, source, functions)
         if clause.kind == "left":
-            if source is stream:
-                raise UnsupportedQuery(
-                    "a LEFT JOIN keeps the rows of the stream",
-                    span=source.span,
-                    text=text,
-                    remedy=STREAM_FIRST,
-                )
+            if source.window is not None:
+                raise _keeps_the_stream(source, text, others=bool(others))
             relations.append((source, clause.kind, condition))
             continue
         conditions += [] if condition is None else list(conjuncts(condition))
-        if source is not stream:
+        if source.window is None:
             relations.append((source, clause.kind, None))
-    if sources[0] is not stream:
+    if sources[0].window is None:
         if any(kind == "left" for _, kind, _ in relations):
-            raise UnsupportedQuery(
-                "a LEFT JOIN keeps the rows of the stream",
-                span=sources[0].span,
-                text=text,
-                remedy=STREAM_FIRST,
-            )
+            raise _keeps_the_stream(sources[0], text, others=bool(others))
         relations.insert(0, (sources[0], "inner", None))
     definition = names.stream(stream.scan.name)
     retain = definition.retain if definition is not None else None
-    return From(scope, stream, tuple(relations), tuple(conditions), retain)
+    return From(scope, stream, tuple(others), tuple(relations), tuple(conditions), retain)
+
+
+def _keeps_the_stream(source: BoundSource, text: str, *, others: bool) -> UnsupportedQuery:
+    if others:
+        return UnsupportedQuery(
+            "a LEFT JOIN of streams is not available: that a row meets none is known only when its window has passed",
+            span=source.span,
+            text=text,
+            remedy="Use JOIN; rows that meet none are those of the stream that are not among the pairs.",
+        )
+    return UnsupportedQuery(
+        "a LEFT JOIN keeps the rows of the stream", span=source.span, text=text, remedy=STREAM_FIRST
+    )
 
 
 def _check_aliases(sources: list[BoundSource], text: str) -> None:
@@ -108,7 +131,7 @@ def _check_aliases(sources: list[BoundSource], text: str) -> None:
         seen.add(source.alias.lower())
 
 
-def _only_stream(sources: list[BoundSource], text: str) -> BoundSource:
+def _streams(sources: list[BoundSource], text: str) -> list[BoundSource]:
     streams = [source for source in sources if source.window is not None]
     if not streams:
         raise UnsupportedQuery(
@@ -117,11 +140,7 @@ def _only_stream(sources: list[BoundSource], text: str) -> BoundSource:
             text=text,
             remedy=STREAM_FIRST,
         )
-    if len(streams) > 1:
-        raise UnsupportedQuery(
-            "joins of two streams are not available yet", span=streams[1].span, text=text, remedy=STREAM_FIRST
-        )
-    return streams[0]
+    return streams
 
 
 def _source(
@@ -132,7 +151,11 @@ def _source(
     inner: Callable[[Select], Query],
 ) -> BoundSource:
     with located(source.span, text):
-        scan = _scan(source, names) if source.select is None else _derived(source, inner(source.select))
+        scan: StreamScan | RelationScan | QueryScan | UnionAll
+        if source.others:
+            scan = united(source, text, lambda each: _scan(each, names))
+        else:
+            scan = _scan(source, names) if source.select is None else _derived(source, inner(source.select))
         if "." in scan.alias:
             raise UserError(
                 f"'{scan.alias}' cannot qualify columns: it contains a dot",
@@ -147,9 +170,10 @@ def _source(
                 remedy="Leave the brackets out.",
             )
         return BoundSource(scan, None, bare=False, span=source.span)
-    window = (
-        Unbounded() if source.window is None else bind_window(source.window, scan, text, functions, names)
-    )
+    window: Window = Unbounded()
+    if source.window is not None:
+        with located(source.window.span, text):
+            window = bind_window(source.window, scan, text, functions, names)
     found = BoundSource(scan, window, bare=source.window is None, span=source.span)
     return _without_clash(found, text)
 

@@ -10,7 +10,7 @@ from headrace.language.bind_sources import From
 
 
 def tree(sources: From, where: Expression | None, members: Memberships, *, grouped_window: bool) -> Node:
-    """Scan, window, joins, the subqueries of WHERE and WHERE, bottom up.
+    """Scans, windows, joins of streams, then of relations, the subqueries of WHERE and WHERE, bottom up.
 
     With `GROUP BY window()` conditions on the stream alone stand below the window, as in SQL. A comma join takes the
     equalities of WHERE that it is made of.
@@ -24,21 +24,35 @@ def tree(sources: From, where: Expression | None, members: Memberships, *, group
         node = Filter(node, joined("and", early)) if early else node
     assert sources.stream.window is not None
     node = Windowed(node, sources.stream.alias, sources.stream.window)
+    for other in sources.others:
+        assert other.window is not None
+        right = Windowed(other.scan, other.alias, other.window)
+        own = frozenset(right.schema.names)
+        taken = _taken(pending, sources, frozenset(node.schema.names) | own, own)
+        pending = [factor for factor in pending if factor not in taken]
+        node = Join(node, right, "inner", joined("and", taken) if taken else None)
     for source, kind, condition in sources.relations:
         if kind == "inner":
             known = frozenset(node.schema.names) | frozenset(source.scan.schema.names)
             own = frozenset(source.scan.schema.names)
-            taken = [
-                factor
-                for factor in pending
-                if factor in sources.conditions or _equates(factor)
-                if columns_of(factor) <= known and columns_of(factor) & own
-            ]
+            taken = _taken(pending, sources, known, own)
             pending = [factor for factor in pending if factor not in taken]
             condition = joined("and", taken) if taken else None  # noqa: PLW2901
         node = Join(node, source.scan, kind, condition)
     node = members.over(node)
     return Filter(node, joined("and", pending)) if pending else node
+
+
+def _taken(
+    pending: list[Expression], sources: From, known: frozenset[str], own: frozenset[str]
+) -> list[Expression]:
+    """The conditions that a join is made of: those of ON, and equalities of WHERE, over what it joins."""
+    return [
+        factor
+        for factor in pending
+        if factor in sources.conditions or _equates(factor)
+        if columns_of(factor) <= known and columns_of(factor) & own
+    ]
 
 
 def _equates(factor: Expression) -> bool:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from headrace.algebra.cumulating import KNOWN
 from headrace.algebra.expressions import Cast, Expression, Literal
 from headrace.algebra.functions import UserFunction
-from headrace.algebra.query import QueryScan, StreamScan
+from headrace.algebra.query import QueryScan, StreamScan, UnionAll
 from headrace.algebra.windows import (
     Custom,
     Delta,
@@ -46,7 +46,7 @@ from headrace.schema import DOUBLE
 
 def bind_window(
     clause: WindowClause,
-    scan: StreamScan | QueryScan,
+    scan: StreamScan | QueryScan | UnionAll,
     text: str,
     functions: Mapping[str, UserFunction],
     names: Names,
@@ -135,7 +135,7 @@ def _registered(clause: NamedWindow, text: str, names: Names) -> Custom:
 
 
 def _partition(
-    scan: StreamScan | QueryScan,
+    scan: StreamScan | QueryScan | UnionAll,
     text: str,
     functions: Mapping[str, UserFunction],
     what: str = "PARTITION BY",
@@ -147,18 +147,23 @@ def _partition(
     return ExpressionBinder(text, own.column, aggregate, functions)
 
 
-def _numbering(number: RowNumber | None, scan: StreamScan | QueryScan, text: str) -> Numbering:
+def _numbering(number: RowNumber | None, scan: StreamScan | QueryScan | UnionAll, text: str) -> Numbering:
     if number is None:
         return "rank"
     check_attribute(number.attribute, scan, text)
+    if number.attribute is None and isinstance(scan, UnionAll):
+        raise UnsupportedQuery(
+            "rows of several streams have no common order of arrival to be numbered by",
+            remedy="Number them in the order of event time: rank(t), or leave the attribute out.",
+        )
     return "row_num" if number.attribute is None else "rank"
 
 
-def check_attribute(attribute: Name | None, scan: StreamScan | QueryScan, text: str) -> None:
+def check_attribute(attribute: Name | None, scan: StreamScan | QueryScan | UnionAll, text: str) -> None:
     """A window is taken over the event time of its stream."""
     if attribute is None:
         return
-    time = scan.time if isinstance(scan, StreamScan) else None
+    time = scan.time if isinstance(scan, StreamScan | UnionAll) else None
     *qualifier, name = attribute.parts
     if qualifier and [part.lower() for part in qualifier] != [scan.alias.lower()]:
         raise UserError(

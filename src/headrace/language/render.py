@@ -24,6 +24,7 @@ from headrace.algebra.query import (
     SortKey,
     StreamScan,
     Top,
+    UnionAll,
     Windowed,
     walk,
 )
@@ -32,6 +33,7 @@ from headrace.algebra.windows import (
     Custom,
     Delta,
     Landmark,
+    Lasting,
     Rows,
     RowsSlide,
     Session,
@@ -74,7 +76,7 @@ def _column_texts(root: Node) -> dict[str, str]:
     """How each internal column name below the aggregation is written."""
     found: dict[str, str] = {}
     for node in walk(root):
-        if isinstance(node, StreamScan | RelationScan | QueryScan):
+        if isinstance(node, StreamScan | RelationScan | QueryScan | UnionAll):
             for name in (*node.table.names, *WINDOW_COLUMNS):
                 found[f"{node.alias}.{name}"] = f"{identifier(node.alias)}.{identifier(name)}"
     for mark in reversed([node for node in walk(root) if isinstance(node, Mark)]):
@@ -107,7 +109,8 @@ class _Parts:
     where: Expression | None = None
     early: Expression | None = None
     joins: list[Join] = field(default_factory=list)
-    scan: StreamScan | QueryScan | None = None
+    met: list[tuple[Windowed, Expression | None]] = field(default_factory=list)  # the streams after the first
+    scan: StreamScan | QueryScan | UnionAll | None = None
 
     def take(self, node: Node) -> None:
         """Note the next node."""
@@ -130,11 +133,17 @@ class _Parts:
                 self._filter(node)
             case Join(right=RelationScan()):
                 self.joins.insert(0, node)
+            case Join(right=Windowed() as right):
+                self.met.insert(0, (right, node.condition))
             case Mark():
                 pass
-            case StreamScan() | QueryScan() if self.scan is None:
+            case StreamScan() | QueryScan() | UnionAll() if self.scan is None:
                 self.scan = node
             case RelationScan():
+                pass
+            case StreamScan() | QueryScan() if isinstance(self.scan, UnionAll):
+                pass
+            case Windowed() | StreamScan() | QueryScan() | UnionAll() if self.met:
                 pass
             case _:
                 raise UnsupportedQuery(f"a query with {type(node).__name__} in this place has no text")
@@ -207,10 +216,12 @@ class _Text:
     def _window_call(self) -> str:
         scan, windowed = self.parts.scan, self.parts.windowed
         assert windowed is not None
-        if isinstance(windowed.window, Session) and isinstance(scan, StreamScan) and scan.time:
+        if isinstance(windowed.window, Session) and isinstance(scan, StreamScan | UnionAll) and scan.time:
             at = self.rows[f"{scan.alias}.{scan.time}"]
             return f"session_window({at}, INTERVAL {windowed.window.gap} MICROSECONDS)"
-        if not (isinstance(windowed.window, TimeSlide) and isinstance(scan, StreamScan) and scan.time):
+        if not (
+            isinstance(windowed.window, TimeSlide) and isinstance(scan, StreamScan | UnionAll) and scan.time
+        ):
             raise UnsupportedQuery("conditions below a window that is not taken over event time have no text")
         window = windowed.window
         lengths = (window.range, window.slide, window.anchor - window.range)
@@ -221,14 +232,11 @@ class _Text:
         scan, windowed = self.parts.scan, self.parts.windowed
         assert scan is not None
         assert windowed is not None
-        channel = (
-            f" {scan.channel.upper()}" if isinstance(scan, StreamScan) and scan.channel != "rows" else ""
-        )
-        bracket = "" if self._grouped_window else f" {_bracket(windowed.window, self.rows)}"
-        name = identifier(scan.name)
-        if isinstance(scan, QueryScan) and scan.query is not None:
-            name = f"({render(scan.query)})"
-        text = f"{name}{channel} AS {identifier(scan.alias)}{bracket}"
+        text = _source(scan, None if self._grouped_window else windowed.window, self.rows)
+        for other, condition in self.parts.met:
+            assert isinstance(other.source, StreamScan | QueryScan | UnionAll)
+            on = "" if condition is None else f" ON {render_expression(condition, self.rows)}"
+            text += f" {'JOIN' if on else 'CROSS JOIN'} {_source(other.source, other.window, self.rows)}{on}"
         return text + self._joins()
 
     def _joins(self) -> str:
@@ -260,6 +268,17 @@ class _Text:
         if top.limit is not None:
             clauses.append(f"LIMIT {top.limit}")
         return clauses
+
+
+def _source(scan: StreamScan | QueryScan | UnionAll, window: Window | None, rows: Mapping[str, str]) -> str:
+    """A stream of FROM with its alias and window."""
+    channel = f" {scan.channel.upper()}" if isinstance(scan, StreamScan) and scan.channel != "rows" else ""
+    bracket, name = "" if window is None else f" {_bracket(window, rows)}", identifier(scan.name)
+    if isinstance(scan, QueryScan) and scan.query is not None:
+        name = f"({render(scan.query)})"
+    if isinstance(scan, UnionAll):
+        name = f"({' UNION ALL '.join(identifier(member.name) for member in scan.members)})"
+    return f"{name}{channel} AS {identifier(scan.alias)}{bracket}"
 
 
 def _group(key: Expression, columns: Mapping[str, str]) -> str:
@@ -309,6 +328,8 @@ def _bracket(window: Window, columns: Mapping[str, str]) -> str:
         case Session():
             keys = ", ".join(render_expression(key, columns) for key in window.partition)
             return f"[{f'PARTITION BY {keys} ' if keys else ''}SESSION {render_duration(window.gap)}]"
+        case Lasting():
+            raise UnsupportedQuery("pairs of rows have no window of their own that could be written")
         case TupleSlide():
             keys = ", ".join(render_expression(key, columns) for key in window.partition)
             by = " SATTR row_num" if window.numbered == "row_num" else ""

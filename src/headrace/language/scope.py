@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn, Protocol
 
 from headrace.algebra.expressions import Column
-from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan
+from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
 from headrace.algebra.windows import Window, slides
 from headrace.catalog.definitions import (
     QueryDefinition,
@@ -56,7 +56,7 @@ class BoundSource:
     `hidden` holds lower-case names of columns that USING has joined with those of an earlier source.
     """
 
-    scan: StreamScan | RelationScan | QueryScan
+    scan: StreamScan | RelationScan | QueryScan | UnionAll
     window: Window | None
     bare: bool
     span: Span

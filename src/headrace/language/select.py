@@ -88,7 +88,7 @@ def _trailers(cursor: Cursor, found: Select, start: Span) -> Select:
             raise cursor.unsupported(
                 f"{cursor.token.upper} is not available yet",
                 at,
-                "Register each SELECT as a query of its own.",
+                "Register each SELECT as a query of its own; streams are united in FROM: FROM a UNION ALL b.",
             )
         else:
             return replace(found, span=cursor.since(start))
@@ -222,7 +222,7 @@ def _source(cursor: Cursor) -> Source:
         cursor.advance()
         if at_select(cursor):
             return _derived(cursor, start)
-        raise cursor.wanted("a stream, a relation or a query")
+        return _in_parentheses(cursor, start)
     if cursor.at_word("TABLE") and cursor.ahead().text == "(":
         cursor.advance()
         cursor.advance()
@@ -234,6 +234,12 @@ def _source(cursor: Cursor) -> Source:
         return Source(name, _alias(cursor), window, "rows", start)
     if cursor.token.upper in RESERVED:
         raise cursor.wanted("a stream, a relation or a query")
+    return _read_as(cursor, _united(cursor))
+
+
+def _named(cursor: Cursor) -> Source:
+    """A name in FROM, and which of a stream's channels."""
+    start = cursor.token.span
     name = cursor.name("a stream, a relation or a query")
     span = cursor.since(start)
     channel: Choice["rows", "late", "rejects"] = "rows"
@@ -241,9 +247,39 @@ def _source(cursor: Cursor) -> Source:
         channel = "late"
     elif cursor.accept("REJECTS"):
         channel = "rejects"
+    return Source(name, None, None, channel, span)
+
+
+def _united(cursor: Cursor) -> Source:
+    """`A UNION ALL B …`: names of streams that are read as one, or a name alone."""
+    start, first, others = cursor.token.span, _named(cursor), list[Source]()
+    while cursor.at_any("UNION") and "SELECT" not in (cursor.ahead().upper, cursor.ahead(2).upper):
+        at = cursor.token.span
+        cursor.advance()
+        if not cursor.accept("ALL"):
+            raise cursor.unsupported(
+                "UNION of streams would have to remember every row for ever, to tell equal ones apart",
+                at,
+                "Write UNION ALL, which keeps all rows.",
+            )
+        others.append(_named(cursor))
+    return replace(first, others=tuple(others), span=cursor.since(start)) if others else first
+
+
+def _in_parentheses(cursor: Cursor, start: Span) -> Source:
+    """`(A UNION ALL B)` after the opening parenthesis."""
+    found = _united(cursor)
+    if not found.others:
+        raise cursor.wanted("UNION ALL and another stream")
+    cursor.expect_sign(")", " of the streams")
+    return _read_as(cursor, replace(found, span=cursor.since(start)))
+
+
+def _read_as(cursor: Cursor, source: Source) -> Source:
+    """The source with its alias and its window, in either order."""
     alias = _alias(cursor)
     brackets = bracket(cursor) if cursor.at_sign("[") else None
-    return Source(name, alias or _alias(cursor), brackets, channel, span)
+    return replace(source, alias=alias or _alias(cursor), window=brackets)
 
 
 def _derived(cursor: Cursor, start: Span) -> Source:

@@ -72,7 +72,7 @@ class InstantAggregate:
     @property
     def folds(self) -> bool:
         """True when rows are folded as they are scanned."""
-        return self.validity.count is None
+        return self.validity.count is None and not self.validity.told
 
     @property
     def buckets(self) -> LiveBuckets | None:

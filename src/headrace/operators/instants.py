@@ -26,17 +26,26 @@ from headrace.time import BEGINNING, FOREVER, Duration
 class Validity:
     """How long a row holds: `length` microseconds, or until `count` more rows of its partition, or for ever.
 
-    A partition is the first `partitions` stored values.
+    A partition is the first `partitions` stored values. With `told` the first stored value is the last instant of each.
     """
 
     length: Duration | None = None
     count: int | None = None
     partitions: int = 0
+    told: bool = False
+
+    @property
+    def for_ever(self) -> bool:
+        """True when rows never leave."""
+        return self.length is None and self.count is None and not self.told
 
     def ends(self, held: Held, layout: RowLayout) -> Ints:
         """The instant at which each row is gone. All rows given must be settled."""
         if self.length is not None:
             return held.at + self.length
+        if self.told:
+            last: Ints = held.column(layout.names[0]).to_numpy(zero_copy_only=False)
+            return np.where(last == FOREVER, FOREVER, np.minimum(last, FOREVER - 1) + 1)
         if self.count is None:
             return np.full(held.rows, FOREVER, np.int64)
         codes = group([held.column(name) for name in layout.names[: self.partitions]], held.rows).codes
@@ -108,7 +117,7 @@ class InstantRows:
         waiting: np.ndarray = held.at >= turn.closed
         settled = np.flatnonzero(~waiting)
         alive = self.validity.ends(held.where(~waiting), self.rows) >= turn.closed
-        if self.validity.length is None and self.validity.count is None and self.finish.is_row_by_row:
+        if self.validity.for_ever and self.finish.is_row_by_row:
             alive &= False
             if self.finish.distinct:
                 alive |= self._first_of_each(held.where(~waiting))

@@ -34,13 +34,15 @@ class Turn:
     """How far an operator is and how far it goes now.
 
     `closed`: the punctuation up to which answers were given. `now`: the new punctuation. `greatest`: the greatest event
-    time seen. `final`: answer as if the stream ended here.
+    time seen. `final`: answer as if the stream ended here. `each`: where several streams are read as one, the punctuation
+    of each, of which `now` is the least; empty where only that is known.
     """
 
     closed: Instant
     now: Instant
     greatest: Instant
     final: bool = False
+    each: tuple[Instant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

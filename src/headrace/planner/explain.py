@@ -22,6 +22,7 @@ from headrace.operators.selection import Selection
 from headrace.operators.synopsis_partial import Synopsis
 from headrace.operators.window_changes import WindowChanges
 from headrace.operators.window_costs import MOST_WINDOWS, cost, rows_for_panes_to_pay
+from headrace.operators.window_join import WindowJoin
 from headrace.synopses.canonical import Form
 from headrace.time import Instant, render_duration, render_instant
 
@@ -52,6 +53,8 @@ def _lines(operator: Operator) -> Iterator[str]:
         yield from _approximate_instants(operator)
     elif isinstance(operator, Selection):
         yield from _selection(operator)
+    elif isinstance(operator, WindowJoin):
+        yield from _window_join(operator)
     else:
         context = getattr(operator, "context", None)
         yield f"  {type(operator).__name__}{f', windows {context.value}' if context is not None else ''}"
@@ -69,6 +72,19 @@ def _lines(operator: Operator) -> Iterator[str]:
             on = " and ".join(f"{show(left)} = {step.alias}.{show(right)}" for left, right in pairs)
             yield f"  {how} relation {step.relation} on {on or 'every row'}"
     yield f"  read stream {operator.stream}: {', '.join(sorted(operator.columns)) or 'no columns'}"
+
+
+def _window_join(operator: WindowJoin) -> Iterator[str]:
+    """What pairs are, where rows meet, and how long they wait."""
+    yield f"  WindowJoin: pairs where {'rows hold together' if operator.condition is None else show(operator.condition)}"
+    keys = operator.sides[0].keys
+    by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows meet in one slot"
+    yield f"    rows meet by {by}; new rows search the other side's sorted runs"
+    for name, side in zip(("left", "right"), operator.sides, strict=True):
+        reach = "with its pair" if side.ends is not None else "without end"
+        reach = render_duration(side.reach) if side.reach is not None else reach
+        kept = f", only where {show(side.keeps[0].predicate)}" if side.keeps else ""
+        yield f"    {name}: a row holds {reach} and is kept until the other side has passed that{kept}"
 
 
 def _regrouping(finish: Finish | None) -> Iterator[str]:

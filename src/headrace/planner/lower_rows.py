@@ -12,6 +12,7 @@ from headrace.algebra.windows import (
     Custom,
     Delta,
     Landmark,
+    Lasting,
     Rows,
     RowsSlide,
     Session,
@@ -81,6 +82,8 @@ class Lowering:
         window = self.shape.window
         if isinstance(window, Delta):
             return (*map(self.rename, window.partition), self.rename(window.on))
+        if isinstance(window, Lasting):
+            return (self.rename(window.until),)
         if not isinstance(window, Rows | RowsSlide | TupleSlide | Session):
             return ()
         return tuple(map(self.rename, window.partition))
@@ -294,10 +297,12 @@ def _validity(lowering: Lowering) -> tuple[Validity, Bounded]:
     window = lowering.shape.window
     if isinstance(window, Rows):
         return Validity(count=window.count, partitions=len(lowering.partition)), Bounded()
+    if isinstance(window, Lasting):
+        return Validity(told=True, partitions=1), Bounded()
     ends = [window.range + 1] if isinstance(window, TimeRange) else []
     bounds = lowering.shape.bounds
     if bounds is None:
-        return Validity(*ends), Bounded()
+        return Validity(min(ends, default=None)), Bounded()
     if isinstance(bounds.begin, Ago):
         ends.append(bounds.begin.duration + 1)
     bounded = _bounded(bounds)
@@ -323,7 +328,7 @@ def _instant_rows(lowering: Lowering) -> Operator:
     if finish.is_row_by_row and isinstance(lowering.shape.window, Rows):
         routing = tuple(range(len(partition))) if partition and set(partition) <= set(outputs) else None
     elif finish.is_row_by_row and _hashable(outputs):
-        routing = tuple(kept.index(output) for output in dict.fromkeys(outputs))
+        routing = tuple(len(partition) + kept.index(output) for output in dict.fromkeys(outputs))
     validity, bounded = _validity(lowering)
     return InstantRows(
         lowering.id,
@@ -348,7 +353,7 @@ def _instant_aggregate(lowering: Lowering) -> Operator:
     apart = bool(keys) and keys <= shown and not lowering.finish.needs_whole_window
     routing: tuple[int, ...] | None = None
     if apart and not isinstance(shape.window, Rows):
-        routing = tuple(range(len(grouped.keys)))
+        routing = tuple(len(partition) + place for place in range(len(grouped.keys)))
     elif apart and partition and set(partition) <= {key.expression for key in grouped.keys}:
         routing = tuple(range(len(partition)))
     validity, bounded = _validity(lowering)

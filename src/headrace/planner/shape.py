@@ -25,6 +25,7 @@ from headrace.algebra.query import (
     SortKey,
     StreamScan,
     Top,
+    UnionAll,
     Windowed,
 )
 from headrace.algebra.windows import Window
@@ -35,7 +36,7 @@ from headrace.errors import UnsupportedQuery
 class Shape:
     """A query's clauses. Tuples are empty and fields None where a clause is absent."""
 
-    scan: StreamScan | QueryScan
+    scan: StreamScan | QueryScan | UnionAll
     window: Window
     window_alias: str
     project: Project
@@ -58,7 +59,7 @@ def shape_of(query: Query) -> Shape:
     """
     found = _Parts()
     node = query.root
-    while not isinstance(node, StreamScan | QueryScan):
+    while not isinstance(node, StreamScan | QueryScan | UnionAll):
         node = found.take(node)
     if found.window is None or found.project is None:
         raise UnsupportedQuery("a query needs a window over a stream and a select list")

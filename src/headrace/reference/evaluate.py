@@ -23,6 +23,7 @@ from headrace.algebra.query import (
     QueryScan,
     RelationScan,
     StreamScan,
+    UnionAll,
     Windowed,
     walk,
 )
@@ -270,6 +271,8 @@ def _only_adds(node: Node) -> bool:
             return True
         case Windowed(source=source, window=window):
             return isinstance(window, Unbounded) and _only_adds(source)
+        case UnionAll(members=members):
+            return all(map(_only_adds, members))
         case Filter(source=source) | Project(source=source) | Mark(source=source):
             return _only_adds(source)
         case Emit(source=source, kind=kind):

@@ -29,6 +29,7 @@ from headrace.algebra.query import (
     Revisions,
     StreamScan,
     Top,
+    UnionAll,
     Windowed,
     walk,
 )
@@ -110,12 +111,9 @@ def stream_rows(node: Node, moment: Moment) -> list[Row]:
                 rows = stream.revised(moment.revisions.within)
             else:
                 rows = stream.ordered(fates)
-            return [
-                _named(row.values, node)
-                | {_place(node): (row.at, row.position)}
-                | {f"{node.alias}.{AT}": row.at, f"{node.alias}.{POSITION}": row.position}
-                for row in rows
-            ]
+            return [_placed(row.values, node, row.at, row.position) for row in rows]
+        case UnionAll():
+            return _united(node, moment)
         case Filter(source=source, predicate=predicate):
             return moment.rejects.survivors(stream_rows(source, moment), _passing(predicate))
         case _:
@@ -124,11 +122,31 @@ def stream_rows(node: Node, moment: Moment) -> list[Row]:
             )
 
 
-def _place(node: StreamScan | QueryScan | Windowed) -> str:
+def _united(node: UnionAll, moment: Moment) -> list[Row]:
+    """The members' rows under the names of the first, by event time, then member, then position in the member."""
+    rows: list[Row] = []
+    for number, member in enumerate(node.members):
+        for row in stream_rows(member, moment):
+            values = (row[name] for name in member.schema.names)
+            at, position = row[_place(member)]
+            rows.append(
+                _placed(dict(zip(node.table.names, values, strict=True)), node, at, number * 2**58 + position)
+            )
+    return sorted(rows, key=lambda row: row[_place(node)])
+
+
+def _placed(
+    values: Mapping[str, Any], node: StreamScan | QueryScan | UnionAll, at: Instant, position: int
+) -> Row:
+    places = {_place(node): (at, position), f"{node.alias}.{AT}": at, f"{node.alias}.{POSITION}": position}
+    return _named(values, node) | places
+
+
+def _place(node: StreamScan | QueryScan | UnionAll | Windowed) -> str:
     return f"#{node.alias}"
 
 
-def time_of(row: Row, node: StreamScan | QueryScan | Windowed) -> Instant:
+def time_of(row: Row, node: StreamScan | QueryScan | UnionAll | Windowed) -> Instant:
     """The event time of a row of that stream."""
     return int(row[_place(node)][0])
 
@@ -152,7 +170,7 @@ def partitions(rows: Iterable[Row], keys: tuple[Expression, ...], rejects: Rejec
 def answer(node: Node, moment: Moment) -> list[Row]:
     """The rows of the node's relation at the moment; their order means nothing."""
     match node:
-        case Windowed() | StreamScan() | QueryScan():
+        case Windowed() | StreamScan() | QueryScan() | UnionAll():
             return _held(node, moment)
         case RelationScan():
             return [_named(row, node) for row in moment.history.relations[node.name]]
@@ -189,7 +207,7 @@ def answer(node: Node, moment: Moment) -> list[Row]:
             raise UnsupportedQuery("a relation-to-stream operator stands at the top of a query only")
 
 
-def _held(node: Windowed | StreamScan | QueryScan, moment: Moment) -> list[Row]:
+def _held(node: Windowed | StreamScan | QueryScan | UnionAll, moment: Moment) -> list[Row]:
     """What a window holds at the moment; a bare stream holds all that has come."""
     source = node.source if isinstance(node, Windowed) else node
     window = node.window if isinstance(node, Windowed) else Unbounded()
@@ -218,7 +236,7 @@ def _bound(bound: Instant | Ago, moment: Moment) -> Instant:
     return moment.instant - bound.duration if isinstance(bound, Ago) else bound
 
 
-def _named(values: Mapping[str, Any], node: StreamScan | QueryScan | RelationScan) -> Row:
+def _named(values: Mapping[str, Any], node: StreamScan | QueryScan | RelationScan | UnionAll) -> Row:
     return {f"{node.alias}.{name}": values[name] for name in node.table.names}
 
 

@@ -97,11 +97,11 @@ def _kept(home: Home, manifest: Manifest, operator: Operator, query: Query) -> p
     window = find_window(query.root)
     assert window is not None
     closed = Standing(**manifest.operators[operator.id]).closed
-    if isinstance(operator, TellsLast):
-        return _joined(_latest_of_each(home, manifest, operator), query)
     if isinstance(window.window, TimeSlide | Landmark):
         latest = _latest_window(home, manifest, operator, query, window.window, closed)
         return results.standing(latest)
+    if isinstance(operator, TellsLast):
+        return _joined(_latest_of_each(home, manifest, operator), query)
     return _last_emission(home, manifest, operator, query)
 
 

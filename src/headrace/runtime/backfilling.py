@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
-
-from headrace.runtime.standing import ArchiveEntry
+from typing import Final, Protocol, TypeVar
 
 LARGEST: Final = 4_000_000
 """Rows of a chunk when nobody waits for live input."""
@@ -82,9 +80,26 @@ def furthest_behind(places: Mapping[str, tuple[str, int]]) -> Group:
     )
 
 
-def chunk_of(entries: Iterable[ArchiveEntry], chunk: Chunk, until: int | None) -> list[ArchiveEntry]:
+class Foldable(Protocol):
+    """An entry of an archive, or entries of several that belong together."""
+
+    @property
+    def rows(self) -> int:
+        """How many it has."""
+        ...
+
+    @property
+    def relations(self) -> Mapping[str, str]:
+        """The versions of relations in force."""
+        ...
+
+
+_Entry = TypeVar("_Entry", bound=Foldable)
+
+
+def chunk_of(entries: Iterable[_Entry], chunk: Chunk, until: int | None) -> list[_Entry]:
     """The next entries to fold in one go: at least one, at most `until` of them, all with the same relations."""
-    found: list[ArchiveEntry] = []
+    found: list[_Entry] = []
     total = 0
     for entry in entries:
         least = len(found) >= chunk.entries or (chunk.enough is not None and total >= chunk.enough)

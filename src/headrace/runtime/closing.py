@@ -14,11 +14,13 @@ import pyarrow as pa
 from headrace.operators.batch import Batch
 from headrace.operators.family import state_name, tagged
 from headrace.operators.grouping import flat
+from headrace.operators.members import placed
 from headrace.operators.operator import AT, Operator
 from headrace.runtime import derived
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateMessage
 from headrace.runtime.plans import load_relation
+from headrace.runtime.several import members_of
 from headrace.runtime.state import peek_all
 from headrace.store.filesystem import Store
 
@@ -37,7 +39,7 @@ def close(store: Store, plan: EpochPlan, message: StateMessage) -> Closing:
     rejected: dict[str, tuple[str, ...]] = {}
     left = dict(message.closed)
     while left:
-        ready = {name: at for name, at in left.items() if _source(plan, name) not in left}
+        ready = {name: at for name, at in left.items() if not _sources(plan, name) & left.keys()}
         blobs = [_blob(store, plan, plan.operators[name], found) for name in ready]
         told, failed = peek_all(replace(message, closed=ready), blobs)
         found |= told
@@ -47,25 +49,31 @@ def close(store: Store, plan: EpochPlan, message: StateMessage) -> Closing:
     return Closing(found, rejected)
 
 
-def _source(plan: EpochPlan, operator: str) -> str | None:
-    """The operator whose results this one reads; None for one that reads a source."""
-    stream = plan.streams[plan.operators[operator].stream]
-    return derived.operator_of(stream) if stream.using == derived.USING else None
+def _sources(plan: EpochPlan, operator: str) -> set[str]:
+    """The operators whose results this one reads; none for one that reads sources alone."""
+    members = members_of(plan.streams[plan.operators[operator].stream])
+    streams = [plan.streams[each.stream] for each in members]
+    return {derived.operator_of(stream) for stream in streams if stream.using == derived.USING}
 
 
 def _blob(store: Store, plan: EpochPlan, operator: Operator, found: Mapping[str, pa.Table]) -> ScanBlob:
     """What a scan task would send of the closing rows the operator reads."""
-    stream = plan.streams[operator.stream]
-    rows = found.get(derived.operator_of(stream)) if stream.using == derived.USING else None
-    if rows is None or not rows.num_rows:
-        return ScanBlob(ScanReceipt(0), {}, {})
-    at = flat(rows.column(AT)).to_numpy() - int(stream.options["shift"])
-    columns = {name: flat(rows.column(name)) for name in stream.schema.names}
     relations = {name: load_relation(store, plan.relations[name]) for name in operator.relations}
-    scanner = operator.scanner(relations)
-    scanner.add(Batch(columns, at, np.arange(len(at)) + (1 << 62)))
+    scanner, greatest = operator.scanner(relations), dict[str, int]()
+    for number, member in enumerate(members_of(plan.streams[operator.stream])):
+        stream = plan.streams[member.stream]
+        rows = found.get(derived.operator_of(stream)) if stream.using == derived.USING else None
+        if rows is None or not rows.num_rows:
+            continue
+        at = flat(rows.column(AT)).to_numpy() - int(stream.options["shift"])
+        columns = {among: flat(rows.column(own)) for own, among in member.columns}
+        position = placed(np.arange(len(at)) + (1 << 62), number)
+        scanner.add(Batch(columns, at, position))
+        greatest[stream.name] = int(at.max())
+    if not greatest:
+        return ScanBlob(ScanReceipt(0), {}, {})
     scanned = scanner.finish()
     deltas, state = tagged(operator, scanned.deltas), state_name(operator)
     sections = {f"{state}/{name}": table for name, table in deltas.items()}
     rejected = {operator.id: list(scanned.rejected)} if scanned.rejected else {}
-    return ScanBlob(ScanReceipt(0, greatest={stream.name: int(at.max())}), rejected, sections)
+    return ScanBlob(ScanReceipt(0, greatest=greatest), rejected, sections)

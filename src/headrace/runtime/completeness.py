@@ -17,6 +17,8 @@ from headrace.runtime import derived
 from headrace.runtime.home import Home
 from headrace.runtime.messages import EpochPlan
 from headrace.runtime.plan_files import load_plan
+from headrace.runtime.several import members_of
+from headrace.runtime.shared_past import length
 from headrace.runtime.standing import Standing
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, Instant
@@ -67,13 +69,14 @@ def _chain(
 ) -> Iterator[tuple[str, Standing]]:
     """An operator and those whose results it reads, however far down, with where they stand."""
     yield operator, Standing(**places[operator])
-    stream = plan.streams[plan.operators[operator].stream]
-    if stream.using == derived.USING and derived.operator_of(stream) in plan.operators:
-        yield from _chain(plan, places, derived.operator_of(stream))
+    for member in members_of(plan.streams[plan.operators[operator].stream]):
+        stream = plan.streams[member.stream]
+        if stream.using == derived.USING and derived.operator_of(stream) in plan.operators:
+            yield from _chain(plan, places, derived.operator_of(stream))
 
 
 def _percent(plan: EpochPlan, manifest: Manifest, operator: str, place: Standing) -> int:
-    archive = manifest.lists.get(f"archive:{plan.operators[operator].stream}")
-    if archive is None or place.replayed >= archive.length:
+    whole = length(plan.streams[plan.operators[operator].stream], manifest)
+    if place.replayed >= whole:
         return 100
-    return min(99, 100 * (place.replayed - place.since) // (archive.length - place.since))
+    return min(99, 100 * (place.replayed - place.since) // (whole - place.since))

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from headrace.algebra.query import Join, Node, Query, QueryScan, StreamScan, children
+from headrace.algebra.query import Join, Node, Query, QueryScan, StreamScan, UnionAll, children
 from headrace.catalog.definitions import StreamDefinition
+from headrace.planner.stream_joins import Pairing
+from headrace.runtime import several
 from headrace.runtime.admission import Pending
 from headrace.runtime.answered import answered
 from headrace.runtime.home import Home
@@ -52,6 +54,24 @@ def stream_of(operator: str, query: Query, kept: Retention | None = None) -> Str
     )
 
 
+def of_pairs(pairing: Pairing, streams: Mapping[str, StreamDefinition]) -> dict[str, StreamDefinition]:
+    """The streams that a join reads together, and its pairs as a stream; by name."""
+    met, operator = pairing.met, pairing.operator
+    members = [several.Member(stream, columns) for stream, columns in met.members]
+    together = several.meeting(StreamDefinition(met.name, met.schema, several.USING), members, streams)
+    options = {"operator": operator.id, "shift": "0", several.NOW_OF: met.name}
+    pairs = StreamDefinition(
+        name_of(operator.id),
+        operator.shown,
+        USING,
+        options,
+        slack=_NEVER_BY_ROWS,
+        archive="in place",
+        retain=0,
+    )
+    return {together.name: together, pairs.name: pairs}
+
+
 def inner_of(operator: str) -> str:
     """The operator of the SELECT in the FROM of an operator's query."""
     return f"{operator}{_INNER}"
@@ -73,8 +93,12 @@ def _replaced(node: Node, operator: str, operators: Mapping[str, str]) -> Node:
         return StreamScan(name_of(read), node.alias, node.table, None)
     if not children(node):
         return node
+    if isinstance(node, UnionAll):
+        members = [_replaced(member, operator, operators) for member in node.members]
+        return replace(node, members=tuple(each for each in members if isinstance(each, StreamScan)))
     if isinstance(node, Join):
-        return replace(node, left=_replaced(node.left, operator, operators))
+        left, right = (_replaced(side, operator, operators) for side in (node.left, node.right))
+        return replace(node, left=left, right=right)
     return replace(node, source=_replaced(children(node)[0], operator, operators))  # type: ignore[arg-type]
 
 

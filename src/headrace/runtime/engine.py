@@ -19,7 +19,7 @@ from headrace.operators.grouping import SLOTS
 from headrace.runtime import closing, derived, publishing, retention
 from headrace.runtime.adapting import adapting_states
 from headrace.runtime.admission import Admission, Pending, packed, together
-from headrace.runtime.backfilling import Chunk, Turns, chunk_of, furthest_behind
+from headrace.runtime.backfilling import Chunk, Turns
 from headrace.runtime.clock_progress import clock_floors
 from headrace.runtime.executor import Executor
 from headrace.runtime.filling import Filling
@@ -38,7 +38,9 @@ from headrace.runtime.messages import (
 from headrace.runtime.plan_files import NO_PLAN, SavedPlan, save_plan
 from headrace.runtime.planning import make_plan, plan_after
 from headrace.runtime.progress import progress_of
-from headrace.runtime.standing import ArchiveEntry, Standing, pieces_of
+from headrace.runtime.replaying import Past
+from headrace.runtime.several import NOW_OF
+from headrace.runtime.standing import ArchiveEntry, Standing
 from headrace.runtime.state import bounds_of_slots
 from headrace.runtime.work import Work
 from headrace.store.collect import Collected
@@ -187,8 +189,9 @@ class Engine:
     def _paused(self) -> set[str]:
         return {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
 
-    def _archive_length(self, stream: str) -> int:
-        return self.home.list_of(self.manifest, f"archive:{stream}").length
+    @property
+    def _past(self) -> Past:
+        return Past(self.home, self.manifest, self.plan)
 
     def _standing(self, operator: str) -> Standing:
         return Standing(**self.manifest.operators[operator])
@@ -197,7 +200,7 @@ class Engine:
         """How far operators have folded that have not folded all of their stream's archive."""
         places, lengths = (
             self.manifest.operators,
-            {name: self._archive_length(name) for name in self.plan.streams},
+            {name: self._past.length(name) for name in self.plan.streams},
         )
         return {
             name: places[name]["replayed"]
@@ -223,7 +226,7 @@ class Engine:
         floors |= self._floors_of_results(taken)
         floors = {name: at for name, at in floors.items() if at > self._progress(name).punctuation}
         changed = self.manifest.querylog != self.home.catalog.position
-        if not (pieces or floors or changed):
+        if not (pieces or floors or changed or self._now_is_stale()):
             return None
         kind = "epoch" if pieces else "tick"
         return Work(kind, tuple(pieces), self._live_operators(), floors=floors, taken=taken)
@@ -235,10 +238,20 @@ class Engine:
 
     def has_unread_results(self) -> bool:
         """True while a query has answers, or silence, that the queries over it have not taken in."""
+        if self._now_is_stale():
+            return True
         floors = self._floors_of_results({})
         derived_streams = [stream for stream in self.plan.streams.values() if stream.using == derived.USING]
         return any(self._waiting(stream) for stream in derived_streams) or any(
             at > self._progress(name).punctuation for name, at in floors.items()
+        )
+
+    def _now_is_stale(self) -> bool:
+        """True when pairs of a join have not been told that NOW has moved: some may have ended without others coming."""
+        return any(
+            self._progress(name).greatest < self._progress(stream.options[NOW_OF]).greatest
+            for name, stream in self.plan.streams.items()
+            if NOW_OF in stream.options
         )
 
     def _floors_of_results(self, taken: Mapping[str, tuple[int, ...]]) -> dict[str, Instant]:
@@ -278,32 +291,7 @@ class Engine:
     def _replay(self, size: Chunk) -> Work | None:
         """A chunk of the archive for the operators that are furthest behind."""
         late = self._late()
-        if not late:
-            return None
-        behind = furthest_behind(late)
-        stream, start, group = behind.stream, behind.start, behind.operators
-        entries = self.home.list_of(self.manifest, f"archive:{stream}").iterate(self.home.store.read, start)
-        chunk = chunk_of(
-            (ArchiveEntry.from_json(entry) for _, entry in entries),
-            size,
-            None if behind.until is None else behind.until - start,
-        )
-        definition = self.plan.streams[stream]
-        records = self._records(definition, chunk)
-        pieces = [
-            (piece, entry.rows + 1) for entry in chunk for piece in pieces_of(entry, definition, records)
-        ]
-        end = start + len(chunk)
-        arrived = end == self._archive_length(stream)
-        now = self._progress(stream).punctuation if arrived else chunk[-1].after
-        return Work(
-            "replay",
-            tuple(pieces),
-            group,
-            now=dict.fromkeys(group, now),
-            replayed=dict.fromkeys(group, end),
-            relations=chunk[0].relations,
-        )
+        return self._past.chunk(late, size, self._records) if late else None
 
     def _run(self, work: Work) -> EpochObservation:
         started = stopwatch.perf_counter()

@@ -29,6 +29,7 @@ from headrace.runtime.home import Home
 from headrace.runtime.messages import EpochPlan
 from headrace.runtime.planning import bound, levels, make_plan
 from headrace.runtime.reader import Reader
+from headrace.runtime.several import NOW_OF
 from headrace.time import render_duration
 
 _ENDINGS: Final[Mapping[str, Form]] = {".svg": "svg", ".dot": "dot", ".gv": "dot"}
@@ -88,6 +89,10 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
     operators = _plan(home).operators
     query = bound(home.catalog, standing)
     chain = [each for each, _ in levels(known, query, standing.operator_id)]
+    pairs = [
+        each for each in operators if derived.owner_of(each) == standing.operator_id and each not in chain
+    ]
+    chain += sorted(pairs, key=len)
     adapting = adapting_states(home.latest())
     plans = (explain(as_it_runs(operators[each], adapting)) for each in chain)
     filled = filling_told(home.latest().operators.get(standing.operator_id))
@@ -124,7 +129,8 @@ def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
     for stream, maker in _makers(plan).items():
         owner = names.get(derived.owner_of(maker), "a query that is gone")
         inner = "" if derived.owner_of(maker) == maker else "the SELECT in FROM of "
-        found[stream] = f"results of {inner}{owner}"
+        inner = "pairs of " if NOW_OF in plan.streams[stream].options else inner
+        found[stream] = f"{inner}{owner}" if inner == "pairs of " else f"results of {inner}{owner}"
     return found
 
 

@@ -20,17 +20,20 @@ from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.pane_transfer import can_give, needed_from, transferred
 from headrace.operators.row_steps import RowStep
 from headrace.operators.selection import keeps_nothing
+from headrace.runtime import several
 from headrace.runtime.messages import EpochPlan, Fill, Piece
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import open_run
 from headrace.runtime.progress import progress_of
-from headrace.runtime.standing import Standing, newcomer
+from headrace.runtime.replaying import Past
+from headrace.runtime.standing import Standing, beyond, newcomer
 from headrace.runtime.work import Work
 from headrace.store.manifest import Manifest
 from headrace.store.radix_list import RadixList
 from headrace.time import BEGINNING, Instant
 
 if TYPE_CHECKING:
+    from headrace.catalog.definitions import StreamDefinition
     from headrace.runtime.home import Home
     from headrace.store.filesystem import Store
 
@@ -69,6 +72,8 @@ class Filling:
     ) -> Standing:
         name, stream = operator.stream, plan.streams[operator.stream]
         query = self.home.catalog.require_query(operator.query).definition
+        if stream.using == several.USING:
+            return self._newcomer_of_several(manifest, plan, operator, stream)
         archive, known = self.home.list_of(manifest, f"archive:{name}"), manifest.streams.get(name)
         found = newcomer(stream, archive, known, from_now=query.from_now and not query.continues)
         if keeps_nothing(operator):  # it need not read the past to answer over it
@@ -95,6 +100,26 @@ class Filling:
         first = self._first_entry(archive, needed)
         complete = kept if kept > needed else BEGINNING
         return Standing(closed, first, first, complete_since=complete, filled=ARCHIVE)
+
+    def _newcomer_of_several(
+        self, manifest: Manifest, plan: EpochPlan, operator: Operator, stream: StreamDefinition
+    ) -> Standing:
+        """With the past of all its streams, or FROM NOW (or where one keeps no archive) with what comes next."""
+        query = self.home.catalog.require_query(operator.query).definition
+        reached, end = progress_of(manifest.streams.get(stream.name)), Past(self.home, manifest, plan)
+        if query.from_now or stream.archive == "none":
+            length = end.length(stream.name)
+            return Standing(reached.punctuation, length, length, complete_since=beyond(reached))
+        every = [
+            newcomer(
+                plan.streams[each.stream],
+                self.home.list_of(manifest, f"archive:{each.stream}"),
+                manifest.streams.get(each.stream),
+                from_now=False,
+            )
+            for each in several.members_of(stream)
+        ]
+        return Standing(complete_since=max(each.complete_since for each in every))
 
     def _first_entry(self, archive: RadixList, needed: Instant) -> int:
         """The first entry of the archive that has a row from `needed` on."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
-from headrace.algebra.query import Node, Query, QueryScan, StreamScan, derived_in, find_window, walk
+from headrace.algebra.query import Node, Query, QueryScan, StreamScan, UnionAll, derived_in, find_window, walk
 from headrace.algebra.windows import Landmark, TimeSlide
 from headrace.catalog.catalog import Catalog, StandingQuery, is_of_query
 from headrace.catalog.definitions import (
@@ -27,7 +27,8 @@ from headrace.language.bind import bind_query
 from headrace.operators.group_ahead import by_itself
 from headrace.operators.operator import Operator
 from headrace.planner.materializing import Materialize, Source, materialized
-from headrace.runtime import derived
+from headrace.planner.stream_joins import joins_streams, taken_apart
+from headrace.runtime import derived, several
 from headrace.runtime.functions import loaded
 from headrace.runtime.messages import EpochPlan, Retention
 from headrace.runtime.recent import Recent
@@ -155,6 +156,8 @@ def lowered(
 
 def source_of(streams: Mapping[str, StreamDefinition], nodes: Sequence[Node]) -> Source:
     """What the archive of a query's stream has; `nodes` are the query's."""
+    if any(isinstance(node, UnionAll) for node in nodes):
+        return Source(archived=False)
     scan = next((node for node in nodes if isinstance(node, StreamScan)), None)
     stream = None if scan is None else streams.get(scan.name)
     if stream is None:
@@ -250,7 +253,7 @@ def is_woven(plan: EpochPlan, operator_id: str) -> bool:
     if is_read(plan, operator_id):
         return True
     operator = plan.operators.get(operator_id)
-    return operator is not None and plan.streams[operator.stream].using == derived.USING
+    return operator is not None and plan.streams[operator.stream].using in (derived.USING, several.USING)
 
 
 def operator_of(catalog: Catalog, standing: StandingQuery) -> Operator:
@@ -286,6 +289,16 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
             if reads_queries:
                 query = _over_streams(catalog, standing, operator_id, chain, streams)
                 nodes = walk(query.root)
+            if joins_streams(query):
+                query, pairings = taken_apart(name, query, operator_id, derived.inner_of, derived.name_of)
+                nodes = walk(query.root)
+                for pairing in reversed(pairings):
+                    operators[pairing.operator.id] = pairing.operator
+                    retentions[pairing.operator.id] = Retention(0)
+                    streams |= derived.of_pairs(pairing, streams)
+            streams |= {
+                each.name: several.union_of(each, streams) for each in nodes if isinstance(each, UnionAll)
+            }
             wanted = standing.definition.materialize if operator_id == standing.operator_id else "complete"
             operator = lowered(name, query, operator_id, wanted, source_of(streams, nodes))
             channel = next(node.channel for node in nodes if isinstance(node, StreamScan))

@@ -7,10 +7,12 @@ taken from is the stream's choice: slack in time or rows, promises of its rows, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headrace.algebra.patterns import rolled_up
 from headrace.catalog.definitions import StreamDefinition
+from headrace.runtime import several
 from headrace.runtime.messages import ScanReceipt, StreamProgress
 from headrace.runtime.source_marks import SourceMark
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
@@ -88,13 +90,20 @@ def after_scans(
 ) -> dict[str, StreamProgress]:
     """Every stream's progress after an epoch: a pure function of the epoch's receipts, so every task agrees on it."""
     seen = sorted(receipts, key=lambda receipt: receipt.task)
-    found = {}
+    found: dict[str, StreamProgress] = {}
     for name, progress in before.items():
-        if name in streams:
+        if name in streams and streams[name].using != several.USING:
             definition = streams[name]
             sources = _sources(definition, progress, seen)
             groups = _groups(name, seen)
             found[name] = after_epoch(definition, progress, *merged(seen, name), sources, groups)
+    for name, progress in before.items():
+        if name in streams and streams[name].using == several.USING:
+            found[name] = several.progress(streams[name], progress, found)
+    for name, progress in found.items():
+        made_of = before.get(streams[name].options.get(several.NOW_OF, ""))
+        if made_of is not None:
+            found[name] = replace(progress, greatest=max(progress.greatest, made_of.greatest))
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from headrace.algebra.patterns import rolled_up
 from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import EpochObservation, OperatorObservation, StreamObservation, WorkObservation
+from headrace.runtime import several, shared_past
 from headrace.runtime.adapting import with_adapting
 from headrace.runtime.going_ahead import columns_ahead
 from headrace.runtime.home import Home
@@ -95,6 +96,11 @@ def _forget(
             continue
         horizon = FOREVER if stream.archive == "none" else reached[name].punctuation - (stream.retain or 0)
         readers = [operators[each.id]["replayed"] for each in plan.operators.values() if each.stream == name]
+        meetings = {meeting for meeting, _, _ in several.meetings_with(plan.streams, name)}
+        epochs = [
+            operators[each.id]["replayed"] for each in plan.operators.values() if each.stream in meetings
+        ]
+        readers += [shared_past.first_from(archive, files.read, min(epochs))] if epochs else []
         lists[f"archive:{name}"] = kept = retained(archive, horizon, readers, files.read)
         if kept.start > archive.start:
             kept_since[name] = min(horizon, beyond(reached[name]))
@@ -118,8 +124,12 @@ def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manif
     kept &= set(plan.streams)
     gone = {f"{kind}:{name}" for name in set(old.streams) - kept for kind in ("archive", "rejects")}
     streams = {name: known for name, known in old.streams.items() if name in kept}
-    for name in set(plan.streams) - kept:
+    for name in sorted(set(plan.streams) - kept, key=lambda name: plan.streams[name].using == several.USING):
         streams[name] = {**NEW_STREAM, "born": home.born(name)}
+        if plan.streams[name].using == several.USING:
+            past = lambda each: old.lists.get(f"archive:{each}", RadixList())  # noqa: E731
+            until = shared_past.length_of_new(plan.streams[name], past, home.store.read)
+            streams[name] |= several.known_so_far(plan.streams[name], streams) | {shared_past.UNTIL: until}
     return replace(
         old, streams=streams, lists={name: each for name, each in old.lists.items() if name not in gone}
     )
@@ -211,10 +221,13 @@ def _streams(
     now: Instant,
 ) -> dict[str, dict[str, Any]]:
     found = {}
+    ends = shared_past.ends_after(plan.streams, work.taken, before.epoch + 1)
     for name in plan.streams:
         known = dict(before.streams.get(name, NEW_STREAM))
         sources = {source for scan in scans for source in scan.sources.get(name, {})}
         known = as_known(known, reached[name], sources, now)
+        if name in ends:
+            known[shared_past.UNTIL] = ends[name]
         if name in work.taken:
             known["next"], known["arrived"] = max(work.taken[name]) + 1, now
         if not work.is_replay:
@@ -243,16 +256,17 @@ def _operators(
     """Where operators stand: those that took part have answered up to the new punctuation."""
     found: dict[str, dict[str, Any]] = {}
     part, alike = frozenset(work.operators), dict[tuple[Any, ...], dict[str, Any]]()
+    ends = shared_past.ends_after(plan.streams, work.taken, before.epoch + 1)
     for name, operator in plan.operators.items():
         known = before.operators[name]
         turn = (operator.stream, name in part, work.now.get(name), work.replayed.get(name))
         place = (*known.values(), *turn) if "ahead" not in known else ()
         if "ahead" in known or plan.streams[operator.stream].progress.groups:
-            found[name] = _after(known, name, name in part, work, plan, reached)
+            found[name] = _after(known, name, name in part, work, plan, reached, ends)
         elif place in alike:  # thousands that stand together go together
             found[name] = alike[place]
         else:
-            found[name] = alike[place] = _after(known, name, name in part, work, plan, reached)
+            found[name] = alike[place] = _after(known, name, name in part, work, plan, reached, ends)
     return found
 
 
@@ -263,12 +277,14 @@ def _after(
     work: Work,
     plan: EpochPlan,
     reached: Mapping[str, StreamProgress],
+    ends: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Where one operator stands after an epoch."""
+    """Where one operator stands after an epoch; `ends` as in `shared_past.ends_after`."""
     operator, place = plan.operators[name], Standing(**known)
     if took_part:
         now = work.now.get(name, reached[operator.stream].punctuation)
-        seen = work.replayed.get(name, place.replayed + (operator.stream in work.taken))
+        live = ends.get(operator.stream, place.replayed + (operator.stream in work.taken))
+        seen = work.replayed.get(name, live)
         closed = max(place.closed, now)
         ahead = dict(place.ahead)
         rule = plan.streams[operator.stream].progress

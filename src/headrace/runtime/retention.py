@@ -19,7 +19,7 @@ import pyarrow as pa
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.finish import HIDDEN
 from headrace.operators.operator import AT, CHANGE
-from headrace.runtime import derived, intake_summary, names
+from headrace.runtime import derived, intake_summary, names, several
 from headrace.runtime.answered import answered
 from headrace.runtime.intake import Intake
 from headrace.runtime.messages import EpochPlan
@@ -156,7 +156,8 @@ def settled(
 ) -> Manifest:
     """An epoch's manifest, with how much of the ingest log is settled; every so often without what need not be kept."""
     store = intake.home.store
-    sources = [stream for stream in plan.streams.values() if stream.using != derived.USING]
+    ours = (derived.USING, several.USING)
+    sources = [stream for stream in plan.streams.values() if stream.using not in ours]
     upto = intake.settled(sources, taken, in_place(planned, sources, store))
     planned = replace(planned, ingest=max(planned.ingest, upto))
     if planned.epoch % EVERY:

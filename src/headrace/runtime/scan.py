@@ -6,10 +6,10 @@ The order matters: a row is in the archive, with its fate, before any query sees
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +21,14 @@ from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.family import Harvest, gathered
 from headrace.operators.grouping import flat
-from headrace.operators.operator import SLOT, Operator
+from headrace.operators.operator import SLOT
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
-from headrace.runtime import names
+from headrace.runtime import names, several
 from headrace.runtime.archiving import Archiving
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.collector import MANY, no_cycles_sought
+from headrace.runtime.columns_needed import columns_of, columns_read
 from headrace.runtime.filling import filled
 from headrace.runtime.functions import loaded
 from headrace.runtime.measuring import Timed, timed
@@ -35,9 +36,9 @@ from headrace.runtime.messages import EpochPlan, Fill, Piece, ScanMessage, ScanR
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import load_relation
 from headrace.runtime.reading import Arrival, arrivals
-from headrace.runtime.recent import Recent
 from headrace.runtime.rejects import RejectWriter, read_refused
 from headrace.runtime.repeats import encode_keys, greatest_of, open_keys
+from headrace.runtime.several import Through
 from headrace.runtime.sources.records import ALL, PUNCTUATION
 from headrace.runtime.watch import Watch
 from headrace.store.filesystem import LocalStore, Store
@@ -71,6 +72,8 @@ class _StreamTask:
     late_scanners: list[Timed]
     reject_scanners: list[Timed]
     revising: list[tuple[Duration | None, list[Timed]]]
+    through: list[Through]
+    """To those who read the stream with others as one; what they make of it is the whole task's."""
     archive: Archiving | None
     watch: Watch
     rejects: RejectWriter
@@ -106,6 +109,7 @@ class _StreamTask:
             for _, scanners in self.revising:
                 _offer(scanners, batch)
         _offer(self.scanners, batch)
+        _offer(self.through, batch)
 
     def refuse(self, rejects: list[tuple[int, str, str]]) -> None:
         """Keep rejected rows, and offer them to queries over the rejects."""
@@ -128,6 +132,7 @@ class _StreamTask:
         """What reading the stream, and each fold of its rows, came to."""
         folds = [(f"fold {each.folding.representative}", each.seen()) for each in self._every]
         reading = self.nanoseconds - sum(each.adding for each in self._every)
+        reading -= sum(each.adding for each in self.through)
         read = WorkObservation(self.rows + self.rejects.rows, self.rows - self.late, reading)
         return {f"read {self.definition.name}": read, **dict(folds)}
 
@@ -144,7 +149,7 @@ def _reach(punctuation: Instant, within: Duration | None) -> Instant:
     return BEGINNING if within is None else punctuation - within
 
 
-def _offer(scanners: list[Timed], batch: Batch) -> None:
+def _offer(scanners: Sequence[Timed | Through], batch: Batch) -> None:
     if batch.rows:
         for scanner in scanners:
             scanner.add(batch)
@@ -163,6 +168,8 @@ class _ScanTask:
     def __init__(self, store: Store, plan: EpochPlan, message: ScanMessage) -> None:
         self._store, self._plan, self._message = store, plan, message
         self._streams: dict[str, _StreamTask] = {}
+        self._meetings: dict[str, list[Timed]] = {}
+        self._read_by: dict[str, frozenset[str]] = {}
         self._fills: list[Fill] = []
 
     def read(self, piece: Piece) -> None:
@@ -203,7 +210,9 @@ class _ScanTask:
             definition, message.groups.get(name, {}), [open_keys(self._store, f) for f in files], replay
         )
         of_rows = [each for each in mine if self._plan.channels.get(each.id) != "rejects"]
-        columns = _columns_read(definition, of_rows, copies, watch)
+        through = self._through(name)
+        needed = frozenset().union(*(each.reads() for each in through))
+        columns = columns_read(definition, of_rows, copies, watch.columns | needed)
         relations = {r: self._relation(r) for each in mine for r in each.relations}
         channels = {each.id: self._plan.channels.get(each.id, "rows") for each in mine}
         revising = {
@@ -230,6 +239,7 @@ class _ScanTask:
                 (within, timed([each for each in mine if revising.get(each.id, -1) == within], relations))
                 for within in dict.fromkeys(revising.values())
             ],
+            through,
             Archiving(
                 self._store, RunWriter(pa.schema(fields), definition.time, _blocks(definition)), new_run
             )
@@ -238,6 +248,20 @@ class _ScanTask:
             watch,
             RejectWriter(),
         )
+
+    def _through(self, name: str) -> list[Through]:
+        """Those who read the stream with others as one; in a task they fold the rows of all of these."""
+        found = []
+        for meeting, number, member in several.meetings_with(self._plan.streams, name):
+            if meeting not in self._meetings:
+                operators = [self._plan.operators[each] for each in self._message.operators]
+                mine = [operator for operator in operators if operator.stream == meeting]
+                relations = {r: self._relation(r) for each in mine for r in each.relations}
+                self._meetings[meeting] = timed(mine, relations, self._message.adapting)
+                self._read_by[meeting] = frozenset().union(*(columns_of(each) for each in mine))
+            if self._meetings[meeting]:
+                found.append(Through(member, number, self._meetings[meeting], self._read_by[meeting]))
+        return found
 
     def _relation(self, name: str) -> pa.Table:
         """The version that was in force when the rows were first read, unless it has been given other columns since."""
@@ -251,6 +275,9 @@ class _ScanTask:
         harvest = Harvest()
         for stream in self._streams.values():
             harvest.join(stream.harvest())
+        together = [scanner for scanners in self._meetings.values() for scanner in scanners]
+        for scanner in together:
+            harvest.join(scanner.finish())
         for fill in self._fills:
             taker = self._plan.operators[fill.taker]
             assert isinstance(taker, PaneAggregate)
@@ -287,7 +314,8 @@ class _ScanTask:
             archived=archived,
             rejects=refused,
             operators=seen,
-            work={name: each for stream in streams.values() for name, each in stream.work().items()},
+            work={name: each for stream in streams.values() for name, each in stream.work().items()}
+            | {f"fold {each.folding.representative}": each.seen() for each in together},
             bytes={name: stream.bytes for name, stream in streams.items()},
         )
         deltas = {section: gathered(tables) for section, tables in harvest.sections.items()}
@@ -323,31 +351,6 @@ class _ScanTask:
                 refused[name] = file
             stream.nanoseconds += time.perf_counter_ns() - started
         return archived, refused
-
-
-_columns: Final[Recent[int, tuple[Operator, frozenset[str]]]] = Recent(200_000)
-"""What operators read, by their identities, which last as long as this keeps them."""
-
-
-def _columns_of(operator: Operator) -> frozenset[str]:
-    known = _columns.get(id(operator))
-    if known is None:
-        known = operator, operator.columns
-        _columns.put(id(operator), known)
-    return known[1]
-
-
-def _columns_read(
-    definition: StreamDefinition, operators: list[Operator], archived: bool, watch: Watch
-) -> tuple[str, ...]:
-    """All columns when the rows are archived, else what operators need; always in the stream's order."""
-    if archived:
-        return definition.schema.names
-    needed = (
-        frozenset().union(*{_columns_of(operator) for operator in operators}) if operators else frozenset()
-    )
-    needed |= watch.columns
-    return tuple(name for name in definition.schema.names if name in needed)
 
 
 def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Iterator[tuple[int, bytes]]:

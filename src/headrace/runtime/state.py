@@ -33,7 +33,7 @@ from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
 from headrace.operators.selection import Selection, SelectionFamily, arrived
 from headrace.operators.shared_selections import BITS
-from headrace.runtime import names
+from headrace.runtime import names, several
 from headrace.runtime.blobs import ScanBlob, deltas_by_state, in_order
 from headrace.runtime.collector import MANY, no_cycles_sought
 from headrace.runtime.compaction import Owners, before_merge, compacted, due_for_merge, level_after
@@ -93,16 +93,14 @@ class _StateTask:
         self._deltas = deltas_by_state(blobs)
         self.plan = load_plan(self._store, message.plan)
         self._runs = [open_task_run(self._store, ref, message.low, message.high) for ref in message.runs]
-        receipts = [blob.receipt for blob in blobs]
-        self._progress = after_scans(self.plan.streams, message.streams, receipts)
+        self._progress = after_scans(self.plan.streams, message.streams, [blob.receipt for blob in blobs])
         self._state: dict[str, pa.Table] = {}
         self.results: dict[str, pa.Table] = {}
         self.rejected: dict[str, list[Rejected]] = {}
         self._seen: dict[str, OperatorObservation] = {}
         self._ledger = Ledger()
         """What each state took to advance and to merge."""
-        self._turns: dict[tuple[str, Instant, Instant | None], Turn] = {}
-        """By stream, where the operator stands and where it is told to go: thousands take the same one."""
+        self._turns: dict[tuple[str, Instant, Instant | None], Turn] = {}  # by stream, place and goal
         self._replaced: tuple[str, ...] = ()
         self._level = 0
         for blob in blobs:
@@ -117,8 +115,11 @@ class _StateTask:
         if known is None:
             stream, closed, now = place
             progress = self._progress.get(stream, StreamProgress())
+            live = now is None and not message.final
+            each = several.bounds(self.plan.streams[stream], self._progress) if live else ()
             now = FOREVER if message.final else progress.punctuation if now is None else now
-            known = self._turns[place] = Turn(closed, max(closed, now), progress.greatest, message.final)
+            now = max(closed, now)
+            known = self._turns[place] = Turn(closed, now, progress.greatest, message.final, each)
         return known
 
     def advance_all(self) -> None:
@@ -166,8 +167,7 @@ class _StateTask:
             self._ledger[name].rows_in += sum(table.num_rows for delta in deltas for table in delta.values())
             for (operator, step), state_rows in zip(steps.items(), rows.tolist(), strict=True):
                 self._ledger[name].rows_out += self._keep(operator, step, state_rows)
-        for section, tables in made.items():
-            self._state[f"{name}/{section}"] = gathered(tables)
+        self._state |= {f"{name}/{section}": gathered(tables) for section, tables in made.items()}
 
     def _keep_selections(self, name: str, members: Sequence[Operator]) -> None:
         """What selections want of this epoch's rows is kept; nobody is told."""
@@ -288,7 +288,7 @@ class _StateTask:
         """The turn by which an operator may forget: no further than it has answered."""
         if operator.id in self._message.closed:
             turn = self._turn(operator)
-            return Turn(turn.now, turn.now, turn.greatest)
+            return Turn(turn.now, turn.now, turn.greatest, each=turn.each)
         closed = self._message.resting[operator.id]
         return Turn(closed, closed, self._progress.get(operator.stream, StreamProgress()).greatest)
 

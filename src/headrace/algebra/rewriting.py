@@ -1,0 +1,87 @@
+"""A query's tree with some of its columns said otherwise: what stays the same when what is below changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from headrace.algebra.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions import Call, Expression, Named, transform
+from headrace.algebra.query import (
+    Aggregate,
+    Distinct,
+    Emit,
+    Filter,
+    Join,
+    Mark,
+    Node,
+    Project,
+    SortKey,
+    Top,
+)
+
+Change = Callable[[Expression], Expression | None]
+
+
+def rewritten(node: Node, change: Change, below: Callable[[Node], Node | None]) -> Node:
+    """The tree with `change` applied to every expression; where `below` gives a node that one stands, as it is."""
+    found = below(node)
+    if found is not None:
+        return found
+
+    def said(expression: Expression) -> Expression:
+        return transform(expression, change)
+
+    match node:
+        case Emit(source=source) | Distinct(source=source):
+            return replace(node, source=rewritten(source, change, below))
+        case Top(source=source, order=order):
+            keys = tuple(SortKey(said(key.expression), key.descending, key.nulls_first) for key in order)
+            return replace(node, source=rewritten(source, change, below), order=keys)
+        case Project(source=source, columns=columns):
+            return Project(rewritten(source, change, below), _named(columns, said))
+        case Filter(source=source, predicate=predicate):
+            return Filter(rewritten(source, change, below), said(predicate))
+        case Aggregate(source=source, keys=keys_of, aggregates=aggregates):
+            calls = tuple(NamedAggregate(item.name, _call(item.call, said)) for item in aggregates)
+            return Aggregate(rewritten(source, change, below), _named(keys_of, said), calls)
+        case Join(left=left, condition=condition):
+            on = None if condition is None else said(condition)
+            return replace(node, left=rewritten(left, change, below), condition=on)
+        case Mark(source=source, condition=condition, test=test):
+            on = None if condition is None else said(condition)
+            asked = None if test is None else Call(test.function, tuple(map(said, test.arguments)), test.type)
+            return replace(node, source=rewritten(source, change, below), condition=on, test=asked)
+    raise AssertionError(f"{type(node).__name__} does not stand over what is read otherwise")
+
+
+def _named(columns: tuple[Named, ...], said: Callable[[Expression], Expression]) -> tuple[Named, ...]:
+    return tuple(Named(column.name, said(column.expression)) for column in columns)
+
+
+def _call(call: AggregateCall, said: Callable[[Expression], Expression]) -> AggregateCall:
+    argument, condition, weight = (
+        None if part is None else said(part) for part in (call.argument, call.condition, call.weight)
+    )
+    return replace(call, argument=argument, condition=condition, weight=weight)
+
+
+def expressions_of(node: Node) -> list[Expression]:
+    """What a node computes of its rows, itself."""
+    match node:
+        case Project(columns=columns):
+            return [column.expression for column in columns]
+        case Filter(predicate=predicate):
+            return [predicate]
+        case Top(order=order):
+            return [key.expression for key in order]
+        case Aggregate(keys=keys, aggregates=aggregates):
+            calls = [item.call for item in aggregates]
+            parts = [part for call in calls for part in (call.argument, call.condition, call.weight)]
+            return [*(key.expression for key in keys), *(part for part in parts if part is not None)]
+        case Join(condition=condition):
+            return [] if condition is None else [condition]
+        case Mark(condition=condition, test=test):
+            return [part for part in (condition, test) if part is not None]
+        case _:
+            return []
