@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headrace.runtime.executor import LocalExecutor
@@ -81,6 +82,26 @@ def test_a_factor_may_compare_two_columns_with_a_constant_between(hub: Hub) -> N
     create(hub, "near", "SELECT id FROM r WHERE a <= b - 1 BEGIN NOW - INTERVAL 100 SECONDS END NOW")
     arrive(hub, (1, 5, 2), (2, 4, 2), (3, 1, 2), (4, None, 1))
     assert (ids(hub, "wide"), ids(hub, "near")) == ([1], [3])
+
+
+@pytest.mark.parametrize("window", ["[RANGE TUMBLING 5 SECONDS]", "[RANGE 5 SECONDS]"])
+def test_factors_on_a_relation_do_not_count_against_a_row_of_the_stream(window: str, hub: Hub) -> None:
+    """A select over a stream and a relation, beside one over the stream alone with the same factor on it."""
+    limits = hub.path.parent / "limits.parquet"
+    pq.write_table(pa.table({"id": pa.array([1, 2]), "low": pa.array([3, 9])}), limits)
+    hub.execute(f"CREATE RELATION limits (id BIGINT, low BIGINT) USING parquet OPTIONS (path '{limits}')")
+    hub.execute(f"CREATE QUERY alone AS SELECT COUNT(*) AS n FROM r {window} WHERE r.a < 5")
+    hub.execute(
+        f"CREATE QUERY both AS SELECT COUNT(*) AS n FROM r {window} JOIN limits ON r.b = limits.id WHERE r.a < 5 AND limits.low < 5"
+    )
+    arrive(hub, (1, 4, 1), (2, 4, 2), (3, 7, 1), (4, 2, 1), (30, 9, 9))
+    told = {name: hub.query(name).history() for name in ("alone", "both")}
+    if "TUMBLING" in window:
+        assert told["alone"]["n"].to_pylist()[0] == 3
+        assert told["both"]["n"].to_pylist()[0] == 2
+    else:
+        assert max(told["alone"]["n"].to_pylist()) == 3
+        assert max(told["both"]["n"].to_pylist()) == 2
 
 
 WINDOWS = {
