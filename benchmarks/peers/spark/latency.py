@@ -55,7 +55,10 @@ def main() -> None:
     sink = _Sink(folder / "written")
     query = counted.writeStream.outputMode("append").foreachBatch(sink)
     running = query.option("checkpointLocation", str(folder / "checkpoint")).start()
-    handed = _hand_over(made, arriving, pace, every * 1_000_000)
+    made[0].rename(arriving / made[0].name)
+    while not running.recentProgress and running.exception() is None:
+        time.sleep(0.05)  # what it takes to start is not its latency
+    handed = _hand_over(made[1:], arriving, pace, every * 1_000_000)
     until = time.perf_counter() + _PATIENCE
     while (not sink.told or sink.told[-1][0] < handed[-1][0]) and time.perf_counter() < until:
         if running.exception() is not None:
