@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import data, expected, folders
 from benchmarks.contenders import Contender
 from benchmarks.environments import java_home, python_of
-from benchmarks.memory import PeakMemory
+from benchmarks.memory import EVERY_SECONDS, PeakMemory
 
 LONGEST_SECONDS = 900
 
@@ -34,6 +34,8 @@ class Measurement:
     startup_seconds: float
     peak_pss_mb: float
     result_rows: int
+    samples: int = 0
+    """How often memory was looked at."""
 
     @property
     def rate(self) -> float:
@@ -111,8 +113,8 @@ def in_turn(entries: list[tuple[Contender, str]], wanted: int, rounds: int) -> l
     ]
 
 
-def run(who: Contender, task: str, count: int) -> Measurement:
-    """Run `who` once in its own process and check what it answered."""
+def run(who: Contender, task: str, count: int, sample_seconds: float = EVERY_SECONDS) -> Measurement:
+    """Run `who` once in its own process and check what it answered; its memory is looked at every `sample_seconds`."""
     rows = data.rows(count, who.form)
     scratch = folders.fresh("run")
     output = scratch / "output"
@@ -120,13 +122,16 @@ def run(who: Contender, task: str, count: int) -> Measurement:
     command += ["--rows-folder", str(rows.folder), "--output", str(output)]
     for option, value in who.options.items():
         command += ["--option", f"{option}={value}"]
-    said, peak_kb = run_watched(command, scratch)
+    said, memory = run_watched(command, scratch, sample_seconds)
     result_rows = expected.check(output, task, count)
-    return Measurement(count, said["seconds"], said["startup_seconds"], peak_kb / 1024, result_rows)
+    peak = memory.peak_kb / 1024
+    return Measurement(count, said["seconds"], said["startup_seconds"], peak, result_rows, memory.samples)
 
 
-def run_watched(command: list[str], scratch: Path) -> tuple[dict[str, Any], int]:
-    """What a runner says of itself on its last line, and its processes' peak memory in KiB. Raises `RunFailed`."""
+def run_watched(
+    command: list[str], scratch: Path, sample_seconds: float = EVERY_SECONDS
+) -> tuple[dict[str, Any], PeakMemory]:
+    """What a runner says of itself on its last line, and its processes' memory at its peak. Raises `RunFailed`."""
     python = command[0]
     settings = {
         **os.environ,
@@ -141,7 +146,7 @@ def run_watched(command: list[str], scratch: Path) -> tuple[dict[str, Any], int]
             command, cwd=folders.CHECKOUT, env=settings, stdout=out, stderr=err, start_new_session=True
         )
         try:
-            with PeakMemory(process.pid) as memory:
+            with PeakMemory(process.pid, sample_seconds) as memory:
                 code = process.wait(LONGEST_SECONDS)
         finally:
             _end(process)
@@ -149,7 +154,7 @@ def run_watched(command: list[str], scratch: Path) -> tuple[dict[str, Any], int]
     if code != 0 or not lines:
         last = "\n".join((scratch / "stderr").read_text(errors="replace").splitlines()[-20:])
         raise RunFailed(f"Expected {' '.join(command)}\nto end well, found exit code {code}:\n{last}")
-    return json.loads(lines[-1]), memory.peak_kb
+    return json.loads(lines[-1]), memory
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -190,7 +190,7 @@ def _run(entry: Entry, rows: int) -> dict[str, Any]:
         command = [str(python_of(entry.peer)), "-m", f"benchmarks.peers.{entry.peer}.queries"]
         command += [entry.way] if entry.peer == "spark" else []
         command += [str(source), str(output), str(asked)]
-    said, peak_kb = run_watched(command, scratch)
+    said, memory = run_watched(command, scratch)
     if entry.is_ours:
         answers, total = _ours(output, entry), said["result_rows"]
     else:
@@ -201,7 +201,7 @@ def _run(entry: Entry, rows: int) -> dict[str, Any]:
         "rows": rows,
         "result_rows": total,
         "rate": rows / said["seconds"],
-        "peak_pss_mb": peak_kb / 1024,
+        "peak_pss_mb": memory.peak_kb / 1024,
     }
 
 

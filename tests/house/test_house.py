@@ -179,3 +179,45 @@ def test_everything_below_the_runtime_works_without_spark() -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
+
+
+def unordered(code: ast.Module) -> Iterator[ast.AST]:
+    """Where Arrow may put rows in another order in each run: groupings with its threads, its joins, its plans, its datasets."""
+    for node in ast.walk(code):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            alone = any(
+                each.arg == "use_threads" and ast.unparse(each.value) == "False" for each in node.keywords
+            )
+            joins = node.func.attr == "join" and any(
+                each.arg in ("keys", "join_type") for each in node.keywords
+            )
+            if not alone and (node.func.attr in ("group_by", "join_asof", "to_reader") or joins):
+                yield node
+        names = [each.name for each in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+        if any(each in ("pyarrow.acero", "pyarrow.dataset") for each in (*names, module)) or (
+            module == "pyarrow" and {"acero", "dataset"} & {*names}
+        ):
+            yield node
+
+
+def test_nothing_lets_arrow_s_threads_put_rows_in_another_order() -> None:
+    """A task that is run again must give the same bytes; small inputs would not show what threads do to large ones."""
+    found = [named(path, node) for path in sources() for node in unordered(tree(path))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        ("t.group_by(['k']).aggregate([])", True),
+        ("t.group_by(['k'], use_threads=False)", False),
+        ("left.join(right, keys='k')", True),
+        ("', '.join(keys)", False),
+        ("from pyarrow import acero", True),
+        ("import pyarrow.dataset as ds", True),
+        ("import pyarrow.parquet", False),
+    ],
+)
+def test_what_lets_them_is_found(code: str, is_found: bool) -> None:
+    assert bool(list(unordered(ast.parse(code)))) == is_found

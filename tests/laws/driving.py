@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from headrace.algebra.query import Query
 from headrace.operators.batch import Batch
-from headrace.operators.local import drive
+from headrace.operators.local import Told, drive
 from headrace.operators.operator import AT, CHANGE, Operator
 from headrace.planner.lower import lower
 from headrace.planner.shape import shape_of
@@ -69,7 +69,12 @@ def plain(results: pa.Table | None, query: Query, changes: bool = False) -> list
     return list(zip(instants, rows, strict=True))
 
 
-def run(
+def run(query: Query, history: History, schemas: Mapping[str, Schema], **how: Any) -> pa.Table | None:
+    """The operator's results: see `driven`."""
+    return driven(query, history, schemas, **how).results
+
+
+def driven(
     query: Query,
     history: History,
     schemas: Mapping[str, Schema],
@@ -80,8 +85,8 @@ def run(
     compact_after: Collection[int] | Mapping[int, int] = (),
     operator: Operator | None = None,
     keeping: Mapping[int, int] | None = None,
-) -> pa.Table | None:
-    """The operator's results over the recorded stream it reads; `splits` cut each epoch (one split each when None)."""
+) -> Told:
+    """What the operator gives over the recorded stream it reads; `splits` cut each epoch (one split each when None)."""
     operator = operator or lower("q", query, "q")
     stream = history.streams[operator.stream]
     cut = splits if splits is not None else [[epoch] for epoch in epochs(stream)]
@@ -98,7 +103,7 @@ def run(
         relations=relations,
         compact_after=compact_after,
         keeping=keeping,
-    ).results
+    )
 
 
 def described(query: Query) -> str:

@@ -1,13 +1,13 @@
-"""Kill a process group that runs epochs, again and again, while input arrives; then see that nothing is wrong."""
+"""Kill a driver and all it has started, again and again, while input arrives; then see that nothing is wrong."""
 
 from __future__ import annotations
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +29,10 @@ class Assassin:
     executor: str = "local"
     committed: list[int] = field(default_factory=list)
     """How many epochs each victim had said before it died."""
+    tasks: list[int] = field(default_factory=list)
+    """The number of state tasks of each, never that of the one before."""
+    workers: list[int] = field(default_factory=list)
+    """How many Python processes each had beside itself: Spark's daemon and its workers, in groups of their own."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -41,9 +45,19 @@ class Assassin:
         """More input."""
         self.rig.drop(*self.files[self.rig.written : self.rig.written + count])
 
+    def another_number_of_tasks(self) -> int:
+        """Any from 1 to 5 but the last."""
+        chosen = self.random.choice([tasks for tasks in range(1, 6) if tasks not in self.tasks[-1:]])
+        self.tasks.append(chosen)
+        return chosen
+
     def kill_one(self) -> None:
-        """Start a victim at some number of tasks, let it commit a few epochs while files come in, and kill it all."""
-        tasks, epochs = self.random.randint(1, 4), self.random.randint(3, 6)
+        """Start a victim at another number of tasks, let it commit a few epochs while files come in, and kill it.
+
+        By turns with all of its descendants, and with its process group alone: Spark's Python workers are in another, and
+        have to end by themselves.
+        """
+        tasks, epochs = self.another_number_of_tasks(), self.random.randint(3, 6)
         self.arrive(2)
         victim = subprocess.Popen(
             [
@@ -71,17 +85,25 @@ class Assassin:
                 said += line.strip().isdigit()
                 self.arrive(1)
             time.sleep(self.random.uniform(0, 0.5 if self.executor == "spark" else 0.2))
-            members = [each for each in psutil.process_iter() if _group_of(each) == victim.pid]
         finally:
-            os.killpg(victim.pid, signal.SIGKILL)
+            family = all_of(victim.pid)
+            workers = sum(is_python(each) for each in family[1:])
+            at_once = len(self.committed) % 2 == 0
+            for each in family:
+                with suppress(psutil.NoSuchProcess):
+                    if at_once or os.getpgid(each.pid) == victim.pid:
+                        each.kill()
+                    else:
+                        each.resume()  # nobody kills it: it sees that it is alone, and ends
             victim.communicate()
-        _, alive = psutil.wait_procs(members, timeout=20)
+        _, alive = psutil.wait_procs(family, timeout=20)
         assert not alive
+        self.workers.append(workers)
         self.committed.append(said)
 
     def assert_nothing_happened(self) -> None:
         """Finish at yet another number of tasks; every answer is the reference's over the files, one epoch each."""
-        with self.rig.hub(self.random.randint(1, 5)) as hub:
+        with self.rig.hub(self.another_number_of_tasks()) as hub:
             self.arrive(2)
             files = self.files[: self.rig.written]
             found = answers(hub, hub.run_once())
@@ -96,8 +118,21 @@ class Assassin:
             assert faults(hub) == []
 
 
-def _group_of(process: psutil.Process) -> int | None:
-    try:
-        return os.getpgid(process.pid)
-    except ProcessLookupError:
-        return None
+def all_of(pid: int) -> list[psutil.Process]:
+    """A process and its descendants, stopped from the top down, so that none starts another while they are listed.
+
+    By descent, not by process group: Spark's Python daemon makes a group of its own, in which its workers are.
+    """
+    found = [psutil.Process(pid)]
+    for each in found:
+        with suppress(psutil.NoSuchProcess):
+            each.suspend()
+            found += each.children()
+    return found
+
+
+def is_python(process: psutil.Process) -> bool:
+    """Whether it runs Python, whatever it calls itself."""
+    with suppress(psutil.NoSuchProcess):
+        return "python" in Path(process.exe()).name
+    return False

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.runtime.backfilling import Chunk, Turns, chunk_of, furthest_behind
@@ -80,6 +79,10 @@ def test_a_chunk_takes_about_half_of_what_a_live_epoch_takes() -> None:
     assert turns.chunk() == chunk
 
 
+LIFE = st.tuples(st.sampled_from((2, 0, 1, 3)), st.sampled_from((3, 0, 1, 5)), st.integers(1, 4))
+"""So many files arrive, so many queries are registered, and so many steps are made."""
+
+
 def kinds(hub: Hub, steps: int) -> list[str]:
     found = []
     for _ in range(steps):
@@ -132,31 +135,34 @@ class Small(Turns):
         return Chunk(1, 1 + self.read % 3)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(data=st.data())
 def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
-    seed: int, tmp_path: Path
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    rng = np.random.default_rng(seed)
-    files = cut(made_rows(50 + seed, 90, disorder=3 * SECOND), *range(6, 90, 6))
-    rig = Rig(tmp_path, ONE_FILE, slack=2 * SECOND)
-    waiting = list(rng.permutation(SINCE_WHENEVER))
-    left = list(files)
+    rows = made_rows(
+        data.draw(st.integers(0, 10**6), "seed of the rows"),
+        data.draw(st.integers(30, 70), "rows"),
+        disorder=data.draw(st.integers(0, 6), "disorder") * SECOND,
+    )
+    slack = data.draw(st.sampled_from((0, 2 * SECOND, 6 * SECOND)), "slack")
+    left = files = cut(rows, *range(6, len(rows), 6))
+    rig = Rig(tmp_path_factory.mktemp("home"), ONE_FILE, slack=slack)
+    waiting = data.draw(st.permutations(SINCE_WHENEVER), "order in which queries come")
     opened = 0
     while left or waiting:
-        with rig.hub(1 + opened % 3, None if opened else {}) as hub:
+        with rig.hub(data.draw(st.integers(1, 4), "tasks"), None if opened else {}) as hub:
             opened += 1
-            hub.loop.engine.turns = Small() if seed % 2 else Turns()
-            for _ in range(rng.integers(3, 12)):
-                if left and rng.random() < 0.6:
-                    rig.drop(left.pop(0))
-                if waiting and rng.random() < 0.5:
-                    name = waiting.pop()
+            hub.loop.engine.turns = Small() if data.draw(st.booleans(), "few entries at a time") else Turns()
+            for arrive, come, steps in data.draw(st.lists(LIFE, min_size=3, max_size=6), "what happens"):
+                rig.drop(*left[:arrive])
+                for name in waiting[:come]:
                     hub.execute(f"CREATE QUERY {name} AS {QUERIES[name]}")
-                kinds(hub, int(rng.integers(1, 4)))
+                left, waiting = left[arrive:], waiting[come:]
+                kinds(hub, steps)
     with rig.hub(2) as hub:
-        closing = hub.run_once()
-        found = answers(hub, closing)
-        for name in found:
-            query = hub.operator_and_query(name)[1]
-            assert found[name] == expected(query, files, 2 * SECOND), name
+        found = answers(hub, hub.run_once())
+        assert set(found) == set(SINCE_WHENEVER)
+        for name, told in found.items():
+            assert told == expected(hub.operator_and_query(name)[1], files, slack), name
         assert hub.check().faults == 0

@@ -17,7 +17,8 @@ from headrace.store import filesystem
 from headrace.store.disk import Disk
 from tests.laws.test_materialize import MODES, invoked, meant
 from tests.runtime.rig import Rig, cut, faults_once_tidy, made_rows
-from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
+from tests.soak.ledger import digest
+from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points, share_of
 
 FILES = cut(made_rows(5, 40), *range(10, 40, 10))
 TEXT = "SELECT k, x FROM s WHERE x > 1 BEGIN NOW - INTERVAL 15 SECONDS END NOW"
@@ -78,7 +79,7 @@ def test_killed_at_any_call_every_selection_answers_as_if_nothing_had_happened(
     recorded = FaultyDisk()
     _, life = lived(tmp_path / "whole", recorded, monkeypatch)
     assert life.acknowledged
-    points = list(kill_points(recorded.trace))[::9]
+    points = share_of(list(kill_points(recorded.trace)), 9, digest())
     assert len(points) > 10
     for number, fault in enumerate(points):
         rig, life = lived(tmp_path / f"killed{number}", FaultyDisk(fault=fault), monkeypatch)

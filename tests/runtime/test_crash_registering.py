@@ -16,7 +16,8 @@ from headrace.runtime.hub import Hub
 from headrace.store import filesystem
 from headrace.store.disk import Disk
 from tests.runtime.rig import QUERIES, Rig, answers, cut, expected, faults_once_tidy, made_rows
-from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
+from tests.soak.ledger import digest
+from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points, share_of
 
 FILES = cut(made_rows(5, 24), 8, 16)
 MANY = [f"many{n}" for n in range(5)]
@@ -68,7 +69,7 @@ def test_killed_at_any_call_queries_are_all_registered_or_none_and_acknowledged_
     with Rig(tmp_path / "meant").hub(1, {"q": TEXT}) as hub:
         meant = expected(hub.operator_and_query("q")[1], FILES)
     seen = set()
-    points = list(kill_points(recorded.trace))[::4]
+    points = share_of(list(kill_points(recorded.trace)), 4, digest())
     assert len(points) > 6
     for number, fault in enumerate(points):
         rig, life = lived(tmp_path / f"killed{number}", FaultyDisk(fault=fault), monkeypatch)
@@ -83,4 +84,4 @@ def test_killed_at_any_call_queries_are_all_registered_or_none_and_acknowledged_
             assert set(found) == {"first", *there}
             assert all(rows == meant for rows in found.values())
             assert faults_once_tidy(hub) == []
-    assert seen == {0, 4, 5}
+    assert {0, 4, 5} >= seen >= {0, 5}

@@ -12,11 +12,13 @@ import pytest
 
 from headrace.errors import AlreadyPublished, EpochFailed
 from headrace.runtime import answers as answers_of_runtime
-from headrace.runtime import plan_files, plans, results
+from headrace.runtime import plan_files, plans
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
 from headrace.runtime.messages import ScanMessage, StateMessage, StateReceipt
+from headrace.runtime.opening import open_hub
 from headrace.runtime.reader import Reader
+from headrace.runtime.sources.segments import batch_name, segment_record, write_segment
 from headrace.store.filesystem import MissingFile
 from headrace.store.lock import HomeLock
 from tests.runtime.rig import QUERIES, Rig, answers, cut, expected, faults_once_tidy, made_rows
@@ -163,31 +165,6 @@ def test_a_source_read_in_place_again_shows_the_rows_of_then(tmp_path: Path) -> 
         assert_right(hub)
 
 
-def told(rig: Rig, tasks: int) -> dict[str, list[dict]]:
-    with rig.hub(tasks, QUERIES) as hub:
-        hub.run_once()
-        found = {}
-        for name in QUERIES:
-            operator, _ = hub.operator_and_query(name)
-            parts = results.epochs_of(hub.home, hub.home.latest(), operator.id)
-            found[name] = [row for part in parts for row in part.table.to_pylist()]
-        return found
-
-
-def test_results_stand_in_the_same_order_in_every_run_however_many_threads_arrow_has(tmp_path: Path) -> None:
-    threads = pa.cpu_count()
-    try:
-        once = []
-        for number in (1, 4, 4):
-            pa.set_cpu_count(number)
-            rig = rig_of(tmp_path / str(len(once)))
-            rig.drop(*FILES)
-            once.append(told(rig, 3))
-    finally:
-        pa.set_cpu_count(threads)
-    assert once[0] == once[1] == once[2]
-
-
 def test_what_a_replaced_driver_got_in_at_the_last_moment_counts_once_and_stops_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,3 +273,21 @@ def test_a_reader_whose_epoch_is_collected_under_it_answers_from_a_newer_one(
         found = reader.invoke("now").to_pylist()
         assert not slept
         assert found == hub.query("now").invoke().to_pylist()
+
+
+def test_a_micro_batch_that_is_handed_in_twice_before_it_is_logged_counts_once(tmp_path: Path) -> None:
+    """Found again when the program starts, and repeated by Spark, which did not know that it was done."""
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute("CREATE STREAM s (v BIGINT) USING push; CREATE QUERY q AS SELECT COUNT(*) AS n FROM s")
+        intake, folder = hub.loop.engine.intake, hub.path / "segments" / "s"
+        table = pa.table({"v": [1, 2, 3]})
+        for batch in (0, 1):
+            write_segment(folder, batch_name(batch), table.schema, table.to_batches())
+        for batch in (0, 1, 0, 1, 1):
+            path = folder / batch_name(batch)
+            record = segment_record(hub.stream_definition("s"), path, 3, 5, batch=batch, root=hub.path)
+            intake.queue(record)
+            if batch == 0:
+                intake.queue(record)
+        hub.run_once()
+        assert hub.query("q").invoke().to_pylist() == [{"n": 6}]

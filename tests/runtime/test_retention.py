@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from headrace.errors import HeadraceError
 from headrace.runtime.epoch_log import EpochLog
@@ -48,16 +50,42 @@ def prepared(path: Path) -> Hub:
     return hub
 
 
-def test_old_entries_go_and_a_late_query_starts_at_what_is_kept(tmp_path: Path) -> None:
-    """Twenty minutes pass; a query registered then sees the last five."""
-    with prepared(tmp_path / "home") as hub:
-        hub.register(COUNT, "first")
-        minutes(hub, range(20))
-        assert archived(hub) == (14, 20)
-        hub.register(COUNT, "late")
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(
+    passed=st.integers(9, 24),
+    length=st.integers(1, 4),
+    slide=st.integers(1, 3),
+    gone=st.integers(0, 3),
+)
+def test_old_entries_go_and_a_late_query_answers_from_what_is_kept_as_one_that_was_first(
+    tmp_path_factory: pytest.TempPathFactory, passed: int, length: int, slide: int, gone: int
+) -> None:
+    """Windows that lie in what is kept are the same rows, to the last; of others there is what is left in them."""
+    text = (
+        "SELECT window_start, window_end, v % 2 AS odd, COUNT(*) AS n, SUM(v) AS total, MIN(v) AS low"
+        f" FROM s [RANGE {length} MINUTES SLIDE {slide} MINUTES] WHERE v % 5 <> {gone} GROUP BY v % 2"
+    )
+    with prepared(tmp_path_factory.mktemp("home")) as hub:
+        hub.register(text, "first")
+        minutes(hub, range(passed))
+        kept, written = archived(hub)
+        assert written == passed
+        assert kept == passed - 6
+        hub.register(text, "late")
         hub.loop.drain()
-        assert hub.query("first").history().num_rows == 19
-        assert hub.query("late").history().num_rows == 5
+        horizon = START + dt.timedelta(minutes=kept)
+        first, late = (hub.query(name).history().to_pylist() for name in ("first", "late"))
+        inside = [row for row in first if row["window_start"] >= horizon]
+        assert inside or length + slide > 4
+        assert [row for row in late if row["window_start"] >= horizon] == inside
+        for row in late:
+            start, end = (
+                (row[name] - START).total_seconds() // 60 for name in ("window_start", "window_end")
+            )
+            values = [
+                v for v in range(max(kept, int(start)), int(end)) if v % 5 != gone and v % 2 == row["odd"]
+            ]
+            assert (row["n"], row["total"], row["low"]) == (len(values), sum(values), min(values))
 
 
 def test_a_paused_query_holds_back_what_it_has_not_seen(tmp_path: Path) -> None:

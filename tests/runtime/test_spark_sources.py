@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import UserError
 from headrace.runtime.hub import Hub
 from headrace.runtime.opening import open_hub
+from headrace.runtime.sources import spark_stream
 
 pytestmark = pytest.mark.spark
 
@@ -88,3 +92,114 @@ def test_the_archive_is_a_dataframe(hub: Hub, spark: SparkSession, tmp_path: Pat
     hub.run_once()
     assert hub.archive("s").count() == 10
     assert hub.archive("s").columns == ["at", "k"]
+
+
+COLUMNS = "at TIMESTAMP, k BIGINT"
+
+
+def frame_of(spark: SparkSession, folder: Path, through: Callable) -> DataFrame:
+    """A streaming frame over a folder's files, one a batch, that a function of Arrow batches sees go by."""
+    source = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", "1").orc(str(folder))
+    return source.mapInArrow(through, COLUMNS)
+
+
+def until(fulfilled: Callable[[], bool]) -> None:
+    """Wait for what has to come; only a run that hangs ends here."""
+    for _ in range(2400):
+        if fulfilled():
+            return
+        time.sleep(0.05)
+    raise AssertionError("nothing came")
+
+
+def counting_reads(file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with Path(file).open("a") as told:
+            told.write("read\n")
+        yield from batches
+
+    return seen
+
+
+def test_callbacks_of_two_live_frames_run_at_once_and_every_micro_batch_is_read_once(
+    hub: Hub, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, meeting = spark_stream._write, threading.Barrier(2, timeout=120)
+
+    def met(batch: DataFrame, folder: Path, name: str) -> int:
+        meeting.wait()  # for the callback of the other frame, which has to be under way
+        return write(batch, folder, name)
+
+    monkeypatch.setattr(spark_stream, "_write", met)
+    for name in ("s", "t"):
+        written(spark, tmp_path / name, 0, 60)
+        frame = frame_of(spark, tmp_path / name, counting_reads(f"{tmp_path}/{name}.reads"))
+        hub.create_stream(name, frame, timestamp="at")
+        hub.register(QUERY.replace("FROM s", f"FROM {name}"), f"of_{name}")
+    with hub.running():
+        for first, last in ((60, 121), (121, 181)):
+            for name in ("s", "t"):
+                written(spark, tmp_path / name, first, last)
+        until(lambda: all(hub.status()["streams"][name].get("rows") == 181 for name in ("s", "t")))
+    for name in ("s", "t"):
+        assert counts(hub, f"of_{name}") == {0: 60, 1: 60, 2: 60}
+        batches = list((hub.path / "segments" / name).glob("batch-*.arrow"))
+        assert len(batches) == 3
+        assert len((tmp_path / f"{name}.reads").read_text().splitlines()) == len(batches)
+
+
+def slow_until(file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        Path(f"{file}.begun").touch()
+        while not Path(file).exists():
+            time.sleep(0.02)
+        yield from batches
+
+    return waits
+
+
+def test_a_hub_that_is_closed_in_the_middle_of_a_micro_batch_neither_loses_nor_doubles_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First while its job runs, which is cancelled; then while the callback thinks, for which Spark waits."""
+    written(spark, tmp_path / "in", 0, 121)
+    go, frame = tmp_path / "go", frame_of(spark, tmp_path / "in", slow_until(f"{tmp_path}/go"))
+
+    def opened() -> Hub:
+        hub = open_hub(tmp_path / "home", spark=spark)
+        hub.create_stream("s", frame, timestamp="at")
+        return hub
+
+    with opened() as hub:
+        hub.register(QUERY, "q")
+        with hub.running():
+            until((tmp_path / "go.begun").exists)
+        assert hub.status()["streams"].get("s", {}).get("rows", 0) == 0
+    go.touch()
+    write, entered, thought = spark_stream._write, threading.Event(), threading.Event()
+
+    def thinking(batch: DataFrame, folder: Path, name: str) -> int:
+        entered.set()
+        thought.wait(120)
+        return write(batch, folder, name)
+
+    with monkeypatch.context() as patched, opened() as hub:
+        patched.setattr(spark_stream, "_write", thinking)
+        with hub.running():
+            assert entered.wait(120)
+            threading.Timer(0.5, thought.set).start()
+    assert thought.is_set()
+    with opened() as hub:
+        hub.run_once()
+        assert counts(hub, "q") == {0: 40, 1: 40, 2: 40}
+        assert hub.status()["streams"]["s"]["rows"] == 121
+
+
+def test_the_results_of_a_query_are_a_dataframe_as_the_readme_says(hub: Hub, spark: SparkSession) -> None:
+    hub.execute("CREATE STREAM s (at TIMESTAMP, k BIGINT) USING push TIMESTAMP BY at")
+    hub.register(QUERY, "q")
+    hub.push("s", spark.sql("SELECT timestamp_seconds(id) AS at, id % 3 AS k FROM range(121)").toArrow())
+    hub.run_once()
+    frame = hub.query("q").dataframe()
+    assert frame.columns == ["k", "n"]
+    assert {tuple(row) for row in frame.groupBy("k").sum("n").collect()} == {(0, 40), (1, 40), (2, 40)}

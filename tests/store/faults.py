@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import itertools
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -94,10 +95,10 @@ class FaultyDisk(Disk):
             self._appeared(target)
 
     def rename(self, source: str, target: str) -> None:
-        """What no store may call; here for stores that are wrong on purpose."""
+        """What no store may call: for what is shown outside of a home, and for stores that are wrong on purpose."""
         with self._call("rename"):
             old, moved = self._grave(target), self._grave(source)
-            Path(source).replace(target)
+            super().rename(source, target)
             self._changes.append(
                 _Change(str(Path(target).parent), lambda: _unrename(source, target, moved, old))
             )
@@ -208,3 +209,14 @@ def kill_points(trace: Iterable[str]) -> Iterator[Fault]:
         if name == "write":
             yield Fault(number, "torn")
         yield Fault(number, "after")
+
+
+def share_of(points: Sequence[Fault], one_in: int, turn: str) -> list[Fault]:
+    """Every `one_in`-th point, beginning at another one whenever `turn` is another text; all of them in `make soak`.
+
+    With a digest of the sources as `turn` a failure comes again until something is changed, and all points are tried in the
+    course of some changes.
+    """
+    if os.environ.get("HYPOTHESIS_PROFILE") == "soak":
+        return list(points)
+    return list(points[int(hashlib.sha256(turn.encode()).hexdigest(), 16) % one_in :: one_in])

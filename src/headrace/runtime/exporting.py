@@ -23,6 +23,7 @@ from headrace.runtime.home import Home
 from headrace.runtime.output import render
 from headrace.runtime.remarks import Remarks
 from headrace.runtime.results import visible
+from headrace.store.disk import Disk
 from headrace.store.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Exporter:
     hub: Hub
     folder: Path
     style: str
+    disk: Disk = field(default_factory=Disk)
     _seen: int = 0
     _written: dict[str, Any] = field(default_factory=dict)
 
@@ -102,11 +104,18 @@ class Exporter:
         return found
 
     def _replace(self, name: str, table: pa.Table) -> None:
+        """Not synced: these files are derived, and the next run writes all of them again."""
         path = self.folder / f"{file_name(name)}.{self.style}"
         unfinished = path.with_name(f".{path.name}.unfinished")
         try:
-            unfinished.write_bytes(render(table, self.style))
-            unfinished.replace(path)
+            if unfinished.exists():  # of a run that was killed
+                self.disk.unlink(str(unfinished))
+            descriptor = self.disk.create(str(unfinished))
+            try:
+                self.disk.write(descriptor, [render(table, self.style)])
+            finally:
+                self.disk.close(descriptor)
+            self.disk.rename(str(unfinished), str(path))
         except OSError as error:
             raise StoreError(f"cannot write {path}: {error.strerror}") from error
 

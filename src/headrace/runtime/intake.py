@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ class Intake:
         for stream in streams:
             found += self._new_records(stream)
         handed = tuple(self._handed)
-        found += [record for record in handed if not self._is_repetition(record)]
+        found += self._first_of_each(handed)
         self._append(found)
         del self._handed[: len(handed)]  # only now: a log that cannot be written must not lose them
         return len(found)
@@ -188,6 +188,15 @@ class Intake:
         if record.format == "rate":
             started, _ = self._rate.get(record.stream, (record.arrival, 0))
             self._rate[record.stream] = (started, record.end)
+
+    def _first_of_each(self, handed: Iterable[IngestRecord]) -> Iterator[IngestRecord]:
+        """Records that are not in the log, each micro-batch once: one may be handed in twice before it is logged."""
+        newest: dict[str, int] = {}
+        for record in handed:
+            if self._is_repetition(record) or 0 <= record.batch <= newest.get(record.stream, -1):
+                continue
+            newest[record.stream] = record.batch
+            yield record
 
     def _is_repetition(self, record: IngestRecord) -> bool:
         return 0 <= record.batch <= self.last_batch(record.stream)
