@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
@@ -38,6 +40,15 @@ def test_a_folder_gets_every_row_once_whatever_was_delivered_before(home, tmp_pa
     after = {path.name: path.read_text() for path in folder.iterdir()}
     assert {name: after[name] for name in first} == first
     assert [text for name, text in after.items() if name not in first] == ["n,auction,top\n1,3,103.0\n"]
+
+
+def test_a_folder_of_parquet_holds_the_rows_with_their_types(home, tmp_path) -> None:
+    with open_hub(home, local=True) as hub:
+        hub.sink("dear", tmp_path / "rows", format="parquet")
+        told = hub.query("dear").history()
+    files = sorted((tmp_path / "rows").glob("dear-*.parquet"))
+    assert len(files) == 2
+    assert pa.concat_tables(pq.read_table(file) for file in files).equals(told)
 
 
 def test_a_callable_goes_on_where_it_stopped_and_repeats_the_epoch_it_failed_on(home, tmp_path) -> None:

@@ -42,3 +42,23 @@ def test_a_mistake_is_placed_in_the_query() -> None:
         hr.test("SELECT w FROM s [RANGE 1 DAY SLIDE 1 DAY]", s=ROWS)
     with pytest.raises(hr.UserError, match="'s' has no rows, so its columns are unknown"):
         hr.test("SELECT v FROM s", s=[])
+
+
+@pytest.mark.parametrize("window", ["[RANGE 1 DAY SLIDE 1 DAY]", "[ROWS 24 SLIDE 24]", ""])
+def test_different_pairs_are_counted_where_no_value_is_null(window: str) -> None:
+    rows = [
+        {
+            "at": START + timedelta(seconds=i),
+            "k": ["a", None, "b"][i % 3],
+            "v": [0, 1, None, 1][i % 4],
+            "i": i,
+        }
+        for i in range(24)
+    ]
+    pairs = {(row["k"], row["v"]) for row in rows if row["k"] is not None and row["v"] is not None}
+    few = {(row["k"], row["v"]) for row in rows[:7] if row["k"] is not None and row["v"] is not None}
+    assert len(pairs) > len(few) > 1
+    text = (
+        f"SELECT COUNT(DISTINCT k, v) AS n, COUNT(DISTINCT k, v) FILTER (WHERE i < 7) AS few FROM s {window}"
+    )
+    assert hr.test(text, s=rows) == [{"n": len(pairs), "few": len(few)}]

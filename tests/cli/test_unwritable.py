@@ -84,3 +84,17 @@ def test_a_place_where_no_folder_can_be_is_told(folder: Path, home: str) -> None
     assert done.returncode == 2
     assert "cannot open the home" in done.stderr
     assert "--home DIR" in done.stderr
+
+
+def test_a_source_that_this_user_may_not_read_is_told_with_what_to_do(folder: Path) -> None:
+    put(folder / "bids", "1.csv", bid(1, 1, 101))
+    home = folder / "home"
+    home.mkdir()
+    home.chmod(0o777)
+    (folder / "bids").chmod(0o700 if os.getuid() == 0 else 0o000)
+    ran = as_nobody(script(folder), home)
+    (folder / "bids").chmod(0o700)
+    assert ran.returncode == 2, ran.stderr
+    assert f"'{folder}/bids' cannot be read: permission denied" in ran.stderr
+    assert "Give user" in ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -103,6 +103,64 @@ def test_the_same_in_plain_structured_streaming_gives_the_same_answers(
         assert told(hub, "per_minute", ["n"]) == per_minute
 
 
+@pytest.mark.spark
+def test_the_guide_s_alerts_in_plain_structured_streaming_are_ours(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Three of the thousand: the block as it stands, but for its checkpoints' path."""
+    from pyspark.sql import functions as F  # noqa: N812 - the guide's name
+
+    page = (ROOT / "docs" / "guide" / "a-thousand-alerts.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(for name, .*?)```", page, re.DOTALL)
+    dice, start = random.Random(3), dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+    rows = [
+        {
+            "at": start + dt.timedelta(seconds=n),
+            "shop": dice.randrange(3),
+            "amount": float(dice.randrange(200)),
+        }
+        for n in [*range(900), 7200]
+    ]
+    (tmp_path / "in").mkdir()
+    schema = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("shop", pa.int32()), ("amount", pa.float64())])
+    pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "in" / "1.parquet")
+    source = spark.readStream.schema("at TIMESTAMP, shop INT, amount DOUBLE").parquet(f"{tmp_path}/in")
+    alerts = {"guide_0_150": (0, 150), "guide_2_190": (2, 190)}
+    try:
+        exec(
+            compile(block.replace("cp/", f"{tmp_path}/cp/"), page, "exec"),
+            {"alerts": alerts, "payments": source, "F": F},
+        )
+        for query in spark.streams.active:
+            query.processAllAvailable()
+            query.stop()
+        found = {
+            name: {
+                tuple(row)
+                for row in spark.table(name).selectExpr("unix_micros(window.end)", "large", "most").collect()
+            }
+            for name in alerts
+        }
+    finally:
+        for name in alerts:
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
+        hub.execute(
+            "CREATE STREAM payments (at TIMESTAMP, shop INT, amount DOUBLE) USING push TIMESTAMP BY at"
+        )
+        for name, (shop, limit) in alerts.items():
+            hub.register(
+                "SELECT COUNT(*) AS large, MAX(amount) AS most FROM payments [RANGE 5 MINUTES SLIDE 1 MINUTE]"
+                f" WHERE shop = {shop} AND amount > {limit} HAVING COUNT(*) >= 2",
+                name,
+            )
+        hub.push("payments", rows)
+        hub.catch_up()
+        for name in alerts:
+            assert len(found[name]) > 10
+            assert told(hub, name, ["large", "most"]) == found[name]
+
+
 def told(hub: Hub, query: str, columns: list[str]) -> set[tuple]:
     """(microseconds at which the window ends, the columns) of all rows a query has committed."""
     operator, _ = hub.operator_and_query(query)

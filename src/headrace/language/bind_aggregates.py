@@ -23,7 +23,7 @@ from headrace.algebra.aggregates import (
 )
 from headrace.algebra.correlated import depends_on
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, Named, children
-from headrace.errors import Span, UnsupportedQuery, UserError
+from headrace.errors import Span, UserError
 from headrace.language.ast import FunctionCall
 from headrace.language.bind_expressions import ExpressionBinder, cast, joined, place
 from headrace.language.bind_series import ZSCORE, series_call, zscore_parts
@@ -125,7 +125,7 @@ class Grouping:
             return self._count(arguments, condition)
         if len(arguments) != 1:
             if function == "count" and arguments:
-                raise UnsupportedQuery("COUNT(DISTINCT …) of several columns is not available yet")
+                return self._count_distinct(node, arguments, condition)
             raise UserError(f"{node.name.upper()} takes one argument, not {len(arguments)}")
         argument = arguments[0]
         if node.name.lower() in OF_CONDITIONS and argument.type.name not in ("BOOLEAN", "VOID"):
@@ -180,6 +180,18 @@ class Grouping:
         present = tuple(Call("isnotnull", (item,), BOOLEAN) for item in asked)
         factors = present if condition is None else (condition, *present)
         return AggregateCall("count", None, kind, condition=joined("and", factors) if factors else None)
+
+    def _count_distinct(
+        self, node: FunctionCall, arguments: list[Expression], condition: Expression | None
+    ) -> AggregateCall:
+        """COUNT(DISTINCT a, b) counts the different pairs in which no value is NULL."""
+        named = [
+            part for place, item in enumerate(arguments, 1) for part in (Literal(f"col{place}", STRING), item)
+        ]
+        together = self.inner.call("named_struct", node.span, *named)
+        present = tuple(Call("isnotnull", (item,), BOOLEAN) for item in arguments)
+        factors = present if condition is None else (condition, *present)
+        return AggregateCall("count", together, result_type("count", None), True, joined("and", factors))
 
     def _count_if(self, node: FunctionCall, condition: Expression | None) -> AggregateCall:
         if len(node.arguments) != 1 or node.star or node.distinct:

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages import Piece
-from headrace.runtime.sources.options import files_per_epoch
+from headrace.runtime.sources.options import bytes_per_epoch, files_per_epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +29,20 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Limits of one epoch for each stream. `maxFilesPerTrigger` of the stream comes on top."""
+    """Limits of one epoch for each stream. `maxFilesPerTrigger` and `maxBytesPerTrigger` of the stream come on top."""
 
     rows: int = 4_000_000
     bytes: int = 256 << 20
 
     def take(self, waiting: Sequence[Pending], stream: StreamDefinition) -> list[Pending]:
         """The first records of one stream that fit; at least one when any waits."""
-        files = files_per_epoch(stream)
+        files, most = files_per_epoch(stream), min(self.bytes, bytes_per_epoch(stream) or self.bytes)
         taken: list[Pending] = []
         rows = size = 0
         opened: set[str] = set()
         for record in waiting:
             uri = str(record.record.get("uri", record.ordinal))
-            over = rows + (record.rows or 0) > self.rows or size + record.bytes > self.bytes
+            over = rows + (record.rows or 0) > self.rows or size + record.bytes > most
             if taken and (over or (files is not None and uri not in opened and len(opened) >= files)):
                 break
             taken.append(record)

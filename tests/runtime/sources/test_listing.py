@@ -16,6 +16,7 @@ from building import ARRIVAL, SCHEMA, everything, stream
 
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.errors import UserError
+from headrace.runtime.admission import Admission, Pending
 from headrace.runtime.sources import cuts
 from headrace.runtime.sources.listing import list_new, look
 from headrace.runtime.sources.options import settle
@@ -256,6 +257,9 @@ def test_a_relation_is_read_whole(tmp_path: Path) -> None:
         ("csv", {"path": "a", "order": "size"}, "option order is 'size'"),
         ("json", {"path": "a", "header": "true"}, "a json source has no option 'header'"),
         ("parquet", {"path": "a", "maxFilesPerTrigger": "0"}, "option maxFilesPerTrigger is '0'"),
+        ("json", {"path": "a", "maxBytesPerTrigger": "1g"}, "option maxBytesPerTrigger is '1g'"),
+        ("csv", {"path": "a", "latestFirst": "true"}, "a csv source has no option 'latestFirst'"),
+        ("csv", {"path": "a", "emptyValue": "-"}, "a csv source has no option 'emptyValue'"),
         ("rate", {"rowsPerSecond": "many"}, "option rowsPerSecond is 'many'"),
     ],
 )
@@ -265,6 +269,15 @@ def test_a_wrong_option_is_told_when_the_stream_is_made(
     with pytest.raises(UserError) as told:
         settle(StreamDefinition("s", SCHEMA, using, options), Path("/"))
     assert message in str(told.value)
+
+
+def test_an_epoch_takes_no_more_bytes_than_a_stream_allows_but_for_one_file() -> None:
+    def taken(limit: str) -> int:
+        stream = StreamDefinition("s", SCHEMA, "parquet", {"path": "a", "maxBytesPerTrigger": limit})
+        waiting = [Pending(n, "s", None, 100, {"uri": f"{n}"}) for n in range(5)]
+        return len(Admission().take(waiting, stream))
+
+    assert [taken(limit) for limit in ("1", "100", "299", "300", "10000")] == [1, 1, 2, 3, 5]
 
 
 def test_a_relative_path_starts_where_the_stream_is_made() -> None:

@@ -27,6 +27,7 @@ _COMMON: Final = (
     "archive",
     "maxAhead",
     "maxFilesPerTrigger",
+    "maxBytesPerTrigger",
     "pathGlobFilter",
     "recursiveFileLookup",
 )
@@ -120,6 +121,11 @@ def files_per_epoch(definition: StreamDefinition) -> int | None:
     return number(definition.options, "maxFilesPerTrigger")
 
 
+def bytes_per_epoch(definition: StreamDefinition) -> int | None:
+    """How many bytes of files an epoch may take at most, but for one file (Spark's `maxBytesPerTrigger`)."""
+    return number(definition.options, "maxBytesPerTrigger")
+
+
 def text_options(options: Mapping[str, str]) -> TextOptions:
     """The options of a csv or json source, parsed; raises `UserError` for a value that has no meaning."""
     mode = option(options, "mode", "").strip().upper()
@@ -184,6 +190,7 @@ def _check_values(using: str, options: Mapping[str, str]) -> None:
             "option lineSep is neither a line feed nor CR LF", remedy="Leave it out: both are understood."
         )
     number(options, "maxFilesPerTrigger")
+    number(options, "maxBytesPerTrigger")
     flag(options, "recursiveFileLookup")
     if using == "rate":
         number(options, "rowsPerSecond")
