@@ -76,6 +76,6 @@ def test_an_own_session_in_new_york_answers_in_utc_and_its_archive_is_plain_parq
     ] == CARS
     duckdb = pytest.importorskip("duckdb")
     rows = duckdb.sql(
-        f"SELECT k, v, epoch_us(at) FROM read_parquet('{tmp_path}/home/archive/cars/**/*.parquet') ORDER BY v"
+        f"SELECT k, v, epoch_us(\"at\") FROM read_parquet('{tmp_path}/home/archive/cars/**/*.parquet') ORDER BY v"
     )
     assert rows.fetchall() == [tuple(row.values()) for row in meant]
