@@ -55,6 +55,20 @@ def test_late_rows_are_counted_before_where_and_enter_no_query_live_or_registere
     assert "s,csv,at,0 SECONDS,3,1,0,1970-01-01T00:00:12Z\n" in shown
 
 
+def test_a_late_row_that_every_query_takes_in_is_no_setback(tmp_path) -> None:
+    home = Home(tmp_path)
+    home.put(1, "a,1,@30")
+    home.put(2, "z,2,@3")
+    mended = "CREATE QUERY mended AS SELECT k, v FROM s [RANGE TUMBLING 10 SECONDS] WITH REVISIONS;"
+    done = home.once(STREAM.format(slack=0) + mended)
+    assert "z,2" in done.stdout
+    assert done.stderr == ""
+    home.put(3, "y,3,@4")
+    both = home.once("CREATE QUERY plain AS SELECT k, v FROM s;")
+    told = "s: 1 row came late and is in no answer but of queries WITH REVISIONS; SLACK INTERVAL 27 SECONDS"
+    assert both.stderr.startswith(told)
+
+
 def test_after_seal_every_row_is_late_and_no_slack_is_promised(tmp_path) -> None:
     home = Home(tmp_path)
     home.put(1, "a,1,@10")

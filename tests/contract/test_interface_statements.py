@@ -118,6 +118,22 @@ def test_a_relative_path_is_resolved_when_the_stream_is_made(home) -> None:
     assert done.stdout == "k,t\na,1\nb,2\nc,9\n"
 
 
+def test_a_stream_that_lost_its_folder_keeps_nothing_else_from_running(tmp_path) -> None:
+    home = Home(tmp_path)
+    lost = "CREATE STREAM lost (k STRING) USING csv OPTIONS (path 'gone/x');"
+    refused = home.once(lost)
+    assert refused.returncode == 2
+    assert "line 1, column 1" in refused.stderr
+    assert f"nor the folder '{tmp_path / 'gone'}' it would be in" in refused.stderr
+    assert home.once("SHOW STREAMS;").returncode == 0
+    (tmp_path / "gone").mkdir()
+    assert home.once(lost).returncode == 0
+    (tmp_path / "gone").rmdir()
+    after = home.once("SHOW STREAMS;")
+    assert (after.returncode, "lost" in after.stdout) == (0, True)
+    assert after.stderr.count("lost: there is no") == 1
+
+
 def test_a_stream_whose_path_is_not_there_yet_waits_and_says_so_once(tmp_path) -> None:
     home = Home(tmp_path)
     made = home.once(FIRST + SUMS)

@@ -5,14 +5,24 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import UserError
 from headrace.language import statement as statements
 from headrace.language.bind import bind_query
 from headrace.language.render import render
 from headrace.language.statements import parse_script
+from headrace.runtime.executor import LocalExecutor
+from headrace.runtime.hub import Hub
 from tests.language.catalog import Catalog
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "language.md"
 EXAMPLES = re.findall(r"```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+DROPS = {
+    "DROP STREAM unused": "CREATE STREAM unused (a INT) USING push",
+    "DROP RELATION unused": "CREATE RELATION unused (id INT, name STRING)"
+    " USING csv OPTIONS (path 'data/people.csv', header 'true')",
+}
+"""What the page does not make before it drops it."""
 
 
 def bound() -> Catalog:
@@ -24,6 +34,25 @@ def test_every_example_parses_and_every_query_binds_and_survives_being_rendered(
     assert len(catalog.queries) > 30
     for _, query in catalog.queries.values():
         assert bind_query(render(query), catalog) == query
+
+
+def test_every_statement_of_the_page_is_carried_out(tmp_path: Path, monkeypatch) -> None:
+    """Also what only planning, reading a relation or the files of a stream would refuse."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "bids").mkdir(parents=True)
+    for name in ("category", "people"):
+        (tmp_path / "data" / f"{name}.csv").write_text("id,name\n1,a\n")
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
+        refused = []
+        for statement in (each for text in EXAMPLES for each in parse_script(text)):
+            try:
+                if statement.text in DROPS:
+                    hub.execute(DROPS[statement.text])
+                hub.execute(statement.text)
+            except UserError as error:
+                refused.append(f"{statement.text}: {error}")
+        assert not refused
+        hub.catch_up()
 
 
 @pytest.mark.parametrize("kind", statements.Statement.__args__, ids=lambda kind: kind.__name__)

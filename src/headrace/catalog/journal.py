@@ -16,17 +16,30 @@ from headrace.catalog.definitions import (
     StreamDefinition,
     WindowDefinition,
 )
-from headrace.schema import Field, Schema, Type
+from headrace.schema import Field, Schema, Type, array, struct
 
 
 def type_to_json(kind: Type) -> Any:
-    """A scalar type as its name, a parameterised one as a list."""
-    return [kind.name, kind.precision, kind.scale] if kind.name == "DECIMAL" else kind.name
+    """A scalar type as its name, a parameterised one as a list that begins with it."""
+    if kind.name == "DECIMAL":
+        return [kind.name, kind.precision, kind.scale]
+    if kind.name == "ARRAY" and kind.element is not None:
+        return [kind.name, type_to_json(kind.element)]
+    if kind.name == "STRUCT":
+        return [kind.name, *([field.name, type_to_json(field.type)] for field in kind.fields)]
+    return kind.name
 
 
 def type_from_json(value: Any) -> Type:
     """The inverse."""
-    return Type(value[0], value[1], value[2]) if isinstance(value, list) else Type(value)
+    if not isinstance(value, list):
+        return Type(value)
+    name, *inside = value
+    if name == "ARRAY":
+        return array(type_from_json(inside[0]))
+    if name == "STRUCT":
+        return struct(*(Field(each, type_from_json(kind)) for each, kind in inside))
+    return Type(name, *inside)
 
 
 def schema_to_json(schema: Schema) -> list[list[Any]]:

@@ -180,8 +180,8 @@ def _extreme(
     kind = to_arrow(call.type)
     if fed.has_dictionary:
         return at_rest.unrank(value, answer.dictionaries[fed]).cast(kind)
-    if call.type.is_fractional:
-        return pa.array(value, mask=number == 0).cast(kind)
+    if call.type.is_fractional:  # which of two equal zeros came first must not show: both are 0.0
+        return pa.array(value + 0.0, mask=number == 0).cast(kind)
     whole = pa.array(np.where(number == 0, 0, value), mask=number == 0)
     if call.type.name == "DATE":
         return whole.cast(pa.int32()).cast(kind)

@@ -19,7 +19,7 @@ from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.operator import AT, WINDOW
 from headrace.operators.regrouping import Regroup
 from headrace.operators.scalar import Evaluation
-from headrace.operators.sort_ranks import sort_rank
+from headrace.operators.sort_ranks import sort_rank, zero_signs
 
 HIDDEN: Final = "__sort"
 """Prefix of result columns that only order the output."""
@@ -113,6 +113,7 @@ def _top(table: pa.Table, plan: Finish, order: Sequence[pa.Array]) -> pa.Table:
         for value, key in zip(order, plan.order, strict=True)
     ]
     keys += [sort_rank(flat(table.column(place)), False, True) for place in range(len(plan.columns))]
+    keys += zero_signs(table.column(place) for place in range(len(plan.columns)))
     windows = flat(table.column(WINDOW)).to_numpy()
     by = np.lexsort([*reversed(keys), windows])
     ordered = windows[by]

@@ -17,7 +17,8 @@ from headrace.algebra.expressions import Column
 from headrace.operators.finish import HIDDEN
 from headrace.operators.grouping import Ints, flat
 from headrace.operators.operator import AT, Operator, Sections, Step, Turn
-from headrace.operators.pane_aggregate import SEEN, PaneAggregate
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.pane_reach import SEEN
 from headrace.operators.pane_store import KEY, between, block_key
 from headrace.time import BEGINNING, FOREVER, Instant
 

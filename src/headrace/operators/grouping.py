@@ -68,6 +68,8 @@ def normalise(column: pa.Array) -> pa.Array:
 def _encode(column: pa.Array) -> tuple[Ints, pa.Array]:
     if pa.types.is_struct(column.type):
         return _encode_struct(column)
+    if pa.types.is_list(column.type):
+        return _encode_lists(column)
     dense = _encode_narrow_integers(column)
     if dense is not None:
         return dense
@@ -75,6 +77,18 @@ def _encode(column: pa.Array) -> tuple[Ints, pa.Array]:
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
+
+
+def texts_of_lists(column: pa.Array) -> pa.Array:
+    """A text for each list, equal for equal ones. Row by row: lists cannot be keys, they only travel with rows."""
+    return pa.array([None if each is None else repr(each) for each in column.to_pylist()], pa.string())
+
+
+def _encode_lists(column: pa.Array) -> tuple[Ints, pa.Array]:
+    codes, texts = _encode(texts_of_lists(column))
+    first = np.full(len(texts), len(column), np.int64)
+    np.minimum.at(first, codes, np.arange(len(column)))
+    return codes, column.take(pa.array(first))
 
 
 def _encode_struct(column: pa.Array) -> tuple[Ints, pa.Array]:

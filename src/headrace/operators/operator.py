@@ -35,7 +35,8 @@ class Turn:
 
     `closed`: the punctuation up to which answers were given. `now`: the new punctuation. `greatest`: the greatest event
     time seen. `final`: answer as if the stream ended here. `each`: where several streams are read as one, the punctuation
-    of each, of which `now` is the least; empty where only that is known.
+    of each, of which `now` is the least; empty where only that is known. `told`: where windows up to an instant past
+    `closed` have been told although the state says nothing of it, since a provisional end is told in parts and written nowhere.
     """
 
     closed: Instant
@@ -43,6 +44,12 @@ class Turn:
     greatest: Instant
     final: bool = False
     each: tuple[Instant, ...] = ()
+    told: Instant | None = None
+
+    @property
+    def answered(self) -> Instant:
+        """Up to where windows have been told."""
+        return self.closed if self.told is None else self.told
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ from headrace.operators.grouping import Ints, flat
 from headrace.operators.late_panes import settled_at
 from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn, Windows
+from headrace.operators.pace import Pace
+from headrace.operators.pane_reach import SEEN, reach
 from headrace.operators.pane_store import KEY, Layout, between, block_key, merge, pane_keys
 from headrace.operators.pane_windows import WindowCells, closing, extent, windows
 from headrace.operators.panes import Panes
@@ -45,7 +47,6 @@ from headrace.time import BEGINNING, Duration, Instant
 _LOWEST: Final = -(1 << 55)
 _HIGHEST: Final = 1 << 55
 _LEAST_PANES_FOR_BLOCKS: Final = 8
-SEEN: Final = "seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,12 @@ class PaneAggregate:
         """The highest level of blocks worth keeping."""
         reach = self.panes.per_window
         return 0 if reach is None or reach < _LEAST_PANES_FOR_BLOCKS else reach.bit_length() - 1
+
+    def reach(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+    ) -> Instant | None:
+        """Up to where to answer in one step, see `pace`."""
+        return reach(self, runs, deltas, turn, pace)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Seal the panes that punctuation passed, build their blocks, answer the windows that closed."""
@@ -310,7 +317,7 @@ def close(
     opened = [table for table in every if table.num_rows]
     if turn.now == BEGINNING or present is None:
         return Closed(state, open_windows=_open_windows(operator, present, opened, turn.now))
-    closed = _LOWEST if turn.closed == BEGINNING else operator.panes.last_closed(turn.closed)
+    closed = _LOWEST if turn.answered == BEGINNING else operator.panes.last_closed(turn.answered)
     now = operator.panes.last_closed(turn.now)
     if turn.final and operator.panes.back is None:
         now = max(closed, operator.panes.first_window(operator.panes.of_instant(turn.greatest)))

@@ -2,9 +2,9 @@
 
 Windows that close together overlap. What is common to all of them is combined once from dyadic blocks; what only the
 earlier ones hold is accumulated backwards, what only the later ones hold forwards; each window is then three cells a
-group, whatever range/slide is. Many more windows than one holds panes are rolled over (`rolling_panes`). Where groups come
-and go so that a dense table would be mostly empty, rows are instead repeated per window and reduced. `window_costs` says
-which way is cheapest.
+group, whatever range/slide is. Many more windows than one holds panes are rolled over (`rolling_panes`). A stretch of windows
+in which nothing comes or goes is one window, repeated. Where groups come and go so that a dense table would be mostly
+empty, rows are instead repeated per window and reduced. `window_costs` says which way is cheapest.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ _SHORTEST_CHUNK: Final = 64
 _FEW_PANES: Final = 12
 _ROLLED_ROWS: Final = 250_000
 _ROLLED_WINDOWS: Final = 65_536
+_LONG_STEADY: Final = 1024
+_REPEATED_ROWS: Final = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,13 @@ def windows(
     many, few = _rolled_length(layout, panes, sealed, due), _chunk_length(panes, sealed, due)
     while start < due.stop:
         chunk = range(start, min(due.stop, start + (many or few)))
+        steady = _steady(panes, sealed, start, due.stop)
+        if steady - start >= min(len(chunk), _LONG_STEADY) > 1:
+            found = _chunk(layout, panes, sealed, range(start, start + 1), top)
+            if found is not None:
+                yield from _repeated(found, range(start, steady))
+            start = steady if found is not None else _skip(panes, sealed, steady)
+            continue
         if many:
             rolled, found = _rolled(layout, panes, sealed, chunk)
             if not rolled:
@@ -118,6 +127,30 @@ def _panes_alone(layout: Layout, panes: Panes, table: pa.Table) -> WindowCells:
     pane = columns[KEY].to_numpy() - block_key(0, 0)
     keys = tuple(columns[name] for name in layout.key_names)
     return WindowCells(pane // panes.per_slide + 1, keys, Answer(cells, dictionaries))
+
+
+def _steady(panes: Panes, sealed: Sequence[pa.Table], window: int, stop: int) -> int:
+    """One past the last of the windows from `window` on, below `stop`, that are made of the same rows."""
+    first, after = panes.first(window), block_key(0, panes.stop(window))
+    for table in between(sealed, block_key(0, -(1 << 55) if first is None else first), block_key(0, 1 << 55)):
+        keys = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
+        place = int(np.searchsorted(keys, after))
+        if place < len(keys):
+            stop = min(stop, panes.first_window(int(keys[place]) - block_key(0, 0)))
+        last = panes.last_window(int(keys[0]) - block_key(0, 0)) if place else None
+        if last is not None:
+            stop = min(stop, last + 1)
+    return stop
+
+
+def _repeated(found: WindowCells, windows: range) -> Iterator[WindowCells]:
+    """What one window gives, for each of the windows."""
+    length = max(1, _REPEATED_ROWS // max(1, found.rows))
+    for start in range(windows.start, windows.stop, length):
+        window = np.arange(start, min(windows.stop, start + length))
+        source = np.tile(np.arange(found.rows), len(window))
+        keys = tuple(key.take(pa.array(source)) for key in found.keys)
+        yield WindowCells(np.repeat(window, found.rows), keys, select(found.answer, source))
 
 
 def _rolled_length(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:

@@ -22,7 +22,8 @@ from headrace.operators.finish import finish
 from headrace.operators.grouping import flat
 from headrace.operators.instant_aggregate import CELLS, FIRST, InstantAggregate
 from headrace.operators.operator import Operator, Sections, Turn
-from headrace.operators.pane_aggregate import SEEN, PaneAggregate, chunks_of
+from headrace.operators.pane_aggregate import PaneAggregate, chunks_of
+from headrace.operators.pane_reach import SEEN
 from headrace.operators.pane_store import KEY, block_key, merge
 from headrace.operators.panes import Panes
 from headrace.operators.sealing import Sealed

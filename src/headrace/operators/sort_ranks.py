@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.grouping import Ints, flat, normalise, texts_of_lists
 
 
 def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
-    """Integers in Spark's order: NaN above every number, NULLs first or last as asked."""
-    values = flat(values)
+    """Integers in Spark's order: NaN above every number, -0.0 where 0.0 is, NULLs first or last as asked."""
+    values = normalise(flat(values))
     if not values.null_count and (pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type)):
         whole: Ints = values.cast(pa.int64()).to_numpy()
         return ~whole if descending else whole
     if pa.types.is_struct(values.type):
         return _rank_of_structs(values, descending, nulls_first)
+    if pa.types.is_list(values.type):
+        values = texts_of_lists(
+            values
+        )  # ORDER BY refuses them; rows that are equal but for them stand in some one order
     if pa.types.is_null(values.type):
         return np.zeros(len(values), np.int64)
     if pa.types.is_boolean(values.type):
@@ -34,6 +40,13 @@ def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
     ranks = -ranks if descending else ranks
     ranks[nulls] = -(len(words) + 1) if nulls_first else len(words) + 1
     return ranks
+
+
+def zero_signs(columns: Iterable[pa.Array]) -> list[Ints]:
+    """The last keys of an order: rows that differ in nothing but the sign of a zero still stand in one way, -0.0 first."""
+    doubles = [flat(column) for column in columns if pa.types.is_floating(column.type)]
+    signs = [(~np.signbit(column.to_numpy(zero_copy_only=False))).astype(np.int64) for column in doubles]
+    return [each for each in signs if each.any() and not each.all()]
 
 
 def _rank_of_structs(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:

@@ -18,8 +18,9 @@ from headrace.operators.changes import consolidated
 from headrace.operators.finish import Finish
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, SLOT, WINDOW, Operator, Scanner, Sections, Step, Turn
+from headrace.operators.pace import Pace, Paced
 from headrace.operators.panes import Panes
-from headrace.time import BEGINNING
+from headrace.time import BEGINNING, Instant
 
 _BEFORE: Final = "before"
 
@@ -62,6 +63,14 @@ class WindowChanges:
     def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
         """The inner operator's."""
         return self.inner.scanner(relations)
+
+    def reach(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+    ) -> Instant | None:
+        """Up to where to answer in one step: as far as the inner operator."""
+        if not isinstance(self.inner, Paced):
+            return None
+        return self.inner.reach([_without(run) for run in runs], deltas, turn, pace)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Answer the windows that closed, and tell what differs from each to the next."""

@@ -19,9 +19,10 @@ from headrace.operators.finish import Finish, finish
 from headrace.operators.grouping import Ints
 from headrace.operators.late_panes import settled_at
 from headrace.operators.operator import Sections, Step, Turn, Windows
+from headrace.operators.pace import HIGHEST_WINDOW, Pace, reach_over, span
 from headrace.operators.panes import Panes
 from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
-from headrace.time import BEGINNING, Duration
+from headrace.time import BEGINNING, Duration, Instant
 
 _MOST_COPIES: Final = 1_000_000
 _LOWEST: Final = -(1 << 60)
@@ -79,6 +80,21 @@ class WindowRows:
             rejected += bad
         return Step(state, pa.concat_tables(tables) if tables else None, tuple(rejected), open_windows, again)
 
+    def reach(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+    ) -> Instant | None:
+        """Up to where to answer in one step, see `pace`."""
+        if span(self.panes, turn, pace) is None:
+            return None
+        held = hold(self.rows, [each[ROWS] for each in (*runs, *deltas) if ROWS in each])
+        closed, now = self._closed(turn)
+        low, high = self._windows(held.at)
+        low, high = np.maximum(low, closed + 1), np.minimum(high, min(now, HIGHEST_WINDOW))
+        due = np.flatnonzero(low <= high)
+        due = due[np.argsort(low[due], kind="stable")]
+        most = int((high[due] - low[due] + 1).sum())
+        return reach_over(self.panes, low[due], high[due], len(due), most, pace)
+
     def _again(self, arrived: Sequence[pa.Table], turn: Turn, closed: int) -> Windows:
         """Windows up to `closed` that late rows are in."""
         if self.revisions is None or turn.closed == BEGINNING or not arrived:
@@ -88,7 +104,7 @@ class WindowRows:
 
     def _closed(self, turn: Turn) -> tuple[int, int]:
         """The last window answered before, and the last one to answer now."""
-        closed = _LOWEST if turn.closed == BEGINNING else self.panes.last_closed(turn.closed)
+        closed = _LOWEST if turn.answered == BEGINNING else self.panes.last_closed(turn.answered)
         if turn.now == BEGINNING:
             return closed, closed
         if turn.final and self.panes.back is None:

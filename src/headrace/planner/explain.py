@@ -23,6 +23,7 @@ from headrace.operators.synopsis_partial import Synopsis
 from headrace.operators.window_changes import WindowChanges
 from headrace.operators.window_costs import MOST_WINDOWS, cost, rows_for_panes_to_pay
 from headrace.operators.window_join import WindowJoin
+from headrace.planner.explain_settings import settings
 from headrace.synopses.canonical import Form
 from headrace.time import Instant, render_duration, render_instant
 
@@ -58,7 +59,7 @@ def _lines(operator: Operator) -> Iterator[str]:
     else:
         context = getattr(operator, "context", None)
         yield f"  {type(operator).__name__}{f', windows {context.value}' if context is not None else ''}"
-        yield from (f"    {name}: {value}" for name, value in _settings(operator))
+        yield from (f"    {line}" for line in settings(operator, show))
         yield from _regrouping(getattr(operator, "finish", None))
     steps: tuple[RowStep, ...] = getattr(operator, "steps", ())
     for step in reversed(steps):
@@ -247,12 +248,6 @@ def _synopses(operator: PaneAggregate) -> Iterator[str]:
         if isinstance(fed.partial, Synopsis) and fed.expression is not None:
             size = fed.partial.kind.full_bytes
             yield f"  synopsis {_kind(fed)}({show(fed.expression)}): at most about {size:,} bytes a group and pane"
-
-
-def _settings(operator: Operator) -> Iterator[tuple[str, object]]:
-    for name in getattr(operator, "__dataclass_fields__", {}):
-        if name not in ("id", "query", "stream", "steps", "finish", "relations"):
-            yield name, getattr(operator, name)
 
 
 def show(expression: Expression) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from headrace.algebra.aggregates import OF_PAIRS, OF_SHAPE, AggregateCall
 from headrace.reference.conversion import fit, in_range
 from headrace.reference.series import faded_mean, nearest, of_order, of_pairs, of_shape
-from headrace.reference.values import identity, sort_key
+from headrace.reference.values import identity, sort_key, unsigned
 
 
 def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
@@ -33,9 +33,9 @@ def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
         case "count" | "approx_count":
             return len(present)
         case "min":
-            return min(present, key=sort_key, default=None)
+            return unsigned(min(present, key=sort_key, default=None))
         case "max":
-            return max(present, key=sort_key, default=None)
+            return unsigned(max(present, key=sort_key, default=None))
         case "sum" | "approx_sum":
             return _sum(call, present) if present else None
         case "avg":
@@ -135,7 +135,7 @@ def _mode(values: Sequence[Any]) -> Any:
     """The most frequent value; of several the least."""
     times = Counter(identity(value) for value in values)
     best = min(values, key=lambda value: (-times[identity(value)], sort_key(value)))
-    return best + 0.0 if isinstance(best, float) else best
+    return unsigned(best)
 
 
 def _heavy_hitters(values: Sequence[Any], share: Fraction) -> str:

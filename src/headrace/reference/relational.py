@@ -48,6 +48,7 @@ from headrace.reference.values import (
     in_output_order,
     row_identity,
     sort_key,
+    unsigned,
 )
 from headrace.time import Instant
 
@@ -200,7 +201,7 @@ def answer(node: Node, moment: Moment) -> list[Row]:
             names = node.schema.names
             rows = in_output_order(answer(source, moment), names)
             firsts = {row_identity(row, names): row for row in reversed(rows)}.values()
-            return [{name: _unsigned(value) for name, value in row.items()} for row in firsts]
+            return [{name: unsigned(value) for name, value in row.items()} for row in firsts]
         case Top():
             return _top(node, moment)
         case _:
@@ -314,7 +315,7 @@ def _aggregate(node: Aggregate, moment: Moment) -> list[Row]:
         return group | results | {ORDER: tuple(map(sort_key, keys))}
 
     named = [
-        {key.name: _unsigned(value) for key, value in zip(node.keys, keys, strict=True)}
+        {key.name: unsigned(value) for key, value in zip(node.keys, keys, strict=True)}
         | bounds
         | {ORDER: group}
         for group, (keys, _) in groups.items()
@@ -326,11 +327,6 @@ def _argument(call: AggregateCall, row: Row) -> Any:
     """What a row adds to an aggregate; True where only rows count."""
     wanted = counted(call)
     return True if wanted is None else evaluate(wanted, row)
-
-
-def _unsigned(value: Any) -> Any:
-    """A value that stands for its group, as it is shown: -0.0 is 0.0."""
-    return value + 0.0 if isinstance(value, float) else value
 
 
 def _sliding(node: Node) -> list[Windowed]:

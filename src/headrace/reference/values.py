@@ -65,9 +65,15 @@ def sort_key(value: Any, *, descending: bool = False, nulls_first: bool = True) 
     return (1, Descending(key) if descending else key)
 
 
+def unsigned(value: Any) -> Any:
+    """A value that stands for equal ones, as it is shown: -0.0 is 0.0."""
+    return value + 0.0 if isinstance(value, float) else value
+
+
 def columns_key(row: Row, names: Sequence[str]) -> tuple[Any, ...]:
-    """Sorts rows by the named columns, left to right, ascending, nulls first."""
-    return tuple(sort_key(row[name]) for name in names)
+    """Sorts rows by the named columns, left to right, ascending, nulls first; last of all -0.0 before 0.0."""
+    signs = tuple(math.copysign(1.0, row[name]) for name in names if isinstance(row[name], float))
+    return (*(sort_key(row[name]) for name in names), *signs)
 
 
 def in_output_order(rows: Iterable[Row], names: Sequence[str]) -> list[Row]:

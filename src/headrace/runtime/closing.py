@@ -5,24 +5,29 @@ Queries over queries see the closing answers of those they read, so they are ask
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.batch import Batch
+from headrace.operators.batch import Batch, Rejected
 from headrace.operators.family import state_name, tagged
 from headrace.operators.grouping import flat
 from headrace.operators.members import placed
 from headrace.operators.operator import AT, Operator
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.window_rows import WindowRows
 from headrace.runtime import derived
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateMessage
 from headrace.runtime.plans import load_relation
 from headrace.runtime.several import members_of
-from headrace.runtime.state import peek_all
+from headrace.runtime.state import peek_all, reaches_of
 from headrace.store.filesystem import Store
+from headrace.time import Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +46,19 @@ def close(store: Store, plan: EpochPlan, message: StateMessage) -> Closing:
     while left:
         ready = {name: at for name, at in left.items() if not _sources(plan, name) & left.keys()}
         blobs = [_blob(store, plan, plan.operators[name], found) for name in ready]
-        told, failed = peek_all(replace(message, closed=ready), blobs)
+        asked = replace(message, closed=ready)
+        far = {
+            name: stop
+            for name, stop in reaches_of(asked, blobs).items()
+            if isinstance(plan.operators[name], PaneAggregate | WindowRows)
+        }
+        near = {name: at for name, at in ready.items() if name not in far}
+        told, failed = peek_all(replace(asked, closed=near), blobs) if near else ({}, {})
         found |= told
+        for name, stop in far.items():
+            found[name], failed[name] = _in_parts(
+                replace(asked, closed={name: ready[name]}), name, stop, blobs
+            )
         for operator, parts in failed.items():
             rejected[operator] = tuple(reason for part in parts for reason in part.reasons)
         left = {name: at for name, at in left.items() if name not in ready}
@@ -54,6 +70,30 @@ def _sources(plan: EpochPlan, operator: str) -> set[str]:
     members = members_of(plan.streams[plan.operators[operator].stream])
     streams = [plan.streams[each.stream] for each in members]
     return {derived.operator_of(stream) for stream in streams if stream.using == derived.USING}
+
+
+def _in_parts(
+    message: StateMessage, name: str, stop: Instant | None, blobs: Sequence[ScanBlob]
+) -> tuple[pa.Table, list[Rejected]]:
+    """What an operator with very much to tell says, a part at a time; the parts lie in a file that goes with the table."""
+    rejected: list[Rejected] = []
+    with tempfile.TemporaryDirectory(prefix="headrace-closing-") as folder:
+        path, writer = Path(folder) / "told.arrow", None
+        while True:
+            now = {} if stop is None else {name: stop}
+            told, failed = peek_all(replace(message, now=now), blobs)
+            rejected += failed.get(name, [])
+            if name in told:
+                writer = writer or pa.ipc.new_file(path, told[name].schema)
+                writer.write_table(told[name])
+            if stop is None:
+                break
+            message = replace(message, told={name: stop})
+            stop = reaches_of(message, blobs).get(name)
+        assert writer is not None  # there was too much to tell at once
+        writer.close()
+        # An open map outlives the file's name.
+        return pa.ipc.open_file(pa.memory_map(str(path))).read_all(), rejected
 
 
 def _blob(store: Store, plan: EpochPlan, operator: Operator, found: Mapping[str, pa.Table]) -> ScanBlob:

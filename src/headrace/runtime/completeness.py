@@ -20,15 +20,17 @@ from headrace.runtime.plan_files import load_plan
 from headrace.runtime.several import members_of
 from headrace.runtime.shared_past import length
 from headrace.runtime.standing import Standing
+from headrace.runtime.telling import untold
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
-State = Choice["registered", "backfilling", "live", "paused"]
+State = Choice["registered", "backfilling", "telling", "live", "paused"]
 
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """`state`: "registered" (in force from the next epoch), "backfilling" (the past is being read), "live" or "paused".
+    """`state`: "registered" (in force from the next epoch), "backfilling" (the past is being read), "telling" (it
+    has more windows to tell than one epoch holds, and is at it), "live" or "paused".
 
     `percent` of the past that has been read, rounded down. `complete_since`: answers that reach no further back than this
     instant have every row; `BEGINNING`: all answers have.
@@ -61,7 +63,10 @@ def completeness(plan: EpochPlan, manifest: Manifest, query: StandingQuery) -> C
     percent = min(_percent(plan, manifest, operator, place) for operator, place in own)
     if query.definition.paused:
         return Completeness("paused", percent, since)
-    return Completeness("live" if percent == 100 else "backfilling", percent, since)
+    if percent < 100:
+        return Completeness("backfilling", percent, since)
+    late = untold((operator for operator, _ in chain), plan, manifest)
+    return Completeness("telling" if late else "live", percent, since)
 
 
 def _chain(

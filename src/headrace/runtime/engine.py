@@ -15,10 +15,8 @@ from typing import Any
 from headrace.catalog.definitions import StreamDefinition
 from headrace.errors import AlreadyPublished
 from headrace.observation import EpochObservation
-from headrace.operators.grouping import SLOTS
 from headrace.runtime import closing, derived, publishing, retention
-from headrace.runtime.adapting import adapting_states
-from headrace.runtime.admission import Admission, Pending, packed, together
+from headrace.runtime.admission import Admission, Pending
 from headrace.runtime.backfilling import Chunk, Turns
 from headrace.runtime.clock_progress import clock_floors
 from headrace.runtime.executor import Executor
@@ -29,25 +27,25 @@ from headrace.runtime.intake import Intake
 from headrace.runtime.messages import (
     EpochPlan,
     Piece,
-    RunRef,
-    ScanMessage,
     StateMessage,
     StateReceipt,
     StreamProgress,
 )
+from headrace.runtime.orders import Orders, scan_messages, state_messages
+from headrace.runtime.pacing import least
 from headrace.runtime.plan_files import NO_PLAN, SavedPlan, save_plan
 from headrace.runtime.planning import make_plan, plan_after
 from headrace.runtime.progress import progress_of
 from headrace.runtime.replaying import Past
 from headrace.runtime.several import NOW_OF
 from headrace.runtime.standing import ArchiveEntry, Standing
-from headrace.runtime.state import bounds_of_slots
+from headrace.runtime.telling import Telling, untold
 from headrace.runtime.work import Work
 from headrace.store.collect import Collected
 from headrace.store.log import QUERY_LOG, RecordLog
 from headrace.store.manifest import Manifest
 from headrace.store.radix_list import ListFiles
-from headrace.time import BEGINNING, FOREVER, Clock, Instant
+from headrace.time import FOREVER, Clock, Instant
 
 
 @dataclass(slots=True)
@@ -66,6 +64,7 @@ class Engine:
     housekeeping: Housekeeping = field(init=False)
     filling: Filling = field(init=False)
     turns: Turns = field(default_factory=Turns)
+    telling: Telling = field(default_factory=Telling)
     holds: Callable[[], Mapping[str, int]] = dict
     """Operator → index of the first result that somebody who must have all still waits for."""
     _saved: SavedPlan = field(init=False, default=NO_PLAN)
@@ -157,8 +156,20 @@ class Engine:
         self.intake.listen(self.plan.streams.values())
         work = self.filling.work(self.manifest.operators)
         if work is None:
-            work = self._taking_turns() if live_first else self._replay(Chunk()) or self._live()
+            untold = self._untold()
+            work = self.telling.work(untold)
+            if work is None:
+                work = self._taking_turns() if live_first else self._replay(Chunk()) or self._live()
+            work = work or self.telling.anyway(untold)
+        self.telling.had(work)
         return self._run(work) if work is not None else None
+
+    def _untold(self) -> dict[str, Instant]:
+        return untold(self._live_operators(), self.plan, self.manifest)
+
+    def has_untold(self) -> bool:
+        """True while an operator that has read all there is has windows to tell that punctuation has passed."""
+        return bool(self._untold())
 
     def _taking_turns(self) -> Work | None:
         live = self._live() if self.turns.live_is_due else None
@@ -169,7 +180,10 @@ class Engine:
         if (due := self.filling.work(self.manifest.operators)) is not None:
             self._run(due)
         floors = dict.fromkeys(self.plan.streams, FOREVER)
-        return self._run(Work("seal", operators=self._live_operators(), floors=floors, final=True))
+        seen = self._run(Work("seal", operators=self._live_operators(), floors=floors, final=True))
+        while (work := self.telling.anyway(self._untold())) is not None:
+            seen = self._run(work)
+        return seen
 
     def closing(self) -> closing.Closing:
         """What operators would answer if the streams ended here, by operator. Nothing is published (provisional)."""
@@ -229,7 +243,10 @@ class Engine:
         if not (pieces or floors or changed or self._now_is_stale()):
             return None
         kind = "epoch" if pieces else "tick"
-        return Work(kind, tuple(pieces), self._live_operators(), floors=floors, taken=taken)
+        # An operator with windows left to tell takes its rows in; it tells in epochs of its own.
+        return Work(
+            kind, tuple(pieces), self._live_operators(), now=self._untold(), floors=floors, taken=taken
+        )
 
     def _waiting(self, stream: StreamDefinition) -> Sequence[Pending]:
         if stream.using == derived.USING:
@@ -295,7 +312,7 @@ class Engine:
 
     def _run(self, work: Work) -> EpochObservation:
         started = stopwatch.perf_counter()
-        receipts = self._execute(work)
+        work, receipts = self._execute(work)
         executed = stopwatch.perf_counter()
         before, files = self.manifest, ListFiles(self.home.store)
         planned = publishing.next_manifest(
@@ -320,66 +337,17 @@ class Engine:
         self.turns.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
         return seen
 
-    def _execute(self, work: Work) -> list[StateReceipt]:
-        owners = tuple(low for low, _ in bounds_of_slots(self.tasks, SLOTS))
-        epoch, root, plan = self.manifest.epoch + 1, str(self.home.store.root), self._in_files().name
-        punctuation = {name: self._progress(name).punctuation for name in self.plan.streams}
-        streams = self.manifest.streams
-        whole = {
-            name for name, stream in self.plan.streams.items() if stream.deduplicate and not work.is_replay
-        }
-        scans = [
-            ScanMessage(
-                root,
-                plan,
-                epoch,
-                task,
-                pieces,
-                punctuation,
-                owners,
-                work.operators,
-                work.is_replay,
-                work.relations,
-                {name: known["groups"] for name, known in streams.items() if known.get("groups")},
-                {
-                    name: tuple(f["name"] for f in known["keys"])
-                    for name, known in streams.items()
-                    if "keys" in known
-                },
-                adapting_states(self.manifest),
-            )
-            for task, pieces in enumerate(
-                together(packed(work.pieces, work.tasks(self.executor.cores)), whole)
-            )
-        ]
-        return self.executor.run(scans, self._state_messages(work, self.tasks))
+    def _execute(self, work: Work) -> tuple[Work, list[StateReceipt]]:
+        """Carry out an epoch, with less for operators that would have too much to tell; what was ordered, and the receipts."""
+        scans = scan_messages(self._orders(), work, self.executor.cores, self.tasks)
+        receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
+        while too_far := least(receipts):
+            work = replace(work, now={**work.now, **too_far})
+            receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
+        return work, receipts
+
+    def _orders(self) -> Orders:
+        return Orders(str(self.home.store.root), self._in_files().name, self.plan, self.manifest)
 
     def _state_messages(self, work: Work, tasks: int) -> list[StateMessage]:
-        streams = {
-            name: replace(self._progress(name), floor=work.floors.get(name, BEGINNING))
-            for name in self.plan.streams
-        }
-        places = self.manifest.operators
-        closed = {name: places[name]["closed"] for name in work.operators}
-        resting = {name: places[name]["closed"] for name in self.plan.operators if name not in closed}
-        runs = [
-            RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes) for run in self.manifest.state
-        ]
-        return [
-            StateMessage(
-                str(self.home.store.root),
-                self._in_files().name,
-                self.manifest.epoch + 1,
-                task,
-                low,
-                high,
-                tuple(run for run in runs if run.low < high and low < run.high),
-                streams,
-                closed,
-                work.now,
-                work.final,
-                resting,
-                {name: ahead for name in work.operators if (ahead := places[name].get("ahead"))},
-            )
-            for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
-        ]
+        return state_messages(self._orders(), work, tasks)

@@ -19,8 +19,9 @@ from headrace.operators.operator import Operator
 from headrace.runtime import answers, results
 from headrace.runtime.answered import answered
 from headrace.runtime.answers import sort_of
+from headrace.runtime.exports import RECORD, Exports
 from headrace.runtime.home import Home
-from headrace.runtime.output import render
+from headrace.runtime.output import rendered
 from headrace.runtime.remarks import Remarks
 from headrace.runtime.results import visible
 from headrace.store.disk import Disk
@@ -58,6 +59,7 @@ class Exporter:
     disk: Disk = field(default_factory=Disk)
     _seen: int = 0
     _written: dict[str, Any] = field(default_factory=dict)
+    _exports: Exports = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the folder now: a mistake in its name must not cost a run."""
@@ -68,6 +70,7 @@ class Exporter:
                 f"cannot make the folder {self.folder}: {error.strerror}",
                 remedy="Name another with --output.",
             ) from error
+        self._exports = Exports(self.hub.path / RECORD, self.folder)
 
     def refresh(self) -> list[str]:
         """Replace the files of queries whose answers have changed; their names."""
@@ -80,6 +83,7 @@ class Exporter:
                 self._replace(name, told_rows(self.hub.home, manifest, operator, query))
                 self._written[name] = mark
                 changed.append(name)
+        self._settle()
         return changed
 
     def finish(self, provisional: Mapping[str, pa.Table]) -> list[str]:
@@ -89,7 +93,15 @@ class Exporter:
             table = told_rows(self.hub.home, manifest, operator, query, provisional.get(name))
             self._replace(name, table)
             said += Remarks.of(table).sentences(name)
+        self._settle()
         return said
+
+    def _settle(self) -> None:
+        """A file for each query, and no more: what we wrote for one that was dropped or renamed goes."""
+        try:
+            self._exports.settle({query.definition.name for query in self.hub.catalog.queries.values()})
+        except OSError as error:
+            raise StoreError(f"cannot tidy {self.folder}: {error.strerror}") from error
 
     def _queries(self) -> dict[str, tuple[Operator, Query]]:
         names = [query.definition.name for query in self.hub.catalog.queries.values()]
@@ -112,10 +124,12 @@ class Exporter:
                 self.disk.unlink(str(unfinished))
             descriptor = self.disk.create(str(unfinished))
             try:
-                self.disk.write(descriptor, [render(table, self.style)])
+                for part in rendered(table, self.style):
+                    self.disk.write(descriptor, [part])
             finally:
                 self.disk.close(descriptor)
             self.disk.rename(str(unfinished), str(path))
+            self._exports.wrote(path, name)
         except OSError as error:
             raise StoreError(f"cannot write {path}: {error.strerror}") from error
 

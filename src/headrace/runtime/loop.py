@@ -84,10 +84,14 @@ class Loop:
     def _waits_before(self, ordinal: int) -> bool:
         with self.lock:
             engine = self.engine
-            return engine.has_unread_results() or any(
-                record.ordinal < ordinal
-                for name in engine.plan.streams
-                for record in engine.intake.waiting(name)
+            return (
+                engine.has_untold()
+                or engine.has_unread_results()
+                or any(
+                    record.ordinal < ordinal
+                    for name in engine.plan.streams
+                    for record in engine.intake.waiting(name)
+                )
             )
 
     @property

@@ -150,6 +150,8 @@ class StateMessage:
     resting: Mapping[str, Instant] = field(default_factory=dict)
     ahead: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
     """Operator → groups it has answered further than the stream."""
+    told: Mapping[str, Instant] = field(default_factory=dict)
+    """Operator → up to where a provisional end has told its windows already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +209,5 @@ class StateReceipt:
     work: Mapping[str, WorkObservation] = field(default_factory=dict)
     punctuation: Mapping[str, Instant] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    reaches: Mapping[str, Instant] = field(default_factory=dict)
+    """Operators with too much to tell for one epoch, and how far to go in it; when there are any, nothing else was done."""

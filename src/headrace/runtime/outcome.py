@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headrace.errors import UserError
 from headrace.runtime.remarks import Remarks
 
 
@@ -27,3 +28,11 @@ class Outcome:
         """Of INVOKE, with a warning where the answer is not all that it could be."""
         told = ". ".join(Remarks.of(table).sentences(name))
         return Outcome("invoke", name, f"{table.num_rows} rows", table, told or None)
+
+
+def moved(error: UserError, offset: int) -> UserError:
+    """An error placed in a query's own text, moved to where that text stands in the script."""
+    if error.span is not None and error.text is not None:
+        error.span = type(error.span)(error.span.start + offset, error.span.end + offset)
+        error.text = None
+    return error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -22,6 +22,7 @@ from headrace.time import EPOCH, render_instant
 
 FORMATS: Final = ("table", "csv", "json", "parquet")
 _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {9: "\\t", 10: "\\n", 13: "\\r"}
+_SLICE: Final = 100_000
 _MUST_QUOTE: Final = frozenset(',"\n\r')
 
 
@@ -38,6 +39,16 @@ def render(table: pa.Table, style: str) -> bytes:
         return bytes(out.getvalue())
     write: Callable[[pa.Table], str] = {"csv": to_csv, "json": to_json, "table": to_text}[style]
     return write(table).encode()
+
+
+def rendered(table: pa.Table, style: str) -> Iterator[bytes]:
+    """The same as `render`, of csv and json some rows at a time, so that the text of all need not be in memory."""
+    if style not in ("csv", "json") or table.num_rows <= _SLICE:
+        yield render(table, style)
+        return
+    for start in range(0, table.num_rows, _SLICE):
+        part = table.slice(start, _SLICE)
+        yield (to_csv(part, header=not start) if style == "csv" else to_json(part)).encode()
 
 
 def render_interval(microseconds: int) -> str:

@@ -288,7 +288,7 @@ def _after(
         closed = max(place.closed, now)
         ahead = dict(place.ahead)
         rule = plan.streams[operator.stream].progress
-        if not work.is_replay and columns_ahead(operator, rule):
+        if not work.is_replay and name not in work.now and columns_ahead(operator, rule):
             ahead |= reached[operator.stream].groups
         ahead = {group: at for group, at in ahead.items() if at > closed}
         ahead = rolled_up(ahead) if rule.patterns else ahead

@@ -20,7 +20,7 @@ from headrace.operators.finish import HIDDEN
 from headrace.operators.grouping import flat, group
 from headrace.operators.operator import AT, CHANGE
 from headrace.operators.revising import net
-from headrace.operators.sort_ranks import sort_rank
+from headrace.operators.sort_ranks import sort_rank, zero_signs
 from headrace.runtime.answered import answered as answered_by
 from headrace.runtime.home import Home
 from headrace.runtime.plans import open_run
@@ -132,6 +132,7 @@ def _order(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> 
     order = _sorted(keys)
     if _has_ties(keys, order):  # ranking every column is dear, and windows of groups hardly ever need it
         keys += [sort_rank(table.column(name), False, True) for name in outputs]
+        keys += zero_signs(table.column(name) for name in outputs)
         order = _sorted(keys)
     return order
 

@@ -21,6 +21,7 @@ from headrace.runtime.remarks import Remarks
 from headrace.runtime.results import visible
 from headrace.runtime.screen import Screen
 from headrace.runtime.setbacks import closing_setbacks, setbacks
+from headrace.runtime.sources.listing import not_there_yet
 
 DEFAULT_HOME = Path("headrace-home")
 _LOOK_SECONDS = 0.2
@@ -92,6 +93,7 @@ class _Run:
         self._exporter = Exporter(hub, options.output, style) if options.output is not None else None
         self._before = hub.home.latest()
         self._remarks: list[str] = []
+        self._warned: set[str] = set()
 
     def run(self, statements: tuple[said.Statement, ...]) -> int:
         queries = self._answering(statements) if self._exporter is None else 0
@@ -130,6 +132,7 @@ class _Run:
 
     def _tell(self, statement: said.Statement, outcome: Outcome) -> None:
         if outcome.warning is not None:
+            self._warned.add(outcome.warning)
             self._screen.line.warning(outcome.warning)
         if outcome.kind == "explain":
             self._screen.text(outcome.message)
@@ -172,6 +175,10 @@ class _Run:
             told.show()
 
     def _tell_setbacks(self) -> None:
+        waiting = [not_there_yet(stream) for stream in self._hub.catalog.streams.values()]
+        for told in waiting:
+            if told is not None and told not in self._warned:
+                self._screen.line.warning(told)
         for told in setbacks(self._hub.home, self._before, self._hub.home.latest(), kept=self._kept):
             self._screen.line.warning(told)
         for told in (*closing_setbacks(self._hub.closing_rejects), *self._remarks):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.runtime import derived
+from headrace.runtime.completeness import plan_in_force
 from headrace.runtime.home import Home
 from headrace.store.manifest import Manifest
 from headrace.time import FOREVER, render_duration
+
+_WHOLLY: Final = "wholly"
 
 
 def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> Iterator[str]:
@@ -19,11 +23,12 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
 
     Counted between two manifests. `kept` False: the home goes with the run, so the reasons are told instead of the place.
     """
+    taken = _taken_in(home, after)
     for stream in home.catalog.streams.values():
         then, now = before.streams.get(stream.name, {}), after.streams.get(stream.name, {})
         late = now.get("late", 0) - then.get("late", 0)
-        if late > 0:
-            told = f"{stream.name}: {_rows(late)} came late and {_is(late)} in no answer"
+        if late > 0 and taken.get(stream.name) != _WHOLLY:
+            told = f"{stream.name}: {_rows(late)} came late and {_is(late)} in no answer{taken.get(stream.name, '')}"
             if then.get("punctuation") == FOREVER:
                 yield f"{told}; the stream was ended for good with --seal."
             elif stream.punctuated_by is not None:
@@ -59,6 +64,24 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
                 f"rejects/query/{query.operator_id}",
                 kept=kept,
             )
+
+
+def _taken_in(home: Home, after: Manifest) -> dict[str, str]:
+    """By stream of which queries WITH REVISIONS take late rows in: whether all its queries do, or which answers have them."""
+    plan = plan_in_force(home, after)
+    found = {}
+    for stream in plan.streams:
+        readers = [
+            name
+            for name, operator in plan.operators.items()
+            if operator.stream == stream and plan.channels.get(name, "rows") == "rows"
+        ]
+        revising = [plan.revisions[name] for name in readers if name in plan.revisions]
+        if revising and len(revising) == len(readers) and not any(within is not None for within in revising):
+            found[stream] = _WHOLLY
+        elif revising:
+            found[stream] = " but of queries WITH REVISIONS"
+    return found
 
 
 def closing_setbacks(rejects: Mapping[str, Sequence[str]]) -> Iterator[str]:

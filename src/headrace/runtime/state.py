@@ -41,6 +41,7 @@ from headrace.runtime.functions import loaded
 from headrace.runtime.going_ahead import group_turn
 from headrace.runtime.measuring import Ledger
 from headrace.runtime.messages import ResultsFile, RunRef, StateMessage, StateReceipt, StreamProgress
+from headrace.runtime.pacing import reaches
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import bytes_by_state, bytes_of_run
 from headrace.runtime.progress import after_scans
@@ -60,6 +61,8 @@ def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
     started = time.perf_counter()
     with no_cycles_sought(len(message.closed) >= MANY):
         task = _StateTask(message, in_order(blobs))
+        if too_far := task.reaches():
+            return StateReceipt(message.task, reaches=too_far)
         task.advance_all()
         advanced = time.perf_counter()
         task.compact()
@@ -86,6 +89,11 @@ def latest_windows(message: StateMessage, operator: TellsLast) -> pa.Table | Non
     return _StateTask(message, ()).latest(operator)
 
 
+def reaches_of(message: StateMessage, blobs: Sequence[ScanBlob]) -> dict[str, Instant]:
+    """Operators with too much to tell at once, and how far they should go first; nothing is written."""
+    return _StateTask(message, blobs).reaches()
+
+
 class _StateTask:
     def __init__(self, message: StateMessage, blobs: Sequence[ScanBlob]) -> None:
         self._store = LocalStore(message.root)
@@ -100,7 +108,8 @@ class _StateTask:
         self._seen: dict[str, OperatorObservation] = {}
         self._ledger = Ledger()
         """What each state took to advance and to merge."""
-        self._turns: dict[tuple[str, Instant, Instant | None], Turn] = {}  # by stream, place and goal
+        self._turns: dict[tuple[str, Instant, Instant | None, Instant | None], Turn] = {}
+        """By stream, where the operator stands, where it goes, and what was told: thousands take the same one."""
         self._replaced: tuple[str, ...] = ()
         self._level = 0
         for blob in blobs:
@@ -110,17 +119,29 @@ class _StateTask:
 
     def _turn(self, operator: Operator) -> Turn:
         message = self._message
-        place = (operator.stream, message.closed[operator.id], message.now.get(operator.id))
+        told = message.told.get(operator.id)
+        place = (operator.stream, message.closed[operator.id], message.now.get(operator.id), told)
         known = self._turns.get(place)
         if known is None:
-            stream, closed, now = place
+            stream, closed, now, _ = place
             progress = self._progress.get(stream, StreamProgress())
             live = now is None and not message.final
             each = several.bounds(self.plan.streams[stream], self._progress) if live else ()
-            now = FOREVER if message.final else progress.punctuation if now is None else now
+            if now is None:
+                now = FOREVER if message.final else progress.punctuation
             now = max(closed, now)
-            known = self._turns[place] = Turn(closed, now, progress.greatest, message.final, each)
+            ends = closed < now == FOREVER
+            known = self._turns[place] = Turn(closed, now, progress.greatest, ends, each, told)
         return known
+
+    def reaches(self) -> dict[str, Instant]:
+        """Operators that have too much to tell for one epoch, and how far they should go in it."""
+        taking = {
+            name: mine
+            for name, operators in self._owners().items()
+            if (mine := [each for each in operators if each.id in self._message.closed])
+        }
+        return reaches(taking, self._turn, self._runs, self._deltas)
 
     def advance_all(self) -> None:
         """Run the operators that take part."""

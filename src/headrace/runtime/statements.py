@@ -23,13 +23,13 @@ from headrace.runtime.altering import with_window
 from headrace.runtime.choosing import chosen
 from headrace.runtime.collector import MANY, no_cycles_sought
 from headrace.runtime.differences import differences
-from headrace.runtime.outcome import Outcome
+from headrace.runtime.outcome import Outcome, moved
 from headrace.runtime.planning import CatalogNames, bind_parsed, bind_text, operator_of
 from headrace.runtime.plans import save_relation
 from headrace.runtime.query_changes import QueryChanges, changes_one_query
 from headrace.runtime.sources.listing import not_there_yet
 from headrace.runtime.sources.options import settle
-from headrace.runtime.sources.readers import read_all
+from headrace.runtime.sources.readers import read_all, require_usable
 from headrace.runtime.synopsis_budget import affordable
 from headrace.time import render_instant
 
@@ -159,6 +159,7 @@ class Statements:
         if known is not None and not differences(self._catalog, known, definition):
             return Outcome("create", definition.name, f"stream {definition.name} is there already")
         self._free(definition.name, known, definition, statement.replace)
+        require_usable(definition)
         if known is not None and (known.schema, known.time) != (definition.schema, definition.time):
             self._refuse_if_read("stream", definition.name)
             self._hub.log({"do": "drop", "kind": "stream", "name": definition.name})
@@ -228,7 +229,7 @@ class Statements:
         try:
             return self._put_query(statement.definition, replacing=statement.replace)
         except UserError as error:
-            raise _moved(error, statement.select.span.start) from None
+            raise moved(error, statement.select.span.start) from None
 
     def _put_query(self, definition: QueryDefinition, *, replacing: bool) -> Outcome:
         definition = self._affordable(definition)
@@ -259,7 +260,7 @@ class Statements:
             new = replace(known.definition, text=statement.query, zone=statement.zone, continues=False)
             self._put(definition := self._affordable(new))
         except UserError as error:
-            raise _moved(error, statement.select.span.start) from None
+            raise moved(error, statement.select.span.start) from None
         return Outcome("alter", definition.name, f"query {definition.name} altered")
 
     def _set_window(self, statement: said.SetWindow) -> Outcome:
@@ -374,11 +375,3 @@ class Statements:
     def _invoke(self, statement: said.Invoke) -> Outcome:
         query = self._hub.query(statement.name)
         return Outcome.answer(query.name, query.invoke(statement.last))
-
-
-def _moved(error: UserError, offset: int) -> UserError:
-    """An error placed in a query's own text, moved to where that text stands in the script."""
-    if error.span is not None and error.text is not None:
-        error.span = type(error.span)(error.span.start + offset, error.span.end + offset)
-        error.text = None
-    return error

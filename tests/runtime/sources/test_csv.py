@@ -118,11 +118,14 @@ def test_a_quoted_line_feed_belongs_to_a_cell_only_with_multi_line(tmp_path: Pat
     assert len(everything(stream(tmp_path, "csv"))[1]) == 4
 
 
-def test_a_column_missing_in_the_header_rejects_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"k,v,at\n1,1,2023-01-01\n")
-    rows, reasons = everything(stream(tmp_path, "csv", header="true"))
-    assert (rows, len(reasons)) == ([], 1)
-    assert "schema changed: column s is missing in the header" in reasons[0]
+def test_a_column_missing_in_the_header_rejects_each_record(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"k,v,at\n1,1,2023-01-01\n\n2,\xff,x\n3\n")
+    found = rejected(stream(tmp_path, "csv", header="true"))
+    assert [text for _, text, _ in found] == ["1,1,2023-01-01", "2,\ufffd,x", "3"]
+    assert len({place for place, _, _ in found}) == 3
+    reason = f"{tmp_path / 'a.csv'}: schema changed: column s is missing in the header"
+    assert {each for _, _, each in found} == {reason}
+    assert everything(stream(tmp_path, "csv", header="true"))[0] == []
 
 
 CELL = st.sampled_from(

@@ -18,7 +18,7 @@ from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.errors import UserError
 from headrace.runtime.admission import Admission, Pending
 from headrace.runtime.sources import cuts
-from headrace.runtime.sources.listing import list_new, look
+from headrace.runtime.sources.listing import list_new, look, not_there_yet, require_place
 from headrace.runtime.sources.options import settle
 from headrace.runtime.sources.readers import read, read_all
 from headrace.runtime.sources.records import IngestRecord, SourceChanged
@@ -106,9 +106,29 @@ def test_a_folder_that_is_still_empty_or_to_be_made_is_waited_for(tmp_path: Path
     assert names(stream(tmp_path / "*.csv", "csv")) == []
 
 
-def test_a_path_in_no_folder_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no '.*/no/such', nor the folder '.*/no' it would be in"):
-        names(stream(tmp_path / "no" / "such", "csv"))
+@pytest.mark.parametrize("path", ["no/such", "no/*.csv", "no/{a,b}.csv"])
+def test_a_stream_in_no_folder_is_not_made_but_waits_when_the_folder_goes_later(
+    tmp_path: Path, path: str
+) -> None:
+    made = stream(tmp_path / path, "csv")
+    with pytest.raises(UserError, match=r"there is no '.*/no/.*', nor the folder '.*/no' it would be in"):
+        require_place(made)
+    assert names(made) == []
+    assert "yet; the stream waits for it" in str(not_there_yet(made))
+    (tmp_path / "no").mkdir()
+    require_place(made)
+
+
+def test_a_glob_that_matches_nothing_says_so_and_one_in_a_folder_nobody_may_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = stream(tmp_path / "*.csv", "csv")
+    assert f"nothing matches '{tmp_path}/*.csv' yet" in str(not_there_yet(made))
+    put(tmp_path / "a.csv")
+    assert not_there_yet(made) is None
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(UserError, match=f"'{tmp_path}' cannot be read: permission denied"):
+        names(made)
 
 
 def test_a_file_or_folder_that_may_not_be_read_is_named(

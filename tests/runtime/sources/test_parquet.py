@@ -65,12 +65,12 @@ def test_columns_are_found_by_name_and_cast_to_the_schema(tmp_path: Path, using:
         ({"AT": pa.array(["2023"] * 3)}, "schema changed: column at is string, expected TIMESTAMP"),
     ],
 )
-def test_a_file_of_another_schema_is_one_reject(
+def test_a_file_of_another_schema_is_a_reject_a_row(
     tmp_path: Path, using: str, replaced: dict, reason: str
 ) -> None:
     write(tmp_path / "a", table(**replaced), using)
     assert rejected(stream(tmp_path, using.split(maxsplit=1)[0])) == [
-        (0, str(tmp_path / "a"), f"{tmp_path / 'a'}: {reason}")
+        (row, str(tmp_path / "a"), f"{tmp_path / 'a'}: {reason}") for row in range(3)
     ]
 
 

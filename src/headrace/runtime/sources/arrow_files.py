@@ -21,7 +21,7 @@ def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, wanted: Sequenc
     first = 0
     try:
         found, batches = _open(file, record)
-        places = matched(found, schema, wanted)
+        places = matched(found, schema, wanted, lambda: sum(batch.num_rows for batch in batches))
         fields = [schema.field(name) for name in wanted]
         for batch in batches:
             _check(batch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -14,21 +14,26 @@ from headrace.runtime.sources.refusal import Chunk, Refused, WholeFile
 from headrace.schema import Field, Schema, Type, to_arrow
 
 
-def matched(found: pa.Schema, schema: Schema, wanted: Sequence[str]) -> list[int]:
+def matched(
+    found: pa.Schema, schema: Schema, wanted: Sequence[str], rows: Callable[[], int] = lambda: 1
+) -> list[int]:
     """Where each wanted column stands in the file. All columns of the schema must be there, with a type that fits.
 
-    Raises `WholeFile` naming what is missing or of another kind.
+    Raises `WholeFile` naming what is missing or of another kind, and how many `rows` that concerns.
     """
     places = {name.lower(): index for index, name in reversed(list(enumerate(found.names)))}
     missing = [name for name in schema.names if name.lower() not in places]
     if missing:
         raise WholeFile(
-            f"schema changed: column {', '.join(missing)} is missing; there is {', '.join(found.names) or 'none'}"
+            f"schema changed: column {', '.join(missing)} is missing; there is {', '.join(found.names) or 'none'}",
+            rows=rows(),
         )
     for field in schema:
         kind = found.field(places[field.name.lower()]).type
         if not _fits(kind, field.type):
-            raise WholeFile(f"schema changed: column {field.name} is {kind}, expected {field.type}")
+            raise WholeFile(
+                f"schema changed: column {field.name} is {kind}, expected {field.type}", rows=rows()
+            )
     return [places[name.lower()] for name in wanted]
 
 

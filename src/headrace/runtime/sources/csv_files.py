@@ -23,7 +23,7 @@ from headrace.runtime.sources import lines
 from headrace.runtime.sources.cells import convert
 from headrace.runtime.sources.options import TextOptions, text_options
 from headrace.runtime.sources.records import IngestRecord
-from headrace.runtime.sources.refusal import Chunk, Refused, WholeFile
+from headrace.runtime.sources.refusal import Chunk, Refused
 from headrace.schema import Schema
 
 _FEED: Final = ord("\n")
@@ -31,10 +31,14 @@ _FEED: Final = ord("\n")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the cells of a line meet the columns of the schema: `source[i]` is the cell of column i, None when absent."""
+    """How the cells of a line meet the columns of the schema: `source[i]` is the cell of column i, None when absent.
+
+    `refusal`: why no record of the file can be one of the stream.
+    """
 
     width: int
     source: tuple[int | None, ...]
+    refusal: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -71,8 +75,8 @@ def _layout(file: BinaryIO, record: IngestRecord, schema: Schema, options: TextO
     source = tuple(titles.index(name.lower()) if name.lower() in titles else None for name in schema.names)
     missing = [name for name, cell in zip(schema.names, source, strict=True) if cell is None]
     if missing and not options.permissive:
-        shown = head.decode("utf-8", "replace")
-        raise WholeFile(f"schema changed: column {', '.join(missing)} is missing in the header", shown)
+        lost = f"schema changed: column {', '.join(missing)} is missing in the header"
+        return Layout(len(titles), source, f"{record.uri}: {lost}")
     return Layout(len(titles), source)
 
 
@@ -122,6 +126,8 @@ class _Block:
 
     def read(self) -> Chunk:
         """Parse, convert, and take out what failed."""
+        if self._layout.refusal is not None:
+            return self._all_refused(self._layout.refusal)
         table, rows, total = self._parsed()
         columns, masks = [], []
         for field, cell in zip(self._schema, self._layout.source, strict=True):
@@ -145,6 +151,15 @@ class _Block:
             batch, rows = batch.filter(pa.array(~bad)), rows[~bad]
         self._refused.sort(key=lambda refused: refused.row)
         return Chunk(batch, rows + self._first, self._refused, total, self.raw)
+
+    def _all_refused(self, reason: str) -> Chunk:
+        """Every record as it was read; it may fit when the stream is made anew."""
+        texts = self._texts = _records(self._text, self._options)
+        for number, text in enumerate(texts):
+            if not _is_blank(text, self._options):
+                self._refuse(number, reason)
+        none = pa.RecordBatch.from_pylist([], schema=self._schema.arrow())
+        return Chunk(none, np.zeros(0, np.int64), self._refused, len(texts), self.raw)
 
     def raw(self, row: int) -> str:
         """The text of a record, by its number in the split."""

@@ -116,6 +116,8 @@ def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
     """Candidate files: the path itself, what is in a folder, or what a glob meets."""
     deep = flag(definition.options, "recursiveFileLookup")
     if _is_glob(path) and not Path(path).exists():
+        for pattern in _alternatives(path):
+            _require_readable(pattern)
         for each in sorted({name for one in _alternatives(path) for name in glob.glob(one, recursive=True)}):  # noqa: PTH207
             yield from _folder(each, deep=deep) if os.path.isdir(each) else _visible(each)  # noqa: PTH112
         return
@@ -123,19 +125,47 @@ def _named(definition: StreamDefinition, path: str) -> Iterator[str]:
         yield from _folder(path, deep=deep)
     elif os.path.exists(path):  # noqa: PTH110
         yield path
-    elif not Path(path).parent.is_dir():
+
+
+def require_place(definition: StreamDefinition) -> None:
+    """What a stream of files needs when it is made: the folder that its files are in, or will be.
+
+    Raises `UserError` when even that is not there. Later it may go away: the stream then waits, as for a file.
+    """
+    path = option(definition.options, "path", "")
+    if definition.using.lower() not in FILES or not path or Path(path).exists():
+        return
+    folders = [_fixed(each) for each in _alternatives(path)] if _is_glob(path) else [Path(path).parent]
+    if not any(folder.is_dir() for folder in folders):
         raise UserError(
-            f"stream '{definition.name}': there is no '{path}', nor the folder '{Path(path).parent}' it would be in",
-            remedy="Correct the path, or make the folder: files that come later are then picked up.",
+            f"stream '{definition.name}': there is no '{path}', nor the folder '{folders[0]}' it would be in",
+            remedy="Correct the path, or make the folder first: files that come later are then picked up.",
         )
 
 
 def not_there_yet(definition: StreamDefinition) -> str | None:
-    """What to tell who made a stream of files whose path has nothing at it yet; None when there is something to read."""
+    """What to tell who has a stream of files whose path has nothing at it yet; None when there is something to read."""
     path = option(definition.options, "path", "")
-    if definition.using.lower() not in FILES or not path or _is_glob(path) or Path(path).exists():
+    if definition.using.lower() not in FILES or not path or Path(path).exists():
         return None
-    return f"{definition.name}: there is no '{path}' yet; the stream waits for it. If that is a slip, DROP STREAM and correct the path."
+    if _is_glob(path) and any(next(glob.iglob(each, recursive=True), None) for each in _alternatives(path)):  # noqa: PTH207
+        return None
+    what = f"nothing matches '{path}'" if _is_glob(path) else f"there is no '{path}'"
+    return f"{definition.name}: {what} yet; the stream waits for it. If that is a slip, DROP STREAM and correct the path."
+
+
+def _fixed(pattern: str) -> Path:
+    """The folder in which a glob begins to look: what stands before its first symbol."""
+    parts = Path(pattern).parts
+    fixed = next((place for place, part in enumerate(parts) if _is_glob(part)), len(parts) - 1)
+    return Path(*parts[:fixed])
+
+
+def _require_readable(pattern: str) -> None:
+    """A folder that may not be read looks to a glob like an empty one."""
+    folder = _fixed(pattern)
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+        raise unreadable(folder, PermissionError(13, "permission denied"))
 
 
 def _folder(path: str, *, deep: bool) -> Iterator[str]:

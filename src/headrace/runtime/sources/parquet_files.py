@@ -22,7 +22,9 @@ def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, wanted: Sequenc
     try:
         source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
         groups = list(range(record.start, source.num_row_groups if record.end == WHOLE else record.end))
-        places = matched(source.schema_arrow, schema, wanted)
+        metadata = source.metadata
+        rows = lambda: sum(metadata.row_group(group).num_rows for group in groups)  # noqa: E731
+        places = matched(source.schema_arrow, schema, wanted, rows)
         names = [source.schema_arrow.names[place] for place in places]
         fields = [schema.field(name) for name in wanted]
         if not groups:

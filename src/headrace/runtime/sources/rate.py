@@ -30,6 +30,15 @@ def rate_record(
     )
 
 
+def require_columns(definition: StreamDefinition) -> None:
+    """Raise `UserError` unless the columns are those that a rate stream has, whatever their names."""
+    if tuple(field.type for field in definition.schema) != (TIMESTAMP, BIGINT):
+        raise UserError(
+            f"'{definition.name}': a rate source has a TIMESTAMP and a BIGINT column",
+            remedy=f"Write CREATE STREAM {definition.name} (timestamp TIMESTAMP, value BIGINT) USING rate ...",
+        )
+
+
 def due(definition: StreamDefinition, start: Instant, done: int, now: Instant) -> IngestRecord | None:
     """The rows that are due at `now` and not among the first `done`; None when there is none."""
     per_second = number(definition.options, "rowsPerSecond") or 1
@@ -39,11 +48,6 @@ def due(definition: StreamDefinition, start: Instant, done: int, now: Instant) -
 
 def chunks(record: IngestRecord, definition: StreamDefinition) -> Iterator[Chunk]:
     """The record's rows with all columns of the schema, which are a timestamp and a number whatever their names."""
-    if tuple(field.type for field in definition.schema) != (TIMESTAMP, BIGINT):
-        raise UserError(
-            f"'{definition.name}': a rate source has a TIMESTAMP and a BIGINT column",
-            remedy=f"Write CREATE STREAM {definition.name} (timestamp TIMESTAMP, value BIGINT) USING rate ...",
-        )
     per_second = number(definition.options, "rowsPerSecond") or 1
     start = int(record.uri.removeprefix(_SCHEME))
     for first in range(record.start, record.end, BATCH):

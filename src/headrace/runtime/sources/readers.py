@@ -22,7 +22,7 @@ from headrace.errors import UserError
 from headrace.runtime.sources import arrow_files, csv_files, json_files, parquet_files, rate
 from headrace.runtime.sources.events import event_times
 from headrace.runtime.sources.files import opened
-from headrace.runtime.sources.listing import list_new
+from headrace.runtime.sources.listing import list_new, require_place
 from headrace.runtime.sources.options import option
 from headrace.runtime.sources.records import NO_REJECTS, REJECTS, IngestRecord, SourceBatch, reject_table
 from headrace.runtime.sources.refusal import Chunk, Refused, WholeFile
@@ -40,8 +40,8 @@ def read(
 ) -> Iterator[SourceBatch]:
     """The rows of a record, in order, with the columns asked for (all when None). A relative path is in `root`.
 
-    Records of csv and json are checked in all their cells whatever is asked for. A file that cannot be read as rows of
-    the stream gives one reject. Raises `SourceChanged` for a file that is not what was listed.
+    Records of csv and json are checked in all their cells whatever is asked for. A file that cannot be read gives one
+    reject, one of another schema a reject for each of its rows. Raises `SourceChanged` for a file that is not what was listed.
     """
     wanted = tuple(definition.schema.names if columns is None else columns)
     needed = wanted if definition.time is None or definition.time in wanted else (*wanted, definition.time)
@@ -51,8 +51,10 @@ def read(
             yield _judged(chunk, record, definition, wanted)
             read_to = int(chunk.numbers) + read_to
     except WholeFile as refused:
-        text = refused.text or record.uri
-        rejects = reject_table([read_to], [text], [f"{record.uri}: {refused.reason}"])
+        # The values of a typed file's rows stay in the file, which the reject names; its position says which row it is.
+        rows, text = refused.rows, refused.text or record.uri
+        places = range(read_to, read_to + rows)
+        rejects = reject_table(places, [text] * rows, [f"{record.uri}: {refused.reason}"] * rows)
         none = definition.schema.arrow().empty_table().select(wanted)
         empty = pa.RecordBatch.from_pydict({name: [] for name in wanted}, schema=none.schema)
         yield SourceBatch(empty, np.zeros(0, np.int64), np.zeros(0, np.int64), rejects)
@@ -76,6 +78,13 @@ def read_all(definition: StreamDefinition | RelationDefinition, now: Instant) ->
         first += 1 << 32
     schema = stream.schema.arrow()
     return pa.Table.from_batches(tables, schema=schema), pa.concat_tables([NO_REJECTS, *rejects])
+
+
+def require_usable(definition: StreamDefinition) -> None:
+    """What must be so when a stream is made, since nothing could ever be read of it else. Raises `UserError`."""
+    if definition.using.lower() == "rate":
+        rate.require_columns(definition)
+    require_place(definition)
 
 
 def _require_place(definition: RelationDefinition) -> None:

@@ -5,7 +5,7 @@ An `IngestRecord` is one line of the ingest log: a piece of a source that is rea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -80,10 +80,10 @@ class SourceBatch:
     rejects: pa.Table
 
 
-def reject_table(rows: list[int], texts: list[str], reasons: list[str]) -> pa.Table:
+def reject_table(rows: Iterable[int], texts: list[str], reasons: list[str]) -> pa.Table:
     """A table of `REJECTS` from three columns of equal length."""
     return pa.table(
-        [pa.array(rows, pa.int64()), pa.array(texts, pa.string()), pa.array(reasons, pa.string())],
+        [pa.array(list(rows), pa.int64()), pa.array(texts, pa.string()), pa.array(reasons, pa.string())],
         schema=REJECTS,
     )
 

@@ -20,11 +20,14 @@ class Refused:
 
 
 class WholeFile(Exception):
-    """What is left of the split cannot be read as rows of the stream: one reject stands for it."""
+    """What is left of the split cannot be read as rows of the stream.
 
-    def __init__(self, reason: str, text: str = "") -> None:
+    `rows` is how many rows that is, where the file says so; else one reject stands for all.
+    """
+
+    def __init__(self, reason: str, text: str = "", rows: int = 1) -> None:
         super().__init__(reason)
-        self.reason, self.text = reason, text
+        self.reason, self.text, self.rows = reason, text, max(1, rows)
 
 
 @dataclass(slots=True)
