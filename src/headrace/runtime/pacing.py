@@ -40,13 +40,18 @@ def reaches(
 
 
 def _far(members: Sequence[Operator], turn_of: Callable[[Operator], Turn]) -> dict[Turn, list[Operator]]:
-    """Those that punctuation takes past many windows, by their turn; the members are of one kind."""
+    """Those that punctuation takes past many windows, by their turn; the members are of one kind and window."""
+    first = members[0]
+    if not isinstance(first, Paced):
+        return {}
     found: dict[Turn, list[Operator]] = {}
-    if isinstance(members[0], Paced):
-        for each in members:
-            turn = turn_of(each)
-            if isinstance(each, Paced) and span(each.panes, turn, PACE) is not None:
-                found.setdefault(turn, []).append(each)
+    far: dict[int, bool] = {}
+    for each in members:
+        turn = turn_of(each)  # thousands take the same one, as one object
+        if id(turn) not in far:
+            far[id(turn)] = span(first.panes, turn, PACE) is not None
+        if far[id(turn)]:
+            found.setdefault(turn, []).append(each)
     return found
 
 
