@@ -67,7 +67,8 @@ def in_family(operator: PaneAggregate) -> PaneAggregate:
     window = (operator.stream, operator.panes, operator.range, operator.window_alias)
     shape = (window, operator.keys, operator.aggregates)
     is_plain = all(isinstance(key.expression, Column) for key in operator.keys) and all(
-        item.call == AggregateCall(item.call.function, item.call.argument, item.call.type)
+        (item.call.share, item.call.most, item.call.half_life) == (None, None, None)
+        and item.call == AggregateCall(item.call.function, item.call.argument, item.call.type)
         and isinstance(item.call.argument, Column | None)
         for item in operator.aggregates
     )
