@@ -113,6 +113,11 @@ def test_a_sum_that_its_type_cannot_hold_is_an_error_of_the_group():
     assert result("sum", [2**63 - 1, 1, -1], BIGINT) == 2**63 - 1
 
 
+def test_the_third_power_of_a_large_deviation_need_not_be_a_double():
+    assert result("skewness", [1e200, 0.0, 0.0]) == pytest.approx(1 / math.sqrt(2))
+    assert result("skewness", [-1e200, 0.0, 0.0]) == pytest.approx(-1 / math.sqrt(2))
+
+
 @given(
     st.sampled_from([name for name in AGGREGATES if name not in ("top_k", "heavy_hitters")]),
     st.lists(st.floats() | st.none()),

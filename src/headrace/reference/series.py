@@ -74,7 +74,7 @@ def of_shape(function: str, values: Sequence[Any]) -> float | None:
         return None
     if function == "kurtosis":
         return nearest(len(exact) * fourth / second**2 - 3)
-    return math.copysign(math.sqrt(nearest(len(exact) * third**2 / second**3)), third)
+    return math.sqrt(nearest(len(exact) * third**2 / second**3)) * (-1 if third < 0 else 1)
 
 
 def faded_mean(values: Sequence[tuple[float, Instant]], half_life: Duration) -> float:
