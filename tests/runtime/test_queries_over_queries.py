@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,3 +75,35 @@ def test_a_query_that_is_read_neither_changes_nor_goes(hub: Hub) -> None:
         hub.execute("DROP QUERY sums")
     with pytest.raises(UserError, match="read by tops, so it cannot change"):
         hub.execute("ALTER QUERY sums AS SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]")
+
+
+def test_streams_that_end_for_good_tell_what_they_would_tell_if_they_ended_here(tmp_path: Path) -> None:
+    """A query over another one, or over pairs of two streams, ends after what it reads."""
+    start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute(
+            """CREATE STREAM a (k INT, at TIMESTAMP) USING push TIMESTAMP BY at;
+            CREATE STREAM b (k INT, at TIMESTAMP) USING push TIMESTAMP BY at;
+            CREATE QUERY counts AS SELECT k, COUNT(*) AS n FROM a [RANGE TUMBLING 10 SECONDS] GROUP BY k;
+            CREATE QUERY sums AS SELECT SUM(n) AS total FROM counts [RANGE TUMBLING 1 MINUTE];
+            CREATE QUERY most AS SELECT MAX(total) AS top FROM sums [RANGE TUMBLING 1 HOUR];
+            CREATE QUERY joined AS SELECT x.k, COUNT(*) AS n
+              FROM a [RANGE TUMBLING 10 SECONDS] x, b [RANGE TUMBLING 10 SECONDS] y WHERE x.k = y.k GROUP BY x.k;"""
+        )
+        rows = [{"k": each % 2, "at": start + dt.timedelta(seconds=3 * each)} for each in range(30)]
+        hub.push("a", rows)
+        hub.push("b", rows[:-1])
+        hub.loop.drain()
+        names = ("counts", "sums", "most", "joined")
+        provisional = {name: table.to_pylist() for name, table in hub.finish().items()}
+        expected = {
+            name: hub.query(name).history().to_pylist()
+            + [{key: row[key] for key in row if not key.startswith("__")} for row in provisional[name]]
+            for name in names
+        }
+        assert [row["total"] for row in expected["sums"]] == [20, 10]
+        hub.finish(seal=True)
+        for name in names:
+            assert sorted(hub.query(name).history().to_pylist(), key=repr) == sorted(
+                expected[name], key=repr
+            ), name

@@ -6,7 +6,7 @@ Queries over queries see the closing answers of those they read, so they are ask
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,10 +65,25 @@ def close(store: Store, plan: EpochPlan, message: StateMessage) -> Closing:
     return Closing(found, rejected)
 
 
+def in_order(plan: EpochPlan, operators: Iterable[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Operators in the order in which they end, at least once: those that end together, and the streams that have ended then."""
+    left = dict.fromkeys(operators)
+    while True:
+        ready = tuple(name for name in left if not _sources(plan, name) & left.keys())
+        yield ready, tuple(name for name in plan.streams if not _told_by(plan, name) & left.keys())
+        left = dict.fromkeys(name for name in left if name not in ready)
+        if not left:
+            return
+
+
 def _sources(plan: EpochPlan, operator: str) -> set[str]:
     """The operators whose results this one reads; none for one that reads sources alone."""
-    members = members_of(plan.streams[plan.operators[operator].stream])
-    streams = [plan.streams[each.stream] for each in members]
+    return _told_by(plan, plan.operators[operator].stream)
+
+
+def _told_by(plan: EpochPlan, stream: str) -> set[str]:
+    """The operators whose results a stream is made of."""
+    streams = [plan.streams[each.stream] for each in members_of(plan.streams[stream])]
     return {derived.operator_of(stream) for stream in streams if stream.using == derived.USING}
 
 

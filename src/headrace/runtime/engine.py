@@ -176,13 +176,19 @@ class Engine:
         return live or self._replay(self.turns.chunk()) or self._live()
 
     def seal(self) -> EpochObservation:
-        """End every stream for good: all windows close, nothing older than FOREVER may come."""
+        """End every stream for good: all windows close, nothing older than FOREVER may come.
+
+        A query over another one ends after it, when it has read what that one told last.
+        """
         if (due := self.filling.work(self.manifest.operators)) is not None:
             self._run(due)
-        floors = dict.fromkeys(self.plan.streams, FOREVER)
-        seen = self._run(Work("seal", operators=self._live_operators(), floors=floors, final=True))
-        while (work := self.telling.anyway(self._untold())) is not None:
-            seen = self._run(work)
+        for ending, ended in closing.in_order(self.plan, self._live_operators()):
+            floors = dict.fromkeys(ended, FOREVER)
+            seen = self._run(Work("seal", operators=ending, floors=floors, final=True))
+            while (work := self.telling.anyway(self._untold())) is not None:
+                seen = self._run(work)
+            while self.has_unread_results() and (work := self._live()) is not None:
+                self._run(work)
         return seen
 
     def closing(self) -> closing.Closing:
