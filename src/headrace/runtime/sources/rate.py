@@ -48,6 +48,7 @@ def due(definition: StreamDefinition, start: Instant, done: int, now: Instant) -
 
 def chunks(record: IngestRecord, definition: StreamDefinition) -> Iterator[Chunk]:
     """The record's rows with all columns of the schema, which are a timestamp and a number whatever their names."""
+    require_columns(definition)  # of a home of before they were asked for at CREATE
     per_second = number(definition.options, "rowsPerSecond") or 1
     start = int(record.uri.removeprefix(_SCHEME))
     for first in range(record.start, record.end, BATCH):
