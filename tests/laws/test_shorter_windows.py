@@ -102,6 +102,8 @@ def test_a_part_of_a_window_is_answered_as_by_the_query_with_that_window(data: s
     length = window.range - window.slide * data.draw(
         st.integers(1, (window.range - 1) // window.slide), "slides less"
     )
+    # empty windows with gaps between them are refused
+    assume(length >= window.slide or not getattr(operator, "answers_empty", False))
     check(operator, length)
     found = asked(data, operator, query, history, length)
     shortened = over(query, TimeSlide(length, window.slide, window.anchor))
