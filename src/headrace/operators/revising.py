@@ -7,7 +7,7 @@ of a window must meet, so the inner operator sends everything to one slot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Revisions
+from headrace.operators.around import Around
 from headrace.operators.finish import Finish
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.late_panes import settled_at
-from headrace.operators.operator import AT, CHANGE, SLOT, WINDOW, Operator, Scanner, Sections, Step, Turn
+from headrace.operators.operator import AT, CHANGE, SLOT, WINDOW, Operator, Sections, Step, Turn
 from headrace.operators.pace import Pace, Paced
 from headrace.operators.panes import Panes
 from headrace.time import BEGINNING, Instant
@@ -27,7 +28,7 @@ TOLD: Final = "told"
 
 
 @dataclass(frozen=True, slots=True)
-class Revising:
+class Revising(Around):
     """The windows of `inner`, which follow each other as `panes` says, with their revisions; `slot` is where they meet."""
 
     inner: Operator
@@ -35,35 +36,6 @@ class Revising:
     revisions: Revisions
     finish: Finish
     slot: int
-
-    @property
-    def id(self) -> str:
-        """Stable name of its state."""
-        return self.inner.id
-
-    @property
-    def query(self) -> str:
-        """The query whose results it makes."""
-        return self.inner.query
-
-    @property
-    def stream(self) -> str:
-        """The stream it reads."""
-        return self.inner.stream
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.inner.columns
-
-    @property
-    def relations(self) -> tuple[str, ...]:
-        """The relations it looks up."""
-        return self.inner.relations
-
-    def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
-        """The inner operator's."""
-        return self.inner.scanner(relations)
 
     def reach(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace

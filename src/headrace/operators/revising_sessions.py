@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Revisions
+from headrace.operators.around import Around
 from headrace.operators.frame_windows import FrameWindows
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.last_windows import LAST, LIVE, PART, answers, newest
 from headrace.operators.late_panes import settled_at
-from headrace.operators.operator import AT, CHANGE, SLOT, WINDOW, Scanner, Sections, Step, Turn
+from headrace.operators.operator import AT, CHANGE, SLOT, WINDOW, Sections, Step, Turn
 from headrace.operators.revising import net
 from headrace.operators.row_store import ROWS, Held, hold
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
@@ -31,41 +32,12 @@ _VERSION: Final = "__version"
 
 
 @dataclass(frozen=True, slots=True)
-class RevisingSessions:
+class RevisingSessions(Around):
     """The sessions of `inner`, of which all rows meet in one slot, with their revisions."""
 
     inner: FrameWindows
     gap: Duration
     revisions: Revisions
-
-    @property
-    def id(self) -> str:
-        """Stable name of its state."""
-        return self.inner.id
-
-    @property
-    def query(self) -> str:
-        """The query whose results it makes."""
-        return self.inner.query
-
-    @property
-    def stream(self) -> str:
-        """The stream it reads."""
-        return self.inner.stream
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.inner.columns
-
-    @property
-    def relations(self) -> tuple[str, ...]:
-        """The relations it looks up."""
-        return self.inner.relations
-
-    def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
-        """The inner operator's."""
-        return self.inner.scanner(relations)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell sessions that end now, and again those that a row which came is in."""

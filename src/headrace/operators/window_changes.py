@@ -6,7 +6,7 @@ differences. All rows of a window must meet, so the inner operator sends everyth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
@@ -14,10 +14,11 @@ from typing import Literal as Choice
 import numpy as np
 import pyarrow as pa
 
+from headrace.operators.around import Around
 from headrace.operators.changes import consolidated
 from headrace.operators.finish import Finish
 from headrace.operators.grouping import flat
-from headrace.operators.operator import AT, SLOT, WINDOW, Operator, Scanner, Sections, Step, Turn
+from headrace.operators.operator import AT, SLOT, WINDOW, Operator, Sections, Step, Turn
 from headrace.operators.pace import Pace, Paced
 from headrace.operators.panes import Panes
 from headrace.time import BEGINNING, Instant
@@ -26,7 +27,7 @@ _BEFORE: Final = "before"
 
 
 @dataclass(frozen=True, slots=True)
-class WindowChanges:
+class WindowChanges(Around):
     """`Emit(...)` over the operator `inner`, whose windows follow each other as `panes` says; `slot` is where they meet."""
 
     inner: Operator
@@ -34,35 +35,6 @@ class WindowChanges:
     kind: Choice["istream", "dstream"]
     finish: Finish
     slot: int
-
-    @property
-    def id(self) -> str:
-        """Stable name of its state."""
-        return self.inner.id
-
-    @property
-    def query(self) -> str:
-        """The query whose results it makes."""
-        return self.inner.query
-
-    @property
-    def stream(self) -> str:
-        """The stream it reads."""
-        return self.inner.stream
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.inner.columns
-
-    @property
-    def relations(self) -> tuple[str, ...]:
-        """The relations it looks up."""
-        return self.inner.relations
-
-    def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
-        """The inner operator's."""
-        return self.inner.scanner(relations)
 
     def reach(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
