@@ -192,9 +192,7 @@ def _message(home: Home, manifest: Manifest, operator: Operator) -> StateMessage
         task=0,
         low=0,
         high=SLOTS,
-        runs=tuple(
-            RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes) for run in manifest.state
-        ),
+        runs=tuple(map(RunRef.of, manifest.state)),
         streams={operator.stream: StreamProgress(known["punctuation"], known["greatest"])},
         closed={operator.id: closed},
         now={operator.id: max(closed, known["greatest"] + 1)},

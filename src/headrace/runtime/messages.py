@@ -16,6 +16,7 @@ from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.runtime.answered import as_entry
 from headrace.runtime.source_marks import SourceMark
+from headrace.store.manifest import StateRun
 from headrace.time import BEGINNING, Duration, Instant
 
 
@@ -119,13 +120,19 @@ class StreamProgress:
 
 @dataclass(frozen=True, slots=True)
 class RunRef:
-    """A state run: file name and the slots [low, high) it holds."""
+    """A state run: file name, the slots [low, high) it holds, and the epoch it was written in."""
 
     name: str
     low: int
     high: int
     level: int
     bytes: int
+    epoch: int = 0
+
+    @staticmethod
+    def of(run: StateRun) -> RunRef:
+        """What a task is told of a committed run."""
+        return RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes, run.epoch)
 
 
 @dataclass(frozen=True, slots=True)

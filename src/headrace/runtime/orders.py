@@ -67,7 +67,7 @@ def state_messages(orders: Orders, work: Work, tasks: int) -> list[StateMessage]
     places = manifest.operators
     closed = {name: places[name]["closed"] for name in work.operators}
     resting = {name: places[name]["closed"] for name in plan.operators if name not in closed}
-    runs = [RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes) for run in manifest.state]
+    runs = [RunRef.of(run) for run in manifest.state]
     return [
         StateMessage(
             orders.root,

@@ -303,7 +303,7 @@ def _state(before: Manifest, receipts: Sequence[StateReceipt]) -> tuple[StateRun
     replaced = {name for receipt in receipts for name in receipt.replaced}
     kept = [run for run in before.state if run.name not in replaced]
     new = [
-        StateRun(run.name, run.low, run.high, run.bytes, run.level)
+        StateRun(run.name, run.low, run.high, run.bytes, run.level, run.epoch)
         for receipt in receipts
         if (run := receipt.run) is not None
     ]

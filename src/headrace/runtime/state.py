@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -36,7 +36,14 @@ from headrace.operators.shared_selections import BITS
 from headrace.runtime import names, several
 from headrace.runtime.blobs import ScanBlob, deltas_by_state, in_order
 from headrace.runtime.collector import MANY, no_cycles_sought
-from headrace.runtime.compaction import Owners, before_merge, compacted, due_for_merge, level_after
+from headrace.runtime.compaction import (
+    Owners,
+    before_merge,
+    compacted,
+    due_for_merge,
+    due_for_review,
+    level_after,
+)
 from headrace.runtime.functions import loaded
 from headrace.runtime.going_ahead import group_turn
 from headrace.runtime.measuring import Ledger
@@ -46,7 +53,7 @@ from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import bytes_by_state, bytes_of_run
 from headrace.runtime.progress import after_scans
 from headrace.runtime.rejects import encode_query_rejects
-from headrace.runtime.task_runs import TaskRun, members_of, open_task_run
+from headrace.runtime.task_runs import TaskRun, members_of, open_task_run, sections_of
 from headrace.store.container import parts
 from headrace.store.filesystem import LocalStore
 from headrace.store.forgetting import KEEPS_ALL
@@ -54,6 +61,8 @@ from headrace.time import FOREVER, Instant
 
 _DEAD_SHARE = 0.2
 """A run is rewritten when more than this part of its rows belongs to dropped queries."""
+_LIVE_SHARE = 0.6
+"""Runs are rewritten when, on review, less than this part of them is still needed."""
 
 
 def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
@@ -248,7 +257,8 @@ class _StateTask:
     def compact(self) -> None:
         """Merge runs of one size class into this epoch's run, and every run that no longer lies in our slots.
 
-        A run of which a good part belongs to queries that are no more is merged too: dropping a query frees its state.
+        A run of which a good part belongs to queries that are no more is merged too: dropping a query frees its state. So
+        are those that windows, or rows that came later, have left behind.
         """
         alive = self._owners()
         members = members_of(alive)
@@ -256,47 +266,62 @@ class _StateTask:
         chosen |= {
             run.ref.name for run in self._runs if not run.whole or run.share_of_others(members) > _DEAD_SHARE
         }
+        whole = {run.ref.name: run for run in self._runs if run.whole}
+        for pair in due_for_review([run.ref for run in whole.values()], self._message.epoch):
+            if self._are_left_behind([whole[name] for name in pair], alive):
+                chosen |= set(pair)
         if not chosen:
             return
         merging = [run for run in self._runs if run.ref.name in chosen]
         for name, operators in alive.items():
             with self._ledger.timed(name):
-                if family_of(operators[0]) is None:
-                    self._merge(name, merging, [(operators[0], self._after(operators[0]))], operators[0])
-                elif isinstance(operators[0], Selection):
-                    self._merge(name, merging, [SelectionFamily.owner(operators, self._after)])
-                else:
-                    self._merge(
-                        name, merging, cohorts(operators, {each.id: self._after(each) for each in operators})
-                    )
+                self._merge(name, merging, operators)
         self._level = level_after(
             [(run.ref.level, run.rows) for run in merging],
             sum(table.num_rows for table in self._state.values()),
         )
         self._replaced = tuple(run.ref.name for run in merging)
 
-    def _merge(
-        self, name: str, merging: Sequence[TaskRun], owners: Owners, alone: Operator | None = None
-    ) -> None:
-        """One state's sections of the runs, as one; what rests this epoch stays as it was left.
+    def _are_left_behind(self, runs: Sequence[TaskRun], alive: Mapping[str, Sequence[Operator]]) -> bool:
+        """Whether hardly anything of these runs would be needed if they were merged."""
+        needed = 0
+        for name, operators in alive.items():
+            with self._ledger.timed(name):
+                owners = self._owning(operators)
+                ready = before_merge(owners, sections_of(runs, name))
+                needed += sum(table.nbytes for _, table in self._needed(operators, owners, ready))
+        return needed < _LIVE_SHARE * sum(table.nbytes for run in runs for table in run.sections.values())
 
-        Each owner forgets by its own turn; rows of members that are no more are nobody's, and go. An operator `alone` in its
-        state forgets groups of which all is told.
-        """
-        groups = self._groups(alone) if isinstance(alone, PaneAggregate) else None
-        found: dict[str, list[pa.Table]] = {}
-        for run in merging:
-            for section, table in run.of(name).items():
-                found.setdefault(section, []).append(table)
+    def _owning(self, operators: Sequence[Operator]) -> Owners:
+        """Whose one state's is; each forgets by its own turn, and rows of members that are no more are nobody's."""
+        if family_of(operators[0]) is None:
+            return [(operators[0], self._after(operators[0]))]
+        if isinstance(operators[0], Selection):
+            return [SelectionFamily.owner(operators, self._after)]
+        return cohorts(operators, {each.id: self._after(each) for each in operators})
+
+    def _merge(self, name: str, merging: Sequence[TaskRun], operators: Sequence[Operator]) -> None:
+        """One state's sections of the runs, as one; what rests this epoch stays as it was left."""
+        owners = self._owning(operators)
+        found = sections_of(merging, name)
         self._join(name, found, list(found))
         ready = before_merge(owners, found)
         self._join(name, ready, [section for section in ready if section not in found])
-        for section, merged in compacted(owners, ready):
-            kept = merged
-            if groups is not None and isinstance(alone, PaneAggregate):
-                kept = without_done(alone, section, merged, groups)
+        for section, kept in self._needed(operators, owners, ready):
             if kept.num_rows:
                 self._state[f"{name}/{section}"] = kept
+
+    def _needed(
+        self, operators: Sequence[Operator], owners: Owners, found: Mapping[str, Sequence[pa.Table]]
+    ) -> Iterator[tuple[str, pa.Table]]:
+        """What is still needed of a state; an operator alone in it also forgets groups of which all is told."""
+        alone = operators[0] if family_of(operators[0]) is None else None
+        groups = self._groups(alone) if isinstance(alone, PaneAggregate) else None
+        for section, merged in compacted(owners, found):
+            if groups is not None and isinstance(alone, PaneAggregate):
+                yield section, without_done(alone, section, merged, groups)
+            else:
+                yield section, merged
 
     def _join(self, name: str, found: dict[str, list[pa.Table]], sections: Sequence[str]) -> None:
         """Move what this epoch made of a state's sections to what is merged."""
@@ -347,7 +372,7 @@ class _StateTask:
     def _write_state(self) -> RunRef:
         name = names.state_run(self._message.epoch, self._message.task)
         size = self._store.write_once(name, parts(self._state), durable=False)
-        return RunRef(name, self._message.low, self._message.high, self._level, size)
+        return RunRef(name, self._message.low, self._message.high, self._level, size, self._message.epoch)
 
     def _write_results(self) -> tuple[ResultsFile, ...]:
         """A file for each retention there is among the queries that have answered."""

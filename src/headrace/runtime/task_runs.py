@@ -68,6 +68,15 @@ def members_of(owners: Mapping[str, Sequence[Operator]]) -> dict[str, Ints | Non
     }
 
 
+def sections_of(runs: Sequence[TaskRun], state: str) -> dict[str, list[pa.Table]]:
+    """The tables of one state in several runs, by section."""
+    found: dict[str, list[pa.Table]] = {}
+    for run in runs:
+        for section, table in run.of(state).items():
+            found.setdefault(section, []).append(table)
+    return found
+
+
 def open_task_run(store: Store, ref: RunRef, low: int, high: int) -> TaskRun:
     """The slots [low, high) of a run.
 

@@ -27,17 +27,18 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class StateRun:
-    """A state run: file name, the slots [low_slot, high_slot) it holds, bytes on disk, how often it was merged."""
+    """A state run: file name, slots [low_slot, high_slot) it holds, bytes on disk, how often merged, in which epoch written."""
 
     name: str
     low_slot: int
     high_slot: int
     bytes: int
     level: int = 0
+    epoch: int = 0
 
     def as_json(self) -> list[Any]:
         """JSON values; the constructor takes them back."""
-        return [self.name, self.low_slot, self.high_slot, self.bytes, self.level]
+        return [self.name, self.low_slot, self.high_slot, self.bytes, self.level, self.epoch]
 
 
 @dataclass(frozen=True, slots=True)
