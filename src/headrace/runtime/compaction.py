@@ -49,7 +49,7 @@ def due_for_review(runs: Sequence[RunRef], epoch: int) -> list[tuple[str, ...]]:
     >>> due_for_review(runs, 12), due_for_review(runs, 13), due_for_review(runs, 17)
     ([('a', 'c')], [], [('c',)])
     """
-    found = []
+    found: list[tuple[str, ...]] = []
     for place, run in enumerate(runs):
         age = epoch - run.epoch
         if age > FAN_IN and age & (age - 1) == 0:
