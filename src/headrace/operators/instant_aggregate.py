@@ -23,7 +23,7 @@ from headrace.operators.grouped import Grouped, fold
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.instants import Validity, span_of
 from headrace.operators.live_buckets import SECTION as LIVE
-from headrace.operators.live_buckets import LiveBuckets
+from headrace.operators.live_buckets import LiveBuckets, store_of
 from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn
 from headrace.operators.pane_store import KEY, fresh_slots, gather, merge
 from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
@@ -75,10 +75,12 @@ class InstantAggregate:
         return self.validity.count is None and not self.validity.told
 
     @property
-    def buckets(self) -> LiveBuckets | None:
-        """How cells that neither come nor leave in an epoch are found, where rows leave after a time."""
+    def buckets(self) -> tuple[LiveBuckets, ...]:
+        """How cells of each store that neither come nor leave in an epoch are found, where rows leave after a time."""
         length = self.validity.length if self.sums_up else None
-        return LiveBuckets(self.grouped.layouts[0], length) if self.folds and length is not None else None
+        if not self.folds or length is None:
+            return ()
+        return tuple(LiveBuckets(layout, length, store) for store, layout in enumerate(self.grouped.layouts))
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> InstantScanner:
         """Folds a task's rows, or keeps them."""
@@ -90,7 +92,7 @@ class InstantAggregate:
         state = _arrived(self, runs, deltas, span)
         if span.limit <= span.closed:
             return Step(state)
-        sections = [*runs, state] if self.buckets is not None else [*runs, *deltas]
+        sections = [*runs, state] if self.buckets else [*runs, *deltas]
         first = min((_earliest(section[FIRST]) for section in sections if FIRST in section), default=FOREVER)
         timed = _folded(self, sections, span) if self.folds else _kept(self, sections, span)
         told = _last_told(self, runs, span)
@@ -101,8 +103,8 @@ class InstantAggregate:
         if self.whole:
             own, begin, end = np.r_[own, 0], np.r_[begin, first], np.r_[end, FOREVER]
         segments = segments_of(own, begin, end, span)
-        if self.buckets is not None:
-            state.update(self.buckets.completed(runs, _of(sections, f"{CELLS}0"), span))
+        for store in self.buckets:
+            state.update(store.completed(runs, _of(sections, f"{CELLS}{store.store}"), span))
         if not segments.count:
             return Step(state)
         if self.folds:
@@ -137,7 +139,8 @@ class InstantAggregate:
             waiting[settled[ends >= turn.closed]] = True
             return held.where(waiting).table
         if section.startswith(LIVE):
-            return merge(self.grouped.layouts[0], [_holding(self, table, turn.closed) for table in tables])
+            layout = self.grouped.layouts[store_of(section)]
+            return merge(layout, [_holding(self, table, turn.closed) for table in tables])
         layout = self.grouped.layouts[int(section.removeprefix(CELLS))]
         return merge(layout, [_holding(self, table, turn.closed) for table in tables])
 
@@ -187,12 +190,9 @@ def _arrived(
     state: dict[str, pa.Table] = {}
     for name in sorted({name for delta in deltas for name in delta}):
         state[name] = pa.concat_tables([delta[name] for delta in deltas if name in delta])
-    if operator.buckets is not None:
-        for place, layout in enumerate(operator.grouped.layouts):
-            if (name := f"{CELLS}{place}") in state:
-                state[name] = merge(
-                    layout, [state[name]]
-                )  # in order of instants, so that any stretch is a slice
+    for each in operator.buckets:
+        if (name := f"{CELLS}{each.store}") in state:  # in order of instants, so that any stretch is a slice
+            state[name] = merge(each.layout, [state[name]])
     if not operator.folds or operator.validity.length is not None:
         return state
     for place, layout in enumerate(operator.grouped.layouts):
@@ -233,8 +233,8 @@ def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span
     gathered = []
     for place, layout in enumerate(operator.grouped.layouts):
         tables = _of(sections, f"{CELLS}{place}")
-        if operator.buckets is not None and not place:
-            gathered.append(gather(layout, operator.buckets.within(sections, tables, span)))
+        if operator.buckets:
+            gathered.append(gather(layout, operator.buckets[place].within(sections, tables, span)))
             continue
         tables = [_holding(operator, table, span.closed) for table in tables]
         gathered.append(

@@ -36,12 +36,13 @@ class LiveBuckets:
 
     layout: Layout
     length: Duration
+    store: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
         """Sections of the levels, finest first."""
         useful = (level for level in range(LEVELS) if 2 * self.width(level) <= self.length)
-        return tuple(f"{SECTION}{level}" for level in useful)
+        return tuple(f"{SECTION}{level}_{self.store}" for level in useful)
 
     def width(self, level: int) -> Duration:
         """How long a bucket of a level is."""
@@ -127,6 +128,11 @@ class LiveBuckets:
         answer = reduce_answer(self.layout, rows.answer, codes, count)
         table = self.layout.table(earliest, keys, slots, answer)
         return table.take(pa.array(_order(earliest)))
+
+
+def store_of(section: str) -> int:
+    """Which store's cells a section of buckets sums up."""
+    return int(section.rpartition("_")[2])
 
 
 def _order(keys: Ints) -> Ints:

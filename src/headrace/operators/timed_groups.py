@@ -17,6 +17,7 @@ from headrace.operators.changes import unite
 from headrace.operators.grouped import Grouped, lower_distinct
 from headrace.operators.grouping import Groups, Ints, flat, group
 from headrace.operators.pane_store import reduce_answer, select
+from headrace.operators.segment_values import lower_over_segments, pieces
 from headrace.operators.segments import Segments, spread
 
 Columns = dict[str, pa.Array]
@@ -84,7 +85,9 @@ def of_segments(grouped: Grouped, found: Coded, segments: Segments) -> tuple[Col
     def over_distinct(call: AggregateCall, argument: Expression) -> Lowered:
         valued, codes = timed.distinct[argument], found.distinct[argument]
         if call.function in BY_VALUE:
-            return lower_by_value(call, _in_segments(valued, codes, segments), segments.count)
+            low, high = segments.cover(codes, valued.begin, valued.end)
+            held = pieces(codes, valued.values, low, high, valued.counts)
+            return lower_over_segments(call, held, segments)
         same = group([pa.array(codes), valued.values], len(codes)).codes
         first, begin, end = unite(same, valued.begin, valued.end)
         value = Column("__value", argument.type)
@@ -97,15 +100,6 @@ def of_segments(grouped: Grouped, found: Coded, segments: Segments) -> tuple[Col
     keys = [key.take(pa.array(segments.group)) for key in found.groups.keys]
     columns, failed = _lowered(grouped, keys, answer, over_distinct, segments.count)
     return columns, failed, answer.cells[grouped.layouts[0].feds[0]][0]
-
-
-def _in_segments(valued: Valued, codes: Ints, segments: Segments) -> Histogram:
-    """The values of every segment: one entry for each segment a value's interval covers."""
-    low, high = segments.cover(codes, valued.begin, valued.end)
-    times = np.maximum(high - low, 0)
-    source = np.repeat(np.arange(len(codes)), times)
-    step = np.arange(len(source)) - np.repeat(np.cumsum(times) - times, times)
-    return Histogram(low[source] + step, valued.values.take(pa.array(source)), valued.counts[source])
 
 
 def of_moment(
