@@ -25,6 +25,7 @@ from headrace.reference.evaluate import changes, relation_at, windows_answer
 from headrace.reference.history import record
 from headrace.schema import BIGINT
 from tests.laws import strategies as some
+from tests.laws.comparing import canonical
 from tests.laws.driving import described, epochs, plain, run
 
 SCHEMAS = {"s": some.SCHEMA, "names": some.NAMES}
@@ -90,7 +91,7 @@ def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
     keys = [key.name for key in aggregate.keys]
 
     def by_group(rows: list[Any]) -> dict[str, Any]:
-        placed = {repr((at, some.canonical([(0, {key: row[key] for key in keys})]))): row for at, row in rows}
+        placed = {repr((at, canonical([(0, {key: row[key] for key in keys})]))): row for at, row in rows}
         assert len(placed) == len(rows)
         return placed
 

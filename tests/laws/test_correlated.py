@@ -18,6 +18,7 @@ from headrace.planner.lower import lower
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
 from tests.language.catalog import Catalog
 from tests.laws import strategies as some
+from tests.laws.comparing import canonical
 from tests.laws.test_laws import expected, found, is_said, landmarks
 
 
@@ -88,7 +89,7 @@ def test_the_answer_is_the_reference_s_for_any_cut_order_tasks_and_compaction(da
     query, history = data.draw(queries().filter(is_said), "query"), data.draw(some.histories(), "history")
     final = data.draw(st.booleans(), "final")
     answer = found(data, query, history, final)
-    assert some.canonical(answer) == some.canonical(expected(query, history, final))
+    assert canonical(answer) == canonical(expected(query, history, final))
 
 
 @pytest.mark.parametrize(

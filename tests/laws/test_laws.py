@@ -43,6 +43,7 @@ from headrace.reference.history import History
 from headrace.reference.values import row_identity
 from headrace.schema import BIGINT, BOOLEAN, STRING
 from tests.laws import strategies as some
+from tests.laws.comparing import canonical
 from tests.laws.driving import described, epochs, plain, run
 from tests.laws.kinds import Striped
 
@@ -206,7 +207,7 @@ def test_the_answer_is_the_reference_s_for_any_cut_order_tasks_and_compaction(
     query, history = data.draw(KINDS[kind](), "query"), data.draw(some.histories(), "history")
     final = data.draw(st.booleans(), "final")
     answer = found(data, query, history, final)
-    assert some.canonical(answer) == some.canonical(expected(query, history, final))
+    assert canonical(answer) == canonical(expected(query, history, final))
 
 
 @given(data=st.data())
@@ -229,7 +230,7 @@ def test_changes_of_a_relation_with_doubles_add_up_to_the_relation_at_every_inst
                 assert same, "what is taken back was told before, to the last bit"
                 same.pop()
         now = [row for same in held.values() for row in same]
-        assert some.canonical(now) == some.canonical(relation_at(query, history, at))
+        assert canonical(now) == canonical(relation_at(query, history, at))
 
 
 def test_changes_between_windows_of_users_are_refused_where_a_window_may_be_emptied() -> None:

@@ -15,6 +15,7 @@ from headrace.reference.evaluate import stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.schema import BOOLEAN, INT, STRING
 from tests.laws import strategies as some
+from tests.laws.comparing import canonical
 from tests.laws.driving import plain, run
 
 SCHEMAS = {"s": some.SCHEMA, "names": some.NAMES}
@@ -72,7 +73,7 @@ def test_a_subquery_of_where_is_the_reference_s(query: Query, history: History) 
     found = plain(run(query, history, SCHEMAS), query)
     answer = stream_answer if query.emission == "stream" else windows_answer
     expected = answer(query, history, history.punctuation(query), final=True)
-    assert some.canonical(found) == some.canonical(expected)
+    assert canonical(found) == canonical(expected)
 
 
 @pytest.mark.parametrize(

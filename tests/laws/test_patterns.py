@@ -26,6 +26,7 @@ from headrace.reference.evaluate import windows_answer
 from headrace.reference.history import History, Promise, RecordedStream, matches, record
 from headrace.time import BEGINNING, FOREVER, Instant
 from tests.laws import strategies as some
+from tests.laws.comparing import canonical
 from tests.laws.driving import array, batch, described, epochs, plain
 
 COLUMNS = ("k", "g")
@@ -144,11 +145,9 @@ def test_promises_change_when_groups_are_told_but_not_what(data: st.DataObject) 
                 assert not any(covered(pattern, kept) for pattern in done), described(query)
     early = told_so_far(running, query)
     wanted = [item for item in answer(query, history) if item[0] <= reach(query, item, stream, running.known)]
-    assert some.canonical(early) == some.canonical(wanted), (
-        "as soon as a promise covers the group, and no sooner"
-    )
+    assert canonical(early) == canonical(wanted), "as soon as a promise covers the group, and no sooner"
     running.epoch([], FOREVER, [], final=True)
-    assert some.canonical(told_so_far(running, query)) == some.canonical(answer(query, history))
+    assert canonical(told_so_far(running, query)) == canonical(answer(query, history))
 
 
 def answer(query: Query, history: History) -> list[Any]:

@@ -24,6 +24,7 @@ from headrace.reference.evaluate import revisions, windows_answer
 from headrace.reference.history import History, RecordedStream, StreamRow, record
 from headrace.schema import BIGINT
 from tests.laws import strategies as some
+from tests.laws.comparing import canonical
 from tests.laws.driving import batch, plain, table
 from tests.laws.test_laws import SCHEMAS, rounds, time_queries
 
@@ -88,14 +89,14 @@ def test_after_every_epoch_the_standing_answer_is_the_reference_s_over_all_rows(
         known = replace(history, streams={"s": stream.after(last)})
         expected = windows_answer(query, known, known.punctuation(query))
         found = told(query, known, cut[:last], tasks, merges, final=False)
-        assert some.canonical(standing(found)) == some.canonical(expected)
+        assert canonical(standing(found)) == canonical(expected)
     final = told(query, history, cut, tasks, merges, final=True)
-    assert some.canonical(standing(final)) == some.canonical(
+    assert canonical(standing(final)) == canonical(
         windows_answer(query, history, history.punctuation(query), final=True)
     )
     if not rounds(query):
         exact = [(at, sign, row) for _, at, sign, row in revisions(query, history, final=True)]
-        assert some.canonical(net(final)) == some.canonical(net(exact))
+        assert canonical(net(final)) == canonical(net(exact))
 
 
 def net(changes: list[tuple[int, int, dict[str, Any]]]) -> list[tuple[int, int, dict[str, Any]]]:

@@ -23,6 +23,7 @@ from headrace.planner.lower import lower
 from headrace.reference.evaluate import invoke
 from headrace.reference.history import History
 from tests.laws import strategies as some
+from tests.laws.comparing import canonical
 from tests.laws.driving import batch, described, epochs, plain, table
 from tests.laws.test_approximate import SCHEMAS, queries, within_bounds
 
@@ -107,7 +108,7 @@ def test_a_part_of_a_window_is_answered_as_by_the_query_with_that_window(data: s
     check(operator, length)
     found = asked(data, operator, query, history, length)
     shortened = over(query, TimeSlide(length, window.slide, window.anchor))
-    assert some.canonical(found) == some.canonical(invoke(shortened, history, history.punctuation(query)))
+    assert canonical(found) == canonical(invoke(shortened, history, history.punctuation(query)))
 
 
 @given(data=st.data())
@@ -122,7 +123,7 @@ def test_a_part_of_a_relation_is_answered_as_by_the_query_with_that_range(data: 
     assume(length <= window.range)
     found = asked(data, operator, query, history, length)
     expected = invoke(over(query, TimeRange(length)), history, history.punctuation(query))
-    assert some.canonical(found) == some.canonical(expected)
+    assert canonical(found) == canonical(expected)
 
 
 @given(data=st.data())

@@ -26,6 +26,7 @@ from headrace.reference.evaluate import windows_answer
 from headrace.reference.history import record
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING
 from tests.laws import strategies as some
+from tests.laws.comparing import canonical
 from tests.laws.driving import described, epochs, plain, run
 from tests.laws.test_laws import landmarks
 
@@ -123,7 +124,7 @@ def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
     keys = [key.name for key in aggregate.keys]
 
     def by_group(rows: list[Any]) -> dict[str, Any]:
-        placed = {repr((at, some.canonical([(0, {key: row[key] for key in keys})]))): row for at, row in rows}
+        placed = {repr((at, canonical([(0, {key: row[key] for key in keys})]))): row for at, row in rows}
         assert len(placed) == len(rows)
         return placed
 

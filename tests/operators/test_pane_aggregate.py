@@ -39,8 +39,8 @@ from headrace.schema import (
     decimal,
 )
 from headrace.time import DAY, SECOND
+from tests.laws.comparing import canonical
 from tests.laws.driving import batch, epochs, plain, run
-from tests.laws.strategies import canonical
 
 WIDE = Schema(
     (

@@ -29,8 +29,9 @@ from headrace.reference.history import StreamRow
 from headrace.schema import BIGINT, DOUBLE
 from headrace.time import BEGINNING, FOREVER, SECOND
 from tests.laws import strategies as some
+from tests.laws.comparing import canonical
 from tests.laws.driving import batch, plain
-from tests.laws.strategies import SCAN, SCHEMA, TICK, canonical, column, literal
+from tests.laws.strategies import SCAN, SCHEMA, TICK, column, literal
 
 
 def windows() -> st.SearchStrategy[Window]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.errors import UserError
 from headrace.runtime.hub import Hub
 from headrace.time import BEGINNING, SECOND
-from tests.laws.strategies import canonical as comparable
+from tests.laws.comparing import canonical as comparable
 from tests.runtime.rig import Rig, Row, answers, cut, expected, faults_once_tidy, made_rows
 
 ONE_FILE = {"maxFilesPerTrigger": "1"}

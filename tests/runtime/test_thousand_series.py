@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
 from headrace.time import SECOND
-from tests.laws.strategies import canonical as comparable
+from tests.laws.comparing import canonical as comparable
 from tests.runtime.rig import Row, answers, expected, put, script
 
 STATISTICS = {

@@ -212,6 +212,8 @@ class Cohort:
 
     def only(self, table: pa.Table, census: Census) -> pa.Table:
         """The members' rows of a state table; `census` says whose rows are in it."""
+        if np.array_equal(census.numbers, self.numbers):  # most often, and cheap to see
+            return table
         mine = np.isin(census.numbers, self.numbers)
         if mine.all():
             return table
