@@ -13,6 +13,7 @@ from benchmarks.suite.backfill import backfill
 from benchmarks.suite.churn import churn
 from benchmarks.suite.correlated import correlated
 from benchmarks.suite.correlated_sliding import correlated_sliding
+from benchmarks.suite.crossover import crossover
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
@@ -61,6 +62,7 @@ SUITE = {
     "disorder": disordered,
     "bounded": bounded,
     "adapt": adapt,
+    "crossover": crossover,
     "two-level": two_level,
     "synopses": synopses,
     "updates": updates,

@@ -41,6 +41,9 @@ class OperatorObservation:
     groups: int = 0
     few: int = 0
     """Of how many (pane, group) pairs the rows were, and how many of these have few; counted by operators that fold alone."""
+    pairs: int = 0
+    held: int = 0
+    """Of how many (window, group) pairs it answered, and how many rows these hold; of all of its family that stand where it stands."""
 
     def plus(self, other: OperatorObservation) -> OperatorObservation:
         """What two tasks have measured."""
@@ -54,6 +57,8 @@ class OperatorObservation:
             self.open_windows + other.open_windows,
             self.groups + other.groups,
             self.few + other.few,
+            self.pairs + other.pairs,
+            self.held + other.held,
         )
 
     def __reduce__(self) -> tuple[type, tuple[int, ...]]:
@@ -68,6 +73,8 @@ class OperatorObservation:
             self.open_windows,
             self.groups,
             self.few,
+            self.pairs,
+            self.held,
         )
 
     @property

@@ -27,6 +27,23 @@ def test_windows_over_panes_say_when_small_groups_lie_as_their_rows() -> None:
     )
 
 
+def test_how_rows_are_aggregated_follows_from_the_window_and_is_told() -> None:
+    count = "SELECT auction, COUNT(*) AS n FROM bids {} GROUP BY auction"
+    sliding = "\n".join(told(count.format("[RANGE 1 HOUR SLIDE 1 MINUTE]")))
+    assert "window every 1 MINUTE of 60 panes (context free)" in sliding
+    assert "1 window alone: 120 from each pane, 14 from blocks, 121 as differences: blocks" in sliding
+    assert "61,440 from each pane, 3,055 from blocks, 1,654 as differences: differences" in sliding
+    assert "panes pay from 5.4 rows of a group in a window on" in sliding
+    buffered = told(count.format("[ROWS 100 SLIDE 10]"))
+    assert buffered[1] == "  RowSlides, windows forward-context aware"
+    assert "    keeps of each row: auction" in buffered
+    assert told(count.format("[RANGE 1 HOUR]"))[1] == "  InstantAggregate"
+    bound = bind_query(count.format("[RANGE 1 HOUR SLIDE 1 MINUTE]"), Catalog())
+    panes = lower("q", bound, "q1")
+    assert isinstance(panes, PaneAggregate)
+    assert "rows are not folded into panes as they come" in explain(panes.adapting(folds=False))
+
+
 def test_revisions_say_how_late_a_row_may_be() -> None:
     line = "  windows told again, what goes as -1 and what comes as +1, for rows "
     assert told(f"{HOURLY} WITH REVISIONS")[1] == f"{line}however late"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_type
 from headrace.algebra.expressions import Column, Named
 from headrace.operators import pane_windows
-from headrace.operators.adaptive_panes import panes_pay
+from headrace.operators.adaptive_panes import Sizes, panes_pay
 from headrace.operators.grouped import Grouped, fold
 from headrace.operators.pane_store import Layout, merge, pane_keys
 from headrace.operators.pane_windows import windows
@@ -130,19 +131,21 @@ def test_panes_pay_from_a_few_rows_of_a_group_in_a_window_and_never_where_the_wi
     assert all(1 < rows < 12 for rows in needed)
 
 
-def test_panes_pay_by_how_many_rows_share_one_and_by_how_many_windows_share_it() -> None:
+def test_panes_pay_by_how_many_rows_share_one_and_by_how_many_rows_of_a_group_a_window_holds() -> None:
     short, long, alone = Panes(1, 0, 0, 2), Panes(1, 0, 0, 600), Panes(1, 0, 0, 1)
-    single = {"rows": 1000, "groups": 1000, "few": 1000}
-    assert not panes_pay(short, **single, do=True), (
-        "a row alone in its pane goes into its two windows by itself"
-    )
-    assert panes_pay(long, **single, do=True), "into six hundred it goes with the blocks of its panes"
-    assert not panes_pay(alone, **single, do=True), "a pane that is its window saves no combination"
-    assert panes_pay(short, rows=1000, groups=500, few=200, do=True), "most rows are of groups that fold"
-    assert panes_pay(short, rows=20, groups=20, few=20, do=True), "too few to tell"
-    assert not panes_pay(short, rows=20, groups=20, few=20, do=False), "so it stays"
-    between = {"rows": 1000, "groups": 850, "few": 850}
-    assert panes_pay(short, **between, do=True)
-    assert not panes_pay(short, **between, do=False), "hysteresis"
-    needed = rows_for_panes_to_pay(short) / 2
-    assert needed > 1.9, "which rows alone never reach"
+    rare, frequent = Sizes(1000, 1000, 1000, 900, 1000), Sizes(1000, 1000, 1000, 100, 2000)
+    assert not panes_pay(short, rare, do=True), "a row alone in its pane goes into its windows by itself"
+    assert not panes_pay(long, rare, do=True), "however many these are, if its group has no other row in them"
+    assert panes_pay(long, frequent, do=True), "where it has, blocks of panes are smaller than those of rows"
+    assert panes_pay(short, frequent, do=True)
+    assert not panes_pay(alone, frequent, do=True), "a pane that is its window saves no combination"
+    assert panes_pay(short, replace(rare, groups=500, few=200), do=True), "most rows are of groups that fold"
+    assert panes_pay(short, Sizes(20, 20, 20, 20, 20), do=True), "too few to tell"
+    assert not panes_pay(short, Sizes(20, 20, 20, 20, 20), do=False), "so it stays"
+    assert panes_pay(short, replace(rare, pairs=0, held=0), do=True), "as while no window has closed"
+    between = replace(rare, groups=700, few=700)
+    assert panes_pay(short, between, do=True)
+    assert not panes_pay(short, between, do=False), "hysteresis"
+    nearly = replace(frequent, held=round(90 * rows_for_panes_to_pay(short)))
+    assert panes_pay(short, nearly, do=True)
+    assert not panes_pay(short, nearly, do=False), "of the other measure too"

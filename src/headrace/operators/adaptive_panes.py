@@ -13,23 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.aggregation import lift
+from headrace.operators.aggregation import Answer, lift
 from headrace.operators.grouped import Grouped, fold
 from headrace.operators.grouping import SLOTS, Ints, flat, group, picked
 from headrace.operators.pane_store import (
     KEY,
     Layout,
     by_block_and_group,
+    cells_of_partials,
+    combined,
     fresh_slots,
+    headed,
     merge,
+    reduce_answer,
     select,
 )
 from headrace.operators.panes import Panes
+from headrace.operators.single_rows import read_back
 from headrace.operators.window_costs import rows_for_panes_to_pay
 from headrace.schema import Type, to_arrow
 
@@ -42,7 +48,7 @@ LEAST_GROUPS: Final = 64
 """Fewer (pane, group) pairs say too little of how rows are spread."""
 _BEGIN, _END = 0.15, 0.05
 _ENOUGH: Final = 0.8
-_FEW_OTHERS: Final = 0.1
+_FEW_OTHERS, _MORE_OTHERS = 0.25, 0.35
 _SAMPLED: Final = SLOTS // 16
 _EVERY: Final = 8
 _FIXED: Final = 10
@@ -51,6 +57,7 @@ _VARYING: Final = 16
 """Taken for the size of a value whose type does not say it."""
 
 
+@lru_cache(maxsize=1024)  # asked for each batch
 def few_rows(layout: Layout) -> int:
     """So many rows of a group take less room than its partial."""
     return max(0, (partial_bytes(layout) - 1) // row_bytes(layout))
@@ -89,23 +96,43 @@ def should_adapt(layout: Layout, groups: int, few: int, *, does: bool) -> bool:
     """
     if groups < LEAST_GROUPS:
         return does
-    saved = few / groups * (1 - row_bytes(layout) / partial_bytes(layout))
-    return saved >= (_END if does else _BEGIN)
+    return few / groups * _saved(layout) >= (_END if does else _BEGIN)
 
 
-def panes_pay(panes: Panes, rows: int, groups: int, few: int, *, do: bool) -> bool:
-    """Whether to fold rows as they come, after `rows` of `groups` (pane, group) pairs, `few` of which lie as their rows anyway.
+@lru_cache(maxsize=1024)
+def _saved(layout: Layout) -> float:
+    """The share of a partial that is saved where a row takes its place."""
+    return 1 - row_bytes(layout) / partial_bytes(layout)
 
-    Not where a group has fewer rows in a window than its panes save combinations (6.1 against 6.3 of the thesis) and next to
-    no row is of a group that would be folded. `do` is what holds: rows begin to lie unfolded well below both bounds.
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What an epoch measured.
+
+    `rows` of `groups` (pane, group) pairs, `few` of which have few; `held` rows in the `pairs` of (window, group) it answered.
     """
-    held = panes.per_window
-    if held is None:
+
+    rows: int
+    groups: int
+    few: int
+    pairs: int = 0
+    held: int = 0
+
+
+def panes_pay(panes: Panes, found: Sizes, *, do: bool) -> bool:
+    """Whether to fold rows as they come.
+
+    Not where a group has fewer rows in a window than its panes save combinations (6.1 against 6.3 of the thesis), and few
+    rows are of groups that would be folded. `do` is what holds, and stays until windows have closed, which alone tell how
+    many rows a group has in one: in how many panes of a window it is, no epoch says. Begins and ends at different bounds.
+    """
+    if panes.per_window is None:
         return True
-    if groups < LEAST_GROUPS:
+    if found.groups < LEAST_GROUPS or not found.pairs:
         return do
-    enough, others = (_ENOUGH, _FEW_OTHERS) if do else (1.0, 2 * _FEW_OTHERS)
-    return rows - few > others * rows or rows / groups * held >= enough * rows_for_panes_to_pay(panes)
+    enough, others = (_ENOUGH, _FEW_OTHERS) if do else (1.0, _MORE_OTHERS)
+    has = found.held / found.pairs
+    return found.rows - found.few > others * found.rows or has >= enough * rows_for_panes_to_pay(panes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +149,8 @@ def fold_adaptively(
     grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None, *, keeps: int | None
 ) -> Folded:
     """Like `grouped.fold`, but (block, group) pairs of at most `keeps` rows stay rows; None: all are folded, and counted."""
-    layout = grouped.layouts[0]
+    layouts = grouped.layouts
+    layout = layouts[0]
     if keeps is None:
         tables = fold(grouped, blocks, values, slot)
         held = flat(tables[0].column(layout.cell_names(0)[0])).to_numpy()
@@ -131,26 +159,35 @@ def fold_adaptively(
         return _as_they_are(grouped, blocks, values, slot)
     keys = list(values[: len(grouped.keys)])
     given = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
-    arguments = {expression: given[expression] for expression in layout.arguments}
-    groups = group(keys, len(blocks))
+    groups = group(keys, len(blocks), small=keeps)
     codes, count, found, member = by_block_and_group(blocks, groups)
-    taken = [picked(key, member) for key in groups.keys]
+    counted = codes is groups.codes
+    answer = lift(layout.feds, given, codes, count, groups.sizes if counted else None)
+    taken = groups.keys if counted else [picked(key, member) for key in groups.keys]
     slots = fresh_slots(taken, count, slot)
-    answer = lift(layout.feds, arguments, codes, count)
-    small = answer.cells[layout.feds[0]][0] <= keeps
-    few = int(small.sum())
-    rows = None
+    eager, own = _parted(answer.cells[layout.feds[0]][0], groups.large if counted else None, keeps)
+    few, rows = len(found[own]), None
     if few:
-        lazy, own = _rows_of(small, codes, found, keeps)
-        columns = [pa.array(found[own]), pa.array(slots[own]), *(picked(key, own) for key in taken)]
-        columns += [picked(argument, lazy) for argument in arguments.values()]
+        read = read_back(layout, answer, own) if keeps == 1 else None
+        if read is None:
+            lazy, own = _rows_of(own, codes, found, count)
+            read = [picked(given[argument], lazy) for argument in layout.arguments]
+        columns = [pa.array(found[own]), pa.array(slots[own]), *(picked(key, own) for key in taken), *read]
         rows = pa.table(columns, schema=layout.row_schema())
-        eager = np.flatnonzero(~small)  # of the others nothing but the partial is kept
+        # of the others nothing but the partial is kept
         answer, found, slots = select(answer, eager), found[eager], slots[eager]
         taken = [picked(key, eager) for key in taken]
     partials = layout.table(found, taken, slots, answer)
-    others = fold(grouped, blocks, values, slot, beside=True)
+    others = fold(grouped, blocks, values, slot, beside=True) if len(layouts) > 1 else []
     return Folded([partials, *others], rows, count, few)
+
+
+def _parted(held: Ints, large: int | None, keeps: int) -> tuple[Ints | slice, Ints | slice]:
+    """The groups of more than `keeps` rows and the others, of which `held` says the rows; `large` where the others come last."""
+    if large is not None:
+        return slice(0, large), slice(large, len(held))
+    small = held <= keeps
+    return np.flatnonzero(~small), np.flatnonzero(small)
 
 
 def _as_they_are(grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None) -> Folded:
@@ -179,19 +216,16 @@ def _sampled(layout: Layout, blocks: Ints, keys: Sequence[pa.Array], slots: np.n
     return round(every), round(small)
 
 
-def _rows_of(small: np.ndarray, codes: Ints, blocks: Ints, keeps: int) -> tuple[Ints, Ints]:
-    """The rows of small groups in the order of blocks, and the group of each."""
-    if keeps == 1:
-        place = np.empty(len(small), np.int64)
-        place[codes] = np.arange(len(codes))
-        own = np.flatnonzero(small)
-        return place[own], own
+def _rows_of(own: Ints | slice, codes: Ints, blocks: Ints, count: int) -> tuple[Ints, Ints]:
+    """The rows of some groups in the order of blocks, and the group of each."""
+    small = np.zeros(count, bool)
+    small[own] = True
     lazy = np.flatnonzero(small[codes])
-    own = codes[lazy]
+    of_rows = codes[lazy]
     if blocks[0] != blocks[-1]:
-        order = np.argsort(own, kind="stable")
-        lazy, own = lazy[order], own[order]
-    return lazy, own
+        order = np.argsort(of_rows, kind="stable")
+        lazy, of_rows = lazy[order], of_rows[order]
+    return lazy, of_rows
 
 
 def settle(layout: Layout, tables: Sequence[pa.Table], keeps: int | None = None) -> list[pa.Table]:
@@ -205,20 +239,71 @@ def settle(layout: Layout, tables: Sequence[pa.Table], keeps: int | None = None)
         return [merge(layout, folded)]
     if keeps is not None and keeps >= EVERY_ROW:
         return [merge(layout, folded), in_order(rows)]
-    names = [KEY, *layout.key_names]
-    every = pa.concat_tables([table.select(names) for table in (*rows, *folded)])
-    whole = pa.concat_tables(rows)
-    blocks = flat(every.column(KEY)).to_numpy()
-    groups = group([flat(every.column(name)) for name in layout.key_names], every.num_rows)
-    codes, count, _, _ = by_block_and_group(blocks, groups)
-    held = np.bincount(codes[: whole.num_rows], minlength=count)
-    small = held <= (few_rows(layout) if keeps is None else keeps)
-    small[codes[whole.num_rows :]] = False
-    lazy = small[codes[: whole.num_rows]]
-    if lazy.all():
-        return [merge(layout, folded), in_order([whole])]
-    grown = whole.filter(pa.array(~lazy))
-    return [merge(layout, [*folded, grown]), in_order([whole.filter(pa.array(lazy))])]
+    most = few_rows(layout) if keeps is None else keeps
+    if any(fed.has_dictionary for fed in layout.feds):  # whose values have to meet in one
+        lone, lazy = _lone(layout, folded, rows, most)
+        if lazy.all():
+            return [merge(layout, folded), in_order([lone])]
+        return [
+            merge(layout, [*folded, lone.filter(pa.array(~lazy))]),
+            in_order([lone.filter(pa.array(lazy))]),
+        ]
+    return _settled(layout, folded, rows, most)
+
+
+def _lone(
+    layout: Layout, folded: Sequence[pa.Table], rows: Sequence[pa.Table], most: int
+) -> tuple[pa.Table, np.ndarray]:
+    """Rows of several tables as one, and which of them are of groups that have at most so many and no partial."""
+    lone, cut = pa.concat_tables(rows), sum(table.num_rows for table in folded)
+    heads = headed(layout, [*folded, lone])
+    codes, count, _, _ = by_block_and_group(heads.blocks, heads.groups)
+    return lone, _are_few(codes, cut, count, most)[codes[cut:]]
+
+
+def _are_few(codes: Ints, cut: int, count: int, most: int) -> np.ndarray:
+    """Of which groups there are at most so many rows from `cut` on, and no partial before."""
+    few: np.ndarray = np.bincount(codes[cut:], minlength=count) <= most
+    few[codes[:cut]] = False
+    return few
+
+
+def _settled(
+    layout: Layout, folded: Sequence[pa.Table], rows: Sequence[pa.Table], most: int
+) -> list[pa.Table]:
+    """Like `settle`, of both forms; blocks and groups are numbered once for all of it."""
+    held = pa.concat_tables(folded) if folded else layout.schema().empty_table()
+    lone, cut = pa.concat_tables(rows), held.num_rows
+    heads = headed(layout, [held, lone])
+    codes, count, blocks, members = by_block_and_group(heads.blocks, heads.groups)
+    few = _are_few(codes, cut, count, most)
+    large, lazy = np.flatnonzero(~few), few[codes[cut:]]
+    lying = _in_order_of(heads.blocks[cut:], lone, np.flatnonzero(lazy))
+    if not len(large):
+        return [layout.schema().empty_table(), lying]
+    rank = np.empty(count, np.int64)
+    rank[large] = np.arange(len(large))
+    slots = np.zeros(count, np.int16)
+    slots[codes] = heads.slots
+    grown = np.flatnonzero(~lazy)
+    given = {argument: picked(values, grown) for argument, values in layout.given(lone).items()}
+    answer = lift(layout.feds, given, rank[codes[cut:][grown]], len(large))
+    if cut:
+        reduced = reduce_answer(
+            layout, Answer(cells_of_partials(layout, held)[0]), rank[codes[:cut]], len(large)
+        )
+        answer = combined(layout, reduced, answer)
+    keys = [picked(key, members[large]) for key in heads.groups.keys]
+    partials = layout.table(blocks[large], keys, slots[large], answer)
+    return [partials, lying]
+
+
+def _in_order_of(blocks: Ints, lone: pa.Table, places: Ints) -> pa.Table:
+    """Some of the rows, in the order of blocks."""
+    kept = blocks[places]
+    if (np.diff(kept) < 0).any():
+        places = places[np.argsort(kept, kind="stable")]
+    return pa.table([picked(flat(column), places) for column in lone.columns], schema=lone.schema)
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:

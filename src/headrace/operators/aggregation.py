@@ -16,7 +16,7 @@ from headrace.operators.cells import Fed
 from headrace.operators.grouping import Ints
 from headrace.operators.lower_synopses import is_synopsis, lower_synopsis, synopses_of
 from headrace.operators.of_moments import of_pairs, of_shape
-from headrace.operators.partials import Cells, Count, Sum
+from headrace.operators.partials import Argument, Cells, Count, Sum
 from headrace.schema import BOOLEAN, to_arrow
 
 
@@ -87,12 +87,26 @@ def feds_of(call: AggregateCall) -> tuple[Fed, ...]:
             return (at_rest.moments_fed(argument),)
 
 
-def lift(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], codes: Ints, count: int) -> Answer:
-    """Rows aggregated into `count` cells, `codes[row]` says which."""
+def lift(
+    feds: Sequence[Fed],
+    arguments: Mapping[Expression, pa.Array],
+    codes: Ints,
+    count: int,
+    sizes: Ints | None = None,
+) -> Answer:
+    """Rows aggregated into `count` cells, `codes[row]` says which; `sizes` are rows per cell where they are known."""
     cells: dict[Fed, Cells] = {}
     dictionaries: dict[Fed, pa.Array] = {}
+    every: Cells | None = None if sizes is None else (sizes,)
     for fed in feds:
         values = arguments[fed.expression] if fed.expression is not None else None
+        if isinstance(fed.partial, Count) and (values is None or not values.null_count):
+            every = fed.partial.lift(Argument(np.empty(0), None), codes, count) if every is None else every
+            cells[fed] = every  # who counts where nothing is NULL counts all rows
+            continue
+        if fed.encoding == "limbs2" and (wholes := at_rest.summable(values)) is not None:
+            cells[fed] = _sums_as_limbs(wholes, codes, count)
+            continue
         if (dictionary := at_rest.dictionary_of(fed, values)) is not None:
             dictionaries[fed] = dictionary
         weights = None if fed.weight is None else arguments[fed.weight]
@@ -100,6 +114,12 @@ def lift(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], codes: I
             ready = at_rest.argument(fed, values, dictionaries.get(fed), weights)
             cells[fed] = fed.partial.lift(ready, codes, count)
     return Answer(cells, dictionaries)
+
+
+def _sums_as_limbs(wholes: Ints, codes: Ints, count: int) -> Cells:
+    """Sums per cell of integers whose sums fit too: one addition a row, and limbs of the sums."""
+    (sums,) = Sum(1, integer=True).lift(Argument(wholes, None), codes, count)
+    return sums & 0xFFFFFFFF, sums >> 32
 
 
 def lift_each(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], count: int) -> Answer:

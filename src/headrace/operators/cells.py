@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.algebra.expressions import Expression
 from headrace.operators.central_moments import CoMoments, Moments, Shape
-from headrace.operators.grouping import as_int64, flat, hashes
+from headrace.operators.grouping import Ints, as_int64, flat, hashes
 from headrace.operators.partials import Argument, Cells, Column, Count, Extreme, Partial, Sum
 from headrace.operators.synopsis_partial import Synopsis
 from headrace.operators.timed_partials import NOWHERE, Fading, Placed
@@ -163,6 +163,15 @@ def _numbers(fed: Fed, values: pa.Array, dictionary: pa.Array | None) -> Column:
     if fed.encoding in ("pair", "timed", "placed"):
         return _structure(fed.encoding, values)
     return ranks(values, dictionary)
+
+
+def summable(values: pa.Array | None) -> Ints | None:
+    """Integers, NULL as 0, of which no sum of any of them leaves 64 bits; None where one might."""
+    if values is None or not len(values):
+        return None
+    whole = as_int64(values)
+    most = max(int(whole.max()), -int(whole.min()))
+    return whole if most * len(whole) < 1 << 62 else None
 
 
 def _structure(encoding: Encoding, values: pa.Array) -> Column:

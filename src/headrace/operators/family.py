@@ -27,7 +27,7 @@ from headrace.operators.batch import Rejected
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouping import Ints, flat
 from headrace.operators.lower_synopses import keeps_synopses
-from headrace.operators.operator import WINDOW, Operator, Scanned, Sections, Turn
+from headrace.operators.operator import NOTHING_TOLD, WINDOW, Operator, Scanned, Sections, Told, Turn
 from headrace.operators.pane_aggregate import Chunk, Closed, PaneAggregate, close
 from headrace.operators.pane_store import KEY
 from headrace.schema import BIGINT
@@ -50,6 +50,8 @@ class MemberStep:
     results: pa.Table | None = None
     rejected: tuple[Rejected, ...] = ()
     open_windows: int = 0
+    told: Told = NOTHING_TOLD
+    """Of all members that took the same turn."""
 
 
 def family_of(operator: Operator) -> str | None:
@@ -225,12 +227,13 @@ class Cohort:
     ) -> tuple[Sections, dict[str, MemberStep]]:
         """The family's new state sections, and what each member answers; runs and deltas hold members' rows alone."""
         closed = close(together(self.members), runs, deltas, turn)
-        results, rejected = _finished(self.members, self.numbers, closed)
+        results, rejected, told = _finished(self.members, self.numbers, closed)
         steps = {
             member.id: MemberStep(
                 results.get(place),
                 tuple(rejected.get(place, ())),
                 closed.open_windows,
+                told,
             )
             for place, member in enumerate(self.members)
         }
@@ -270,10 +273,11 @@ class _Finishing:
 
 def _finished(
     members: Sequence[PaneAggregate], numbers: Ints, closed: Closed
-) -> tuple[dict[int, pa.Table], dict[int, list[Rejected]]]:
-    """Result rows and rejects by the place of the member."""
-    work = _Finishing(members)
+) -> tuple[dict[int, pa.Table], dict[int, list[Rejected]], Told]:
+    """Result rows and rejects by the place of the member, and of how many pairs and rows they are."""
+    work, told = _Finishing(members), Told()
     for chunk in closed.chunks:
+        told = told.plus(len(chunk.windows), chunk.held)
         places = np.searchsorted(numbers, flat(chunk.columns[MEMBER]).to_numpy())
         order = np.argsort(places, kind="stable")
         edges = np.searchsorted(places[order], np.arange(len(members) + 1))
@@ -281,7 +285,7 @@ def _finished(
             rows = order if len(alike) == len(members) else _joined(order, edges, alike)
             if len(rows):
                 _finish_rows(work, plan, chunk.rows(rows), places[rows])
-    return {place: pa.concat_tables(tables) for place, tables in work.tables.items()}, work.rejected
+    return {place: pa.concat_tables(tables) for place, tables in work.tables.items()}, work.rejected, told
 
 
 def _joined(order: Ints, edges: Ints, places: Sequence[int]) -> Ints:

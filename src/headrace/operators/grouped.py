@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -35,10 +36,7 @@ class Grouped:
     @property
     def layouts(self) -> tuple[Layout, ...]:
         """The stores: the plain one, then one for each distinct argument."""
-        plain = [item.call for item in self.aggregates if not aggregation.needs_values(item.call)]
-        stores = [Layout(self.keys, aggregation.partials_of(plain))]
-        beside = (Named("__value", argument) for argument in self.distinct_arguments)
-        return (*stores, *(Layout((*self.keys, value), (at_rest.rows_fed(),)) for value in beside))
+        return _layouts(self)
 
     @property
     def distinct_arguments(self) -> tuple[Expression, ...]:
@@ -64,6 +62,14 @@ class Grouped:
         return frozenset().union(*(columns_of(expression) for expression in self.inputs()))
 
 
+@lru_cache(maxsize=1024)  # asked for several times an epoch
+def _layouts(grouped: Grouped) -> tuple[Layout, ...]:
+    plain = [item.call for item in grouped.aggregates if not aggregation.needs_values(item.call)]
+    stores = [Layout(grouped.keys, aggregation.partials_of(plain))]
+    beside = (Named("__value", argument) for argument in grouped.distinct_arguments)
+    return (*stores, *(Layout((*grouped.keys, value), (at_rest.rows_fed(),)) for value in beside))
+
+
 def fold(
     grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None, *, beside: bool = False
 ) -> list[pa.Table]:
@@ -78,9 +84,9 @@ def fold(
         if beside and not place:
             continue
         own = [*keys, arguments[grouped.distinct_arguments[place - 1]]] if place else keys
-        groups = group(own, len(blocks))
+        groups = group(own, len(blocks), small=0)
         codes, count, found, member = by_block_and_group(blocks, groups)
-        answer = lift(layout.feds, arguments, codes, count)
+        answer = lift(layout.feds, arguments, codes, count, groups.sizes if codes is groups.codes else None)
         taken = [picked(key, member) for key in groups.keys]
         folded.append(layout.table(found, taken, fresh_slots(taken[: len(keys)], count, slot), answer))
     return folded

@@ -17,23 +17,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SLOTS: Final = 256
+"""A power of two: a slot is the last bits of a hash."""
 Ints: TypeAlias = npt.NDArray[np.int64]
 _WIDEST: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """`codes[row]` in 0..count-1, and per group one value of each key column."""
+    """`codes[row]` in 0..count-1, and per group one value of each key column.
+
+    `sizes` are the rows of each group where these were counted on the way, and `large` then says how many of the groups, the
+    first ones, have more rows than was asked for.
+    """
 
     codes: Ints
     count: int
     keys: tuple[pa.Array, ...]
+    sizes: Ints | None = None
+    large: int | None = None
 
 
-def group(columns: Sequence[pa.Array], rows: int) -> Groups:
-    """Group `rows` rows by equal values of the columns; without columns there is one group (none when no rows)."""
+def group(columns: Sequence[pa.Array], rows: int, *, small: int | None = None) -> Groups:
+    """Group `rows` rows by equal values of the columns; without columns there is one group (none when no rows).
+
+    With `small` rows are counted, and groups of at most so many come last, where that is free: of integers in a narrow range.
+    """
     if not columns:
         return Groups(np.zeros(rows, np.int64), 1 if rows else 0, ())
+    if len(columns) == 1 and small is not None:
+        narrow = _narrow(flat(columns[0]))
+        if narrow is not None:
+            return _by_size(*narrow, columns[0].type, small)
     encoded = [_encode(normalise(flat(column))) for column in columns]
     codes, values = encoded[0]
     if len(encoded) == 1:
@@ -48,11 +62,13 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column
 
 
-def picked(column: pa.Array, places: Ints) -> pa.Array:
+def picked(column: pa.Array, places: Ints | slice) -> pa.Array:
     """The values at some places; of plain numbers at the speed of memory."""
+    if isinstance(places, slice):
+        return column[places]
     if column.null_count or not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         return column.take(pa.array(places))
-    return pa.array(column.to_numpy()[places])
+    return pa.array(column.to_numpy().take(places))
 
 
 def normalise(column: pa.Array) -> pa.Array:
@@ -99,21 +115,43 @@ def _encode_struct(column: pa.Array) -> tuple[Ints, pa.Array]:
     return groups.codes, column.take(pa.array(first))
 
 
-def _encode_narrow_integers(column: pa.Array) -> tuple[Ints, pa.Array] | None:
-    """Integers in a narrow range need no hash table: about 1 ns a row instead of 10."""
+def _narrow(column: pa.Array) -> tuple[Ints, int, int] | None:
+    """Integers less their least, that, and the span; None where they are not in a narrow range."""
     if not pa.types.is_integer(column.type) or column.null_count or len(column) < 1024:
         return None
     values = column.to_numpy()
     low, high = int(values.min()), int(values.max())
     if high - low >= 4 * len(values):
         return None
-    local = values.astype(np.int64) - low
-    present = np.zeros(high - low + 1, bool)
+    return values.astype(np.int64, copy=False) - low, low, high - low + 1
+
+
+def _by_size(local: Ints, low: int, span: int, kind: pa.DataType, small: int) -> Groups:
+    """Groups of narrow integers, those of more than `small` rows first; by counting, without a hash table."""
+    sizes = np.bincount(local, minlength=span)
+    live = first = np.flatnonzero(sizes > small)
+    if small:
+        few = np.flatnonzero(sizes == 1 if small == 1 else (sizes > 0) & (sizes <= small))
+        live = np.concatenate([first, few])
+    if small or len(live) < span:
+        rank = np.empty(span, np.int64)
+        rank[live] = np.arange(len(live))
+        local, sizes = rank.take(local), sizes.take(live)
+    return Groups(local, len(live), (pa.array(live + low, kind),), sizes, len(first))
+
+
+def _encode_narrow_integers(column: pa.Array) -> tuple[Ints, pa.Array] | None:
+    """Integers in a narrow range need no hash table: about 1 ns a row instead of 10."""
+    narrow = _narrow(column)
+    if narrow is None:
+        return None
+    local, low, span = narrow
+    present = np.zeros(span, bool)
     present[local] = True
     if present.all():
-        return local, pa.array(np.arange(low, high + 1), column.type)
+        return local, pa.array(np.arange(low, low + span), column.type)
     rank = np.cumsum(present) - 1
-    return rank[local], pa.array(np.flatnonzero(present) + low, column.type)
+    return rank.take(local), pa.array(np.flatnonzero(present) + low, column.type)
 
 
 def _combine(encoded: list[tuple[Ints, pa.Array]], rows: int) -> Groups:
@@ -160,7 +198,7 @@ def compact(codes: Ints, span: int) -> tuple[Ints, Ints]:
             return codes, live
         rank = np.empty(span, np.int64)
         rank[live] = np.arange(len(live))
-        return rank[codes], live
+        return rank.take(codes), live
     encoded = pa.array(codes).dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_numpy()
 
@@ -170,7 +208,7 @@ def slots_of(keys: Sequence[pa.Array], count: int) -> npt.NDArray[np.int16]:
     mixed = np.zeros(count, np.uint64)
     for key in keys:
         mixed = _mix(mixed ^ _hash(normalise(flat(key))))
-    return (mixed % np.uint64(SLOTS)).astype(np.int16)
+    return (mixed & np.uint64(SLOTS - 1)).astype(np.int16)
 
 
 def hashes(column: pa.Array) -> Ints:

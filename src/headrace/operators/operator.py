@@ -66,6 +66,21 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """Of how many (window, group) pairs an epoch answered, and how many rows these hold: where that was counted."""
+
+    pairs: int = 0
+    rows: int = 0
+
+    def plus(self, pairs: int, rows: int) -> Told:
+        """With some more."""
+        return Told(self.pairs + pairs, self.rows + rows)
+
+
+NOTHING_TOLD: Final = Told()
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """What `advance` gives: sections to append to the state, results, and what was measured.
 
@@ -79,6 +94,7 @@ class Step:
     open_windows: int = 0
     again: Windows = ()
     """Windows that were answered before and that `results` answers anew, because a late row is in them."""
+    told: Told = NOTHING_TOLD
 
 
 class Scanner(Protocol):

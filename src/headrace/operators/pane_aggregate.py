@@ -34,9 +34,9 @@ from headrace.operators.grouped import Grouped, columns_of_cells, nothing
 from headrace.operators.grouping import Ints, flat
 from headrace.operators.late_panes import settled_at
 from headrace.operators.lower_synopses import keeps_synopses
-from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn, Windows
+from headrace.operators.operator import Scanned, Sections, Step, Told, Turn, Windows
 from headrace.operators.pace import Pace
-from headrace.operators.pane_reach import SEEN, reach
+from headrace.operators.pane_reach import SEEN, extent_table, one_extent, reach
 from headrace.operators.pane_store import KEY, Layout, between, block_key, merge, pane_keys
 from headrace.operators.pane_windows import WindowCells, closing, extent, windows
 from headrace.operators.panes import Panes
@@ -137,12 +137,14 @@ class PaneAggregate:
         closed = close(self, runs, deltas, turn)
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
+        told = Told()
         for chunk in closed.chunks:
+            told = told.plus(len(chunk.windows), chunk.held)
             table, bad = finish(self.finish, chunk.columns, chunk.windows, chunk.ends, chunk.failed)
             tables.append(table)
             rejected += bad
         results = pa.concat_tables(tables) if tables else None
-        return Step(closed.state, results, tuple(rejected), closed.open_windows, closed.again)
+        return Step(closed.state, results, tuple(rejected), closed.open_windows, closed.again, told)
 
     def before_merge(
         self, sections: Mapping[str, Sequence[pa.Table]], turn: Turn
@@ -159,14 +161,15 @@ class PaneAggregate:
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
         """Merge parts of open panes; drop blocks no later window holds; a landmark's past becomes one pane."""
         if section == SEEN:
-            return _seen([*tables])
-        if section == FEW_SEALED:
-            return in_order(self.store.live(tables, turn.closed) or [tables[0].slice(0, 0)])
-        if section == FEW_OPEN:
-            return in_order(self.store.opened(tables, turn.closed) or [tables[0].slice(0, 0)])
+            return one_extent([*tables])
+        if section in (FEW_SEALED, FEW_OPEN):
+            kept = self.store.live if section == FEW_SEALED else self.store.opened
+            found = kept(tables, turn.closed) or [tables[0].slice(0, 0)]
+            return found[0] if len(found) == 1 else in_order(found)
         layout = self.layouts[int(section.removeprefix("open").removeprefix("sealed"))]
         if section.startswith("open"):
-            return merge(layout, self.store.opened(tables, turn.closed))
+            opened = self.store.opened(tables, turn.closed)
+            return opened[0] if len(opened) == 1 else merge(layout, opened)
         settled = settled_at(turn.closed, self.revisions)
         if settled == BEGINNING:
             return merge(layout, tables)
@@ -211,9 +214,7 @@ class PaneScanner:
             batch = batch.where((self.operator.panes.of_instants(batch.at) & 1).astype(bool))
         if self.operator.answers_empty and batch.rows:
             panes = self.operator.panes.of_instants(batch.at)
-            self.seen.append(
-                _extent_table(int(panes.min()), int(panes.max()), self.operator.single_slot or 0)
-            )
+            self.seen.append(extent_table(int(panes.min()), int(panes.max()), self.operator.single_slot or 0))
         batch = self.pipeline.apply(batch)
         grouped = self.operator.grouped
         batch, values = self.pipeline.evaluate(batch, grouped.inputs())
@@ -238,7 +239,7 @@ class PaneScanner:
         if self.rows:
             deltas[FEW_OPEN] = self.rows[0]
         if self.seen:
-            deltas[SEEN] = _seen(self.seen)
+            deltas[SEEN] = one_extent(self.seen)
         rejected = (*self.below.rejected, *self.pipeline.rejected)
         return Scanned(deltas, rejected, self.rows_in, self.rows_kept, self.groups, self.few)
 
@@ -246,21 +247,6 @@ class PaneScanner:
 def _halves(settled: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
     """The partials, and the rows where there are any."""
     return settled[:1], [table for table in settled[1:] if table.num_rows]
-
-
-def _extent_table(low: int, high: int, slot: int) -> pa.Table:
-    """The least and greatest pane of a window's rows, at rest."""
-    keys = pa.array([block_key(0, low), block_key(0, high)])
-    return pa.table([keys, pa.array([slot, slot], pa.int16())], names=[KEY, SLOT])
-
-
-def _seen(tables: Sequence[pa.Table]) -> pa.Table:
-    """One extent of many."""
-    whole = pa.concat_tables(tables)
-    if not whole.num_rows:
-        return whole
-    keys = flat(whole.column(KEY)).to_numpy() - block_key(0, 0)
-    return _extent_table(int(keys.min()), int(keys.max()), whole.column(SLOT)[0].as_py())
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +260,8 @@ class Chunk:
     windows: Ints
     ends: Ints
     failed: np.ndarray | None
+    held: int = 0
+    """How many rows of the stream the windows hold together, a row as often as it is in one."""
 
     def rows(self, places: Ints) -> Chunk:
         """Some of the rows."""
@@ -309,7 +297,7 @@ def close(
         state |= store.kept
     arrived = [delta[SEEN] for delta in deltas if SEEN in delta]
     if arrived:
-        state[SEEN] = _seen(arrived)
+        state[SEEN] = one_extent(arrived)
     present = extent(stores[0].sealed)
     if operator.answers_empty:
         present = extent([*arrived, *(run[SEEN] for run in runs if SEEN in run)])
@@ -352,9 +340,9 @@ def _open_windows(
     operator: PaneAggregate, sealed: tuple[int, int] | None, opened: Sequence[pa.Table], now: Instant
 ) -> int:
     """How many windows have not closed, up to the last one that holds a row; one where a window never ends."""
-    keys = [flat(table.column(KEY)) for table in opened]
-    first = [key[0].as_py() - block_key(0, 0) for key in keys] + ([] if sealed is None else [sealed[0]])
-    last = [key[-1].as_py() - block_key(0, 0) for key in keys] + ([] if sealed is None else [sealed[1]])
+    keys = [flat(table.column(KEY)).to_numpy() for table in opened]
+    first = [int(key[0]) - block_key(0, 0) for key in keys] + ([] if sealed is None else [sealed[0]])
+    last = [int(key[-1]) - block_key(0, 0) for key in keys] + ([] if sealed is None else [sealed[1]])
     if not last:
         return 0
     final = operator.panes.last_window(max(last))
@@ -383,7 +371,8 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
         if operator.range is None:
             columns[f"{operator.window_alias}.window_start"] = pa.nulls(chunk.rows, stamp)
         columns[f"{operator.window_alias}.window_id"] = pa.array(chunk.windows)
-        yield Chunk(columns, chunk.windows, ends, failed)
+        held = int(chunk.answer.cells[operator.layouts[0].feds[0]][0].sum())
+        yield Chunk(columns, chunk.windows, ends, failed, held)
 
 
 def _with_empty(operator: PaneAggregate, chunks: Iterable[WindowCells], due: range) -> Iterator[WindowCells]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.operators.adaptive_panes import FEW_OPEN, FEW_SEALED
 from headrace.operators.grouping import Ints, flat, group
-from headrace.operators.operator import Sections, Turn
+from headrace.operators.operator import SLOT, Sections, Turn
 from headrace.operators.pace import HIGHEST_WINDOW, Pace, reach_over, span
 from headrace.operators.pane_store import KEY, between, block_key
 from headrace.time import Instant
@@ -70,3 +70,18 @@ def _groups(operator: PaneAggregate, tables: Sequence[pa.Table]) -> int:
     names = [f"k{place}" for place in range(len(operator.keys))]
     whole = pa.concat_tables([table.select(names) for table in tables])
     return group([flat(whole.column(name)) for name in names], whole.num_rows).count
+
+
+def extent_table(low: int, high: int, slot: int) -> pa.Table:
+    """The least and greatest pane of a window's rows, at rest."""
+    keys = pa.array([block_key(0, low), block_key(0, high)])
+    return pa.table([keys, pa.array([slot, slot], pa.int16())], names=[KEY, SLOT])
+
+
+def one_extent(tables: Sequence[pa.Table]) -> pa.Table:
+    """One extent of many."""
+    whole = pa.concat_tables(tables)
+    if not whole.num_rows:
+        return whole
+    keys = flat(whole.column(KEY)).to_numpy() - block_key(0, 0)
+    return extent_table(int(keys.min()), int(keys.max()), whole.column(SLOT)[0].as_py())

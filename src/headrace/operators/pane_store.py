@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -66,11 +67,7 @@ class Layout:
 
     def row_schema(self) -> pa.Schema:
         """Columns of rows that lie as they are."""
-        fields = list(self.schema())[: 2 + len(self.keys)]
-        fields += [
-            pa.field(f"v{place}", to_arrow(argument.type)) for place, argument in enumerate(self.arguments)
-        ]
-        return pa.schema(fields)
+        return _row_schema(self)
 
     def are_rows(self, table: pa.Table) -> bool:
         """True for a table of rows that lie as they are."""
@@ -79,7 +76,7 @@ class Layout:
 
     def given(self, rows: pa.Table) -> dict[Expression, pa.Array]:
         """Values of the arguments of rows that lie as they are."""
-        columns = [flat(column) for column in rows.columns[2 + len(self.keys) :]]
+        columns = [flat(rows.column(place)) for place in range(2 + len(self.keys), rows.num_columns)]
         return dict(zip(self.arguments, columns, strict=True))
 
     def lift(self, rows: pa.Table) -> Answer:
@@ -95,14 +92,7 @@ class Layout:
 
     def schema(self) -> pa.Schema:
         """The Arrow schema of its rows."""
-        fields = [pa.field(KEY, pa.int64()), pa.field(SLOT, pa.int16())]
-        fields += [
-            pa.field(name, to_arrow(key.expression.type))
-            for name, key in zip(self.key_names, self.keys, strict=True)
-        ]
-        for place, fed in enumerate(self.feds):
-            fields += [pa.field(n, t) for n, t in zip(self.cell_names(place), fed.arrow_types(), strict=True)]
-        return pa.schema(fields)
+        return _schema(self)
 
     def table(self, blocks: Ints, keys: Sequence[pa.Array], slots: np.ndarray, answer: Answer) -> pa.Table:
         """Rows at rest."""
@@ -110,6 +100,27 @@ class Layout:
         for fed in self.feds:
             columns += at_rest.store(fed, answer.cells[fed], answer.dictionaries.get(fed))
         return pa.table(columns, schema=self.schema())
+
+
+@lru_cache(maxsize=1024)  # asked for several times an epoch
+def _schema(layout: Layout) -> pa.Schema:
+    fields = [pa.field(KEY, pa.int64()), pa.field(SLOT, pa.int16())]
+    fields += [
+        pa.field(name, to_arrow(key.expression.type))
+        for name, key in zip(layout.key_names, layout.keys, strict=True)
+    ]
+    for place, fed in enumerate(layout.feds):
+        fields += [pa.field(n, t) for n, t in zip(layout.cell_names(place), fed.arrow_types(), strict=True)]
+    return pa.schema(fields)
+
+
+@lru_cache(maxsize=1024)
+def _row_schema(layout: Layout) -> pa.Schema:
+    fields = list(_schema(layout))[: 2 + len(layout.keys)]
+    fields += [
+        pa.field(f"v{place}", to_arrow(argument.type)) for place, argument in enumerate(layout.arguments)
+    ]
+    return pa.schema(fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +144,13 @@ def gather(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
         tables = [layout.schema().empty_table()]
     if any(fed.has_dictionary for fed in layout.feds):
         tables = _as_partials(layout, tables)  # their values have to meet in one dictionary
+    if not any(layout.are_rows(table) for table in tables):
+        tables = [pa.concat_tables(tables)]
     cells, dictionaries = _cells_of(layout, tables)
-    return replace(_headed(layout, tables), answer=Answer(cells, dictionaries))
+    return replace(headed(layout, tables), answer=Answer(cells, dictionaries))
 
 
-def _headed(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
+def headed(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
     """Blocks, slots and groups of tables of both forms, without cells."""
     heads = pa.concat_tables([table.select([KEY, SLOT, *layout.key_names]) for table in tables])
     return Gathered(
@@ -152,16 +165,7 @@ def _cells_of(layout: Layout, tables: Sequence[pa.Table]) -> tuple[dict[Fed, Cel
     """The cells of tables of both forms, in the tables' order; rows are lifted together."""
     rows = np.array([layout.are_rows(table) for table in tables])
     partials = [table for table, lies in zip(tables, rows, strict=True) if not lies]
-    cells: dict[Fed, Cells] = {}
-    dictionaries: dict[Fed, pa.Array] = {}
-    if partials:
-        names = [name for place in range(len(layout.feds)) for name in layout.cell_names(place)]
-        whole = pa.concat_tables([table.select(names) for table in partials])
-        for place, fed in enumerate(layout.feds):
-            columns = [flat(whole.column(name)) for name in layout.cell_names(place)]
-            cells[fed], dictionary = at_rest.load(fed, columns)
-            if dictionary is not None:
-                dictionaries[fed] = dictionary
+    cells, dictionaries = cells_of_partials(layout, pa.concat_tables(partials)) if partials else ({}, {})
     if not rows.any():
         return cells, dictionaries
     lying = [table for table, lies in zip(tables, rows, strict=True) if lies]
@@ -179,6 +183,20 @@ def _cells_of(layout: Layout, tables: Sequence[pa.Table]) -> tuple[dict[Fed, Cel
     of_partials = [next(places) for _ in partials]
     order = np.concatenate([next(places) if lies else of_partials.pop(0) for lies in rows])
     return {fed: tuple(part[order] for part in parts) for fed, parts in joined.items()}, dictionaries
+
+
+def cells_of_partials(layout: Layout, whole: pa.Table) -> tuple[dict[Fed, Cells], dict[Fed, pa.Array]]:
+    """The cells of a table of partials, and their dictionaries."""
+    cells: dict[Fed, Cells] = {}
+    dictionaries: dict[Fed, pa.Array] = {}
+    at = 2 + len(layout.keys)
+    for fed in layout.feds:
+        columns = [flat(whole.column(at + place)) for place in range(fed.partial.width)]
+        at += fed.partial.width
+        cells[fed], dictionary = at_rest.load(fed, columns)
+        if dictionary is not None:
+            dictionaries[fed] = dictionary
+    return cells, dictionaries
 
 
 def _as_partials(layout: Layout, tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
@@ -204,20 +222,31 @@ def reduce_answer(layout: Layout, answer: Answer, codes: Ints, count: int) -> An
     return Answer(cells, answer.dictionaries)
 
 
+def combined(layout: Layout, one: Answer, other: Answer) -> Answer:
+    """Cell by cell; of partials without dictionaries."""
+    with np.errstate(all="ignore"):
+        return Answer({fed: fed.partial.combine(one.cells[fed], other.cells[fed]) for fed in layout.feds})
+
+
 def select(answer: Answer, rows: np.ndarray | slice) -> Answer:
     """Some of the cells."""
-    return Answer(
-        {fed: tuple(part[rows] for part in cells) for fed, cells in answer.cells.items()}, answer.dictionaries
-    )
+    taken: dict[int, Cells] = {}
+    for cells in answer.cells.values():  # counts of all rows are the same cells
+        if id(cells) not in taken:
+            taken[id(cells)] = tuple(part[rows] for part in cells)
+    return Answer({fed: taken[id(cells)] for fed, cells in answer.cells.items()}, answer.dictionaries)
 
 
 def merge(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
     """One row per block and group, sorted by block."""
     if not tables:
         return layout.schema().empty_table()
-    lying = [table for table in tables if layout.are_rows(table)]
-    if lying and not any(fed.has_dictionary for fed in layout.feds):
-        return _merge_both(layout, [table for table in tables if not layout.are_rows(table)], lying)
+    rows = [layout.are_rows(table) for table in tables]
+    if any(rows) and not any(fed.has_dictionary for fed in layout.feds):
+        halves = (
+            [each for each, lies in zip(tables, rows, strict=True) if lies == half] for half in (False, True)
+        )
+        return _merge_both(layout, *halves)
     return merge_gathered(layout, gather(layout, tables))
 
 
@@ -229,16 +258,14 @@ def merge_gathered(layout: Layout, rows: Gathered) -> pa.Table:
 
 def _merge_both(layout: Layout, partials: Sequence[pa.Table], lying: Sequence[pa.Table]) -> pa.Table:
     """The same of partials, which are reduced, and rows, which are aggregated into the same cells."""
-    rows = _headed(layout, [*partials, *lying])
+    held = pa.concat_tables(partials) if partials else layout.schema().empty_table()
+    lone, cut = pa.concat_tables(lying), held.num_rows
+    rows = headed(layout, [held, lone])
     pairs = codes, count, _, _ = by_block_and_group(rows.blocks, rows.groups)
-    whole = pa.concat_tables(lying)
-    cut = rows.rows - whole.num_rows
-    answer = lift(layout.feds, layout.given(whole), codes[cut:], count)
-    if partials:
-        folded = reduce_answer(layout, Answer(_cells_of(layout, partials)[0]), codes[:cut], count).cells
-        with np.errstate(all="ignore"):
-            cells = {fed: fed.partial.combine(folded[fed], answer.cells[fed]) for fed in layout.feds}
-        answer = Answer(cells)
+    answer = lift(layout.feds, layout.given(lone), codes[cut:], count)
+    if cut:
+        folded = reduce_answer(layout, Answer(cells_of_partials(layout, held)[0]), codes[:cut], count)
+        answer = combined(layout, folded, answer)
     return _merged(layout, rows, pairs, answer)
 
 
@@ -246,7 +273,9 @@ def _merged(layout: Layout, rows: Gathered, pairs: tuple[Ints, int, Ints, Ints],
     codes, count, blocks, groups = pairs
     slots = np.zeros(count, np.int16)
     slots[codes] = rows.slots
-    return layout.table(blocks, [picked(key, groups) for key in rows.groups.keys], slots, answer)
+    keys = rows.groups.keys
+    taken = keys if codes is rows.groups.codes else [picked(key, groups) for key in keys]
+    return layout.table(blocks, taken, slots, answer)
 
 
 def by_block_and_group(blocks: Ints, groups: Groups) -> tuple[Ints, int, Ints, Ints]:
@@ -254,6 +283,8 @@ def by_block_and_group(blocks: Ints, groups: Groups) -> tuple[Ints, int, Ints, I
     if not len(blocks):
         return blocks, 0, blocks, blocks
     low, high = int(blocks.min()), int(blocks.max())
+    if low == high:
+        return groups.codes, groups.count, np.full(groups.count, low), np.arange(groups.count)
     if high - low < 4 * len(blocks):
         distinct, local = None, blocks - low
         span = high - low + 1
@@ -277,6 +308,11 @@ def between(tables: Iterable[pa.Table], low: int, high: int) -> list[pa.Table]:
     for table in tables:
         if table.num_rows:
             keys = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
+            if low <= keys[0] and keys[-1] < high:
+                found.append(table)
+                continue
+            if keys[0] >= high or keys[-1] < low:
+                continue
             start, stop = np.searchsorted(keys, [low, high])
             if stop > start:
                 found.append(table.slice(start, stop - start))

@@ -59,11 +59,13 @@ class PaneStore:
         edge = _HIGHEST if turn.final else self.panes.of_instant(turn.now)
         before = _LOWEST if turn.closed == BEGINNING else self.panes.of_instant(turn.closed)
         border = block_key(0, edge)
-        ripe = between(opened, block_key(0, before), border) + between(arrived, block_key(0, _LOWEST), border)
+        ripe = between(opened, block_key(0, before), border) if before < edge else []
+        ripe += between(arrived, block_key(0, _LOWEST), border)
         later = between(arrived, border, block_key(0, _HIGHEST))
         still_open = later if alone else self._merged(layout, later)
         # A pane that is its own window is told now and not kept: there is nothing to save.
-        fresh = [merge(layout, ripe)] if self.panes.per_window == 1 else self._merged(layout, ripe)
+        whole = self.panes.per_window == 1 and ripe
+        fresh = [merge(layout, ripe)] if whole else self._merged(layout, ripe)
         made = self._with_blocks(layout, fresh, sealed, before, edge)
         # What closed and is in no window to come was needed for the answers of this epoch alone.
         kept = self.live(made, settled_at(turn.now, self.revisions))
@@ -148,12 +150,15 @@ def _sections(
     """The new state of a store, by form."""
     found: dict[str, pa.Table] = {}
     for tables, whole, few in ((still_open, f"open{place}", FEW_OPEN), (kept, f"sealed{place}", FEW_SEALED)):
-        rows = [table for table in tables if table.num_rows and layout.are_rows(table)]
-        partials = [table for table in tables if table.num_rows and not layout.are_rows(table)]
+        rows: list[pa.Table] = []
+        partials: list[pa.Table] = []
+        for table in tables:
+            if table.num_rows:
+                (rows if layout.are_rows(table) else partials).append(table)
         if partials:
-            found[whole] = pa.concat_tables(partials)
+            found[whole] = partials[0] if len(partials) == 1 else pa.concat_tables(partials)
         if rows:
-            found[few] = in_order(rows)
+            found[few] = rows[0] if len(rows) == 1 else in_order(rows)
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headrace.observation import OperatorObservation
-from headrace.operators.adaptive_panes import LEAST_GROUPS, panes_pay, should_adapt
+from headrace.operators.adaptive_panes import LEAST_GROUPS, Sizes, panes_pay, should_adapt
 from headrace.operators.family import UNFOLDED, state_name, together
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.runtime.messages import EpochPlan
@@ -45,7 +45,8 @@ def with_adapting(
         chosen -= {state, state + UNFOLDED}
         if should_adapt(layout, found.groups, found.few, does=state in known):
             folds = state + UNFOLDED not in known
-            pay = panes_pay(operator.panes, found.rows_kept, found.groups, found.few, do=folds)
+            sizes = Sizes(found.rows_kept, found.groups, found.few, found.pairs, found.held)
+            pay = panes_pay(operator.panes, sizes, do=folds)
             chosen |= {state} if pay else {state, state + UNFOLDED}
     if chosen:
         there = {state_name(operator) for operator in plan.operators.values()}

@@ -61,7 +61,11 @@ def next_manifest(
     kept_since = _forget(lists, plan, operators, reached, files)
     results = [file.as_entry(before.epoch + 1) for receipt in receipts for file in receipt.results]
     facts = _counted(before.facts, work, receipts, scans)
-    counted = [{name: seen for name, seen in scan.operators.items() if seen.groups} for scan in scans]
+    counting = {name for scan in scans for name, seen in scan.operators.items() if seen.groups}
+    measured = (
+        [*(each.operators for each in scans), *(each.operators for each in receipts)] if counting else []
+    )
+    counted = [{name: each[name] for name in counting & each.keys()} for each in measured]
     facts = with_adapting(facts, plan, _added(counted))
     if results:
         facts = with_classes(facts, "results", lists.get("results", RadixList()), results)

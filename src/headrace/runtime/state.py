@@ -241,11 +241,9 @@ class _StateTask:
             results = step.results.num_rows
         if step.rejected:
             self.rejected.setdefault(operator, []).extend(step.rejected)
-        self._seen[operator] = OperatorObservation(
-            state_rows=state_rows,
-            results=results,
-            rejected=sum(each.rows for each in step.rejected),
-            open_windows=step.open_windows,
+        rejected, told = sum(each.rows for each in step.rejected), step.told
+        self._seen[operator] = OperatorObservation(  # nothing was scanned here
+            0, 0, 0, state_rows, results, rejected, step.open_windows, pairs=told.pairs, held=told.rows
         )
         return results
 

@@ -1,0 +1,59 @@
+"""What was the row of a group that has one row only?
+
+A sum or an extreme of one number is that number. So where every argument is a number that is summed or compared, rows of such
+groups are read from the cells they were folded into, and need not be looked for among the others of their epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions import Expression
+from headrace.operators.aggregation import Answer
+from headrace.operators.cells import Fed, count_fed
+from headrace.operators.grouping import Ints
+from headrace.operators.pane_store import Layout
+from headrace.operators.partials import Extreme, Sum
+from headrace.schema import to_arrow
+
+
+def read_back(layout: Layout, answer: Answer, ones: Ints | slice) -> list[pa.Array] | None:
+    """The value of each of the layout's arguments, of groups of one row; None where a cell does not tell it.
+
+    Of doubles the two zeros are one: what is made of them is the same.
+    """
+    found = []
+    for argument, fed in _telling(layout):
+        if fed is None:
+            return None
+        parts = [part[ones] for part in answer.cells[fed]]
+        values = parts[0] if len(parts) == 1 else parts[0] + (parts[1] << 32)
+        read = pa.array(values)
+        counted = answer.cells[count_fed(argument)]
+        if counted is not answer.cells[layout.feds[0]]:  # some are NULL
+            missing = counted[0][ones] == 0
+            read = pa.array(np.where(missing, 0, values), mask=missing)
+        kind = to_arrow(argument.type)
+        found.append(read if read.type == kind else read.cast(kind))
+    return found
+
+
+@lru_cache(maxsize=1024)  # asked for each batch
+def _telling(layout: Layout) -> tuple[tuple[Expression, Fed | None], ...]:
+    """For each argument a partial whose cell of one row is the row's value, where another says whether there is one."""
+    return tuple((argument, _teller(layout.feds, argument)) for argument in layout.arguments)
+
+
+def _teller(feds: Sequence[Fed], argument: Expression) -> Fed | None:
+    kind = argument.type
+    exact = ("double",) if kind.is_fractional else ("int", "limbs2") if kind.is_integer else ()
+    if count_fed(argument) not in feds:
+        return None
+    for fed in feds:
+        if fed.expression == argument and fed.encoding in exact and isinstance(fed.partial, Sum | Extreme):
+            return fed
+    return None
