@@ -56,7 +56,7 @@ def crossover(rows: int, rounds: int) -> Report:
         regrets += chosen
         lines.append(Curve(f"none to panes, {held}", _ROWS_A_GROUP, unfolded, "theirs"))
         lines.append(Curve(f"chosen to better, {held}", _ROWS_A_GROUP, chosen, "ours"))
-    title = "Panes or none: what is chosen beside the best of all ways"
+    title = "Panes or none: what is chosen beside the better of both"
     axes = ("rows of a group in a pane", "time, to that of panes (rows) or of the better (chosen)")
     return Report(
         "crossover",
