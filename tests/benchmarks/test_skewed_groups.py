@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.skewed_groups import SMALL_SHARES, skewed
-from benchmarks.suite.adapt import WAYS, run
+from benchmarks.suite.adapt import WAYS, every_way, run
+from benchmarks.suite.crossover import crossover, drawn_evenly
 from headrace.algebra.windows import TimeSlide
 from headrace.time import SECOND
 
@@ -41,3 +42,22 @@ def test_in_sliding_windows_too(behind: int) -> None:
     found = {way: run(way, window, periods, behind) for way in WAYS}
     assert len({each.answers for each in found.values()}) == 1
     assert found["adaptive"].peak < min(found["eager"].peak, found["lazy"].peak)
+
+
+def test_whether_panes_pay_is_measured_for_every_way_which_answer_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("benchmarks.suite.crossover._PANES", (5,))
+    monkeypatch.setattr("benchmarks.suite.crossover._ROWS_A_GROUP", (0.25, 32.0))
+    found = crossover(2000, 1)
+    assert [(row["panes"], row["rows_a_group_and_pane"]) for row in found.table] == [(5, 0.25), (5, 32.0)]
+    assert all(row[f"{way}_ms"] > 0 for row in found.table for way in ("panes", "none", "chosen"))
+    assert [ratio.bound for ratio in found.ratios] == [1.1, 1.5]
+
+
+@pytest.mark.parametrize(("each", "folds"), [(0.25, False), (32.0, True)])
+def test_rows_are_folded_where_groups_come_again(each: float, folds: bool) -> None:
+    window = TimeSlide(5 * SECOND, SECOND)
+    periods = [drawn_evenly(2000, each, seed=second) for second in range(8)]
+    found = every_way(window, periods, 1, ways=("adaptive", "chosen"))
+    assert (found["chosen"].peak == found["adaptive"].peak) == folds
