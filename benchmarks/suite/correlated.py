@@ -21,7 +21,7 @@ from benchmarks.report import Report
 from benchmarks.rmse import so_far
 from benchmarks.thresholds import Ratio
 from headrace.synopses.correlated import AboveMean, NearMinimum
-from headrace.synopses.focused_histogram import STRATEGIES
+from headrace.synopses.focused_histograms import STRATEGIES
 
 _ROWS = 20_000
 _EVERY = 100
@@ -263,8 +263,9 @@ def _near_minimum(x: Doubles, y: Doubles, places: np.ndarray, factor: float, buc
                 for p, limit in zip(places, limits, strict=True)
             ]
         )
+    one = np.zeros(len(x), np.int64)
     for method, strategy in STRATEGIES.items():
-        found[method] = NearMinimum(factor, buckets, strategy).add(x, y)[places]
+        found[method] = NearMinimum.empty(1, factor, buckets, strategy).follow(one, x, y)[places]
     return exact, found
 
 
@@ -281,8 +282,9 @@ def _above_mean(x: Doubles, y: Doubles, places: np.ndarray, factor: float, bucke
                 for p, mean in zip(places, at, strict=True)
             ]
         )
+    one = np.zeros(len(x), np.int64)
     for method, strategy in STRATEGIES.items():
-        found[method] = AboveMean(buckets, strategy).add(x, y)[places]
+        found[method] = AboveMean.empty(1, buckets, strategy).follow(one, x, y)[places]
     return exact, found
 
 

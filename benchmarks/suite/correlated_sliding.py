@@ -21,7 +21,7 @@ from benchmarks.report import Report
 from benchmarks.rmse import of_last
 from benchmarks.suite.correlated import BUCKETS, OURS, SHORT, by_all
 from benchmarks.thresholds import Ratio
-from headrace.synopses.focused_histogram import BEST, STRATEGIES
+from headrace.synopses.focused_histograms import BEST, STRATEGIES
 from headrace.synopses.ranked import Ranking, decode
 from headrace.synopses.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
 
@@ -192,11 +192,11 @@ def _errors(
     ways = [(SHORT[method], strategy, False) for method, strategy in STRATEGIES.items()]
     for method, strategy, anew in (*ways, (_ANEW, BEST, True)):
         synopsis: Any = (
-            SlidingNearMinimum(factor, _WINDOW, BUCKETS, strategy, rebuilds=anew)
+            SlidingNearMinimum.empty(1, factor, _WINDOW, BUCKETS, strategy, rebuilds=anew)
             if factor
-            else SlidingAboveMean(_WINDOW, BUCKETS, strategy, z, rebuilds=anew)
+            else SlidingAboveMean.empty(1, _WINDOW, BUCKETS, strategy, z=z, rebuilds=anew)
         )
-        yield method, rmse(synopsis.add(x, np.ones(rows)))
+        yield method, rmse(synopsis.follow(np.zeros(rows, np.int64), x, np.ones(rows)))
     places = np.arange(_WINDOW - 1, rows, _PANE)
     for buckets in (BUCKETS, 4 * BUCKETS):
         below = _ranks(x, limits, places, buckets, strictly=bool(factor))

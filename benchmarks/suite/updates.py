@@ -1,7 +1,8 @@
 """How many rows a second do windowed counts of many keys take in? Exponential histograms beside an exact window and DataSketches.
 
 An exact window keeps the key of every row in it, adds what comes and takes off what leaves; it answers for one window size. The
-histograms answer for every size up to theirs. DataSketches has no windows; its count-min sketch counts by key since the
+histograms answer for every size up to theirs. Correlated aggregates of many keys at once stand beside an object for each key, given its
+rows in turn, and beside a window that keeps the values. DataSketches has no windows; its count-min sketch counts by key since the
 beginning, a row at a time as its Python interface has it. All take the same batches in turn, in one process.
 """
 
@@ -18,6 +19,7 @@ from typing import Any, Protocol
 import datasketches
 import numpy as np
 
+from benchmarks.correlated_contenders import WAYS, correlated_contenders
 from benchmarks.panels import Panel, panels
 from benchmarks.plot import Bar
 from benchmarks.report import Report
@@ -33,6 +35,9 @@ _PANES = 50
 _BATCHES = 20
 _FEW = 20_000
 """Rows of a batch that contenders without batches are given."""
+_SOME = {1: 5000, 1000: 100_000, 100_000: 100_000}
+"""Rows of a batch for correlated aggregates, by keys."""
+_TIMES_FASTER = {1000: 5, 100_000: 20}
 
 
 class Contender(Protocol):
@@ -166,15 +171,45 @@ def _contenders(keys: int, rows: int) -> dict[str, tuple[Callable[[], Contender]
         "EH 1 %, sums": (lambda: Histogram(keys, rows, one, "sums"), rows),
         "general f, k = 10": (lambda: GeneralWindow(keys, rows), min(rows, _FEW)),
         "count-min (DataSketches)": (CountMin, min(rows, _FEW)),
+        **correlated_contenders(keys, _BATCHES, min(rows, _SOME[keys])),
     }
 
 
 def updates(rows: int, rounds: int) -> Report:
-    """Rows a second into counts over windows of 20 batches, 1 to 100,000 keys."""
+    """Rows a second into counts over windows of 20 batches, and into correlated aggregates; 1 to 100,000 keys."""
     batch = min(rows, 500_000)
     table = [row for keys in _KEYS for row in _measured(keys, batch, rounds)]
+    charts = [
+        Panel(
+            f"{keys:,} {'key' if keys == 1 else 'keys'}",
+            [Bar(row["contender"], row["rows_a_second"], _kind(row)) for row in table if row["keys"] == keys],
+        )
+        for keys in _KEYS
+    ]
+    notes = [
+        f"Batches of {batch:,} rows with uniform keys, windows of {_BATCHES} batches; medians of {rounds} rounds over as many batches again.",
+        f"{_FEW:,} rows a batch for general f and count-min, which take a row's summary, and a row, at a time.",
+        "Panes: rows at the 50 instants of a batch that windows tell apart, as operators count; rows: each at its own; sums: weighing 0 to 999.",
+        "The exact window answers for one size; a histogram for every size up to it, and within its bound.",
+        f"With 100,000 keys a window holds {_BATCHES * batch // _KEYS[-1]} rows a key, no more than its buckets within 1 %: there nothing is gained, and the exact window is the one to have.",
+        *_correlated_notes(table, batch),
+    ]
+    title = "Rows a second into windowed counts and correlated aggregates"
+    return Report(
+        "updates",
+        title,
+        table,
+        [*_count_ratios(table), *_correlated_ratios(table)],
+        (),
+        "rows/s",
+        notes,
+        picture=panels(title, "rows/s", charts),
+    )
+
+
+def _count_ratios(table: list[dict[str, Any]]) -> list[Ratio]:
     thousand = {row["contender"]: row for row in table if row["keys"] == 1000}
-    ratios = [
+    return [
         Ratio(
             "1000 keys, time of counting within 1 % to that of numpy.bincount",
             thousand["EH 1 %, panes"]["times_added_up"],
@@ -197,30 +232,50 @@ def updates(rows: int, rounds: int) -> Report:
             at_most=True,
         ),
     ]
-    charts = [
-        Panel(
-            f"{keys:,} {'key' if keys == 1 else 'keys'}",
-            [Bar(row["contender"], row["rows_a_second"], _kind(row)) for row in table if row["keys"] == keys],
+
+
+def _correlated_ratios(table: list[dict[str, Any]]) -> list[Ratio]:
+    """All keys at once, to one key after the other."""
+    return [
+        Ratio(
+            f"{keys:,} keys, {name}: rows a second of all at once to those of one key at a time",
+            _of(table, keys, name)["rows_a_second"]
+            / _of(table, keys, f"{name}, one key at a time")["rows_a_second"],
+            _TIMES_FASTER[keys],
         )
-        for keys in _KEYS
+        for keys in _TIMES_FASTER
+        for name in WAYS
     ]
-    notes = [
-        f"Batches of {batch:,} rows with uniform keys, windows of {_BATCHES} batches; medians of {rounds} rounds over as many batches again.",
-        f"{_FEW:,} rows a batch for general f and count-min, which take a row's summary, and a row, at a time.",
-        "Panes: rows at the 50 instants of a batch that windows tell apart, as operators count; rows: each at its own; sums: weighing 0 to 999.",
-        "The exact window answers for one size; a histogram for every size up to it, and within its bound.",
-        f"With 100,000 keys a window holds {_BATCHES * batch // _KEYS[-1]} rows a key, no more than its buckets within 1 %: there nothing is gained, and the exact window is the one to have.",
-    ]
-    title = "Rows a second into windowed counts"
-    return Report(
-        "updates", title, table, ratios, (), "rows/s", notes, picture=panels(title, "rows/s", charts)
+
+
+def _correlated_notes(table: list[dict[str, Any]], batch: int) -> list[str]:
+    exact = {keys: _of(table, keys, "exact window of values")["rows_a_second"] for keys in _KEYS}
+    times = {name: [exact[keys] / _of(table, keys, name)["rows_a_second"] for keys in _KEYS] for name in WAYS}
+    dearer = ", ".join(
+        f"{name} {' / '.join(f'{each:.0f}' for each in found)}" for name, found in times.items()
     )
+    many = ", ".join(f"{keys:,}" for keys in _KEYS)
+    taken = ", ".join(f"{min(batch, _SOME[keys]):,}" for keys in _KEYS)
+    return [
+        (
+            f"Correlated: COUNT of x near MIN(x) or above AVG(x), lognormal x, ten buckets, since a landmark or over as many rows of a key as come in "
+            f"{_BATCHES} batches; {taken} rows a batch with {many} keys. One key at a time: as many rows a key, of one key in fifty where there are many."
+        ),
+        (
+            f"Time of a row to that in the exact window of values, with {many} keys: {dearer}. That window only keeps "
+            "and adds up; it has to read all of its values whenever it is asked, a synopsis a few buckets of each key."
+        ),
+        "One key at a time: bytes are those of the numbers; Python's objects take several times as much.",
+    ]
+
+
+_THEIRS = ("window", "count-min", "one key at a time")
 
 
 def _kind(row: dict[str, Any]) -> str:
     name = row["contender"]
     return (
-        "yardstick" if name == "added up" else "theirs" if "window" in name or "count-min" in name else "ours"
+        "yardstick" if name == "added up" else "theirs" if any(word in name for word in _THEIRS) else "ours"
     )
 
 

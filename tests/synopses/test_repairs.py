@@ -18,8 +18,9 @@ from benchmarks.rmse import of_last
 from headrace.synopses.canonical import Form
 from headrace.synopses.correlated import AboveMean
 from headrace.synopses.exponential_histogram import Histograms
-from headrace.synopses.focused_histogram import STRATEGIES, FocusedHistogram, Strategy
+from headrace.synopses.focused_histograms import STRATEGIES, FocusedHistograms, Strategy
 from headrace.synopses.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from tests.synopses.one_key import followed
 
 WINDOWS = [(window, k) for window in (100, 400, 1000, 5000, 100_000) for k in (4, 8, 20, 40)]
 
@@ -91,9 +92,8 @@ class ConstantSpace:
         self.rows = min(self.rows + 1, self.window)
         place = np.clip(np.searchsorted(self.bounds, value, side="right") - 1, 0, 9)
         self.weights[place] += 1
-        return float(
-            self.weights.sum() - FocusedHistogram(self.bounds, self.weights).below(np.array([mean]))[0]
-        )
+        held = FocusedHistograms(self.bounds[None], self.weights[None])
+        return float(self.weights.sum() - held.below(np.array([[mean]]))[0, 0])
 
 
 def test_the_row_that_leaves_has_to_be_known() -> None:
@@ -110,7 +110,7 @@ def test_the_row_that_leaves_has_to_be_known() -> None:
     blind = np.array(
         [printed.add(value, mean) for value, mean in zip(x.tolist(), means.tolist(), strict=True)]
     )
-    ours = SlidingAboveMean(window).add(x, np.ones(1600))
+    ours = followed(SlidingAboveMean.empty(1, window), x)
     errors = [of_last(found - exact, window).mean() for found in (ours, blind)]
     assert 2 * errors[0] < errors[1], errors
 
@@ -137,7 +137,7 @@ def test_following_the_mean_at_every_row_smears_what_was_counted(method: str) ->
         x = GENERATORS["MULTIFRAC"](2000, np.random.default_rng(seed))
         exact = landmark_above(x)
         for lazy, found_errors in errors.items():
-            found = AboveMean(10, STRATEGIES[method], lazy=lazy).add(x, np.ones(2000))
+            found = followed(AboveMean.empty(1, 10, STRATEGIES[method], lazy=lazy), x)
             found_errors.append(float(np.sqrt(np.mean((found - exact) ** 2))))
     assert 3 * np.mean(errors[True]) < np.mean(errors[False]), errors
 
@@ -152,10 +152,10 @@ def test_an_open_pane_of_a_few_rows_makes_the_region_jump() -> None:
             [(x[max(p - window + 1, 0) : p + 1] < factor * low).sum() for p, low in enumerate(least)]
         )
         for closed, found_errors in errors.items():
-            synopsis = SlidingNearMinimum(
-                factor, window, strategy=Strategy(), rebuilds=False, closed_panes=closed
+            synopsis = SlidingNearMinimum.empty(
+                1, factor, window, strategy=Strategy(), rebuilds=False, closed_panes=closed
             )
-            found = synopsis.add(x, np.ones(2500))
+            found = followed(synopsis, x)
             found_errors.append(float(of_last(found - exact, window).mean()))
     assert np.mean(errors[True]) < np.mean(errors[False]), errors
 
@@ -164,9 +164,8 @@ def test_weights_below_zero_are_counted_and_not_hidden() -> None:
     """A row that leaves another bucket than it came into: what drifts is told, and counting anew ends it."""
     told = {}
     for rebuilds in (True, False):
-        synopsis = SlidingAboveMean(100, z=1.0, rebuilds=rebuilds)
-        synopsis.add(GENERATORS["USAGE"](1500, np.random.default_rng(4)), np.ones(1500))
-        assert synopsis.histogram is not None
-        assert synopsis.histogram.weights.sum() == pytest.approx(100)
-        told[rebuilds] = synopsis.negative
+        synopsis = SlidingAboveMean.empty(1, 100, z=1.0, rebuilds=rebuilds)
+        followed(synopsis, GENERATORS["USAGE"](1500, np.random.default_rng(4)))
+        assert synopsis.histograms.weights.sum() == pytest.approx(100)
+        told[rebuilds] = int(synopsis.negative[0])
     assert told[False] > told[True], told

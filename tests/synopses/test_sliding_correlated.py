@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.correlated_data import GENERATORS, Doubles, multifrac, zipf
-from headrace.synopses.focused_histogram import STRATEGIES, Strategy
+from headrace.synopses.focused_histograms import STRATEGIES, Strategy
 from headrace.synopses.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from tests.synopses.one_key import followed
 
 WINDOW, ROWS = 500, 2500
 
@@ -49,7 +50,7 @@ def test_counts_near_the_minimum_are_no_worse_than_by_equi_depth(data: str) -> N
         exact = np.array([(held < limit).sum() for held, limit in zip(windows(x), limits, strict=True)])
         errors.setdefault("equi-depth", []).append(rmse(by_equi_depth(x, limits), exact))
         for name, strategy in STRATEGIES.items():
-            found = SlidingNearMinimum(factor, WINDOW, strategy=strategy).add(x, np.ones(ROWS))
+            found = followed(SlidingNearMinimum.empty(1, factor, WINDOW, strategy=strategy), x)
             errors.setdefault(name, []).append(rmse(found, exact))
     means = {name: np.mean(each) for name, each in errors.items()}
     assert means["piecemeal uniform"] <= means["equi-depth"], means
@@ -65,8 +66,8 @@ def test_counts_above_the_mean_are_at_most_three_and_a_half_times_as_wrong_as_eq
         exact = np.array([(held > mean).sum() for held, mean in zip(windows(x), means, strict=True)])
         sizes = np.array([len(held) for held in windows(x)])
         theirs.append(rmse(sizes - by_equi_depth(x, means), exact))
-        ours.append(rmse(SlidingAboveMean(WINDOW).add(x, np.ones(ROWS)), exact))
-        printed.append(rmse(SlidingAboveMean(WINDOW, z=1.0, rebuilds=False).add(x, np.ones(ROWS)), exact))
+        ours.append(rmse(followed(SlidingAboveMean.empty(1, WINDOW), x), exact))
+        printed.append(rmse(followed(SlidingAboveMean.empty(1, WINDOW, z=1.0, rebuilds=False), x), exact))
     assert np.mean(ours) <= 3.5 * np.mean(theirs)
     assert np.mean(ours) < np.mean(printed), "z = 1, never counted anew: what is smeared stays"
 
@@ -76,21 +77,28 @@ def test_sums_slide_too_and_any_cut_gives_the_same(method: str) -> None:
     random = np.random.default_rng(7)
     x, y = random.uniform(1, 100, 1200), random.uniform(0, 10, 1200)
     strategy: Strategy = STRATEGIES[method]
-    for whole, parts in (
-        (SlidingAboveMean(200, strategy=strategy), SlidingAboveMean(200, strategy=strategy)),
-        (SlidingNearMinimum(9.0, 200, strategy=strategy), SlidingNearMinimum(9.0, 200, strategy=strategy)),
+    for make in (
+        lambda: SlidingAboveMean.empty(1, 200, strategy=strategy),
+        lambda: SlidingNearMinimum.empty(1, 9.0, 200, strategy=strategy),
     ):
-        once = whole.add(x, y)
-        cut = np.concatenate([parts.add(x[p], y[p]) for p in np.array_split(np.arange(1200), 13)])
+        whole, parts = make(), make()
+        once = followed(whole, x, y)
+        cut = np.concatenate([followed(parts, x[p], y[p]) for p in np.array_split(np.arange(1200), 13)])
         assert once.tolist() == cut.tolist()
     held = [slice(max(p - 199, 0), p + 1) for p in range(1200)]
     exact = np.array([y[h][x[h] > x[h].mean()].sum() for h in held])
-    assert np.abs(SlidingAboveMean(200).add(x, y) - exact)[200:].mean() < 0.05 * exact.mean()
+    assert np.abs(followed(SlidingAboveMean.empty(1, 200), x, y) - exact)[200:].mean() < 0.05 * exact.mean()
 
 
 def test_the_weights_of_a_window_add_up_to_its_rows() -> None:
     x = GENERATORS["USAGE"](1500, np.random.default_rng(0))
-    for synopsis in (SlidingAboveMean(300), SlidingNearMinimum(100.0, 300)):
-        synopsis.add(x, np.ones(1500))
-        assert synopsis.histogram is not None
-        assert synopsis.histogram.weights.sum() == pytest.approx(300)
+    for synopsis in (SlidingAboveMean.empty(1, 300), SlidingNearMinimum.empty(1, 100.0, 300)):
+        followed(synopsis, x)
+        assert synopsis.histograms.weights.sum() == pytest.approx(300)
+
+
+def test_counts_near_the_maximum_are_those_of_negated_values_near_their_minimum() -> None:
+    x = np.random.default_rng(5).uniform(1, 100, ROWS)
+    exact = np.array([(held > 0.8 * held.max()).sum() for held in windows(x)])
+    found = followed(SlidingNearMinimum.empty(1, 0.8, WINDOW), -x)
+    assert rmse(found, exact) < 0.05 * exact[WINDOW:].mean()

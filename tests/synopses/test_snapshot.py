@@ -46,7 +46,7 @@ def drawn() -> Part:
 
 
 def correlated(synopsis: Any, part: Part) -> Any:
-    synopsis.add(part.values, np.ones(len(part.values)))
+    synopsis.add(part.keys, part.values, np.ones(len(part.values)))
     return synopsis
 
 
@@ -97,10 +97,10 @@ CASES: dict[str, tuple[Callable[[], Any], Feed]] = {
     "Ranks": (lambda: Ranks.of(NONE, np.empty(0), None, KEYS), ranked),
     "Reservoir": (lambda: Reservoir.empty(9, 3, KEYS), lambda s, p: s.absorb(p.keys, p.times)),
     "KeySample": (lambda: KeySample.empty(9, 3), lambda s, p: s.absorb(p.times * 7919)),
-    "NearMinimum": (lambda: NearMinimum(9.0), correlated),
-    "AboveMean": (AboveMean, correlated),
-    "SlidingNearMinimum": (lambda: SlidingNearMinimum(9.0, 100), correlated),
-    "SlidingAboveMean": (lambda: SlidingAboveMean(100), correlated),
+    "NearMinimum": (lambda: NearMinimum.empty(KEYS, 9.0), correlated),
+    "AboveMean": (lambda: AboveMean.empty(KEYS), correlated),
+    "SlidingNearMinimum": (lambda: SlidingNearMinimum.empty(KEYS, 9.0, 60), correlated),
+    "SlidingAboveMean": (lambda: SlidingAboveMean.empty(KEYS, 60), correlated),
 }
 
 
@@ -118,7 +118,16 @@ def test_what_was_restored_goes_on_as_what_never_was_put_away(name: str) -> None
 
 
 def test_every_synopsis_has_a_case() -> None:
-    parts = {"Form", "FocusedHistogram", "PowerOfNorm", "PowerOfSketchedNorm", "StableSketch", "Strategy"}
+    parts = {
+        "Form",
+        "FocusedHistograms",
+        "PaneMinima",
+        "PowerOfNorm",
+        "PowerOfSketchedNorm",
+        "RecentRows",
+        "StableSketch",
+        "Strategy",
+    }
     assert {name.partition(" ")[0] for name in CASES} | parts == SYNOPSES.keys()
 
 

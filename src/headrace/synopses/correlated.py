@@ -1,20 +1,23 @@
-"""How many values lie near the least one so far, or above the mean so far? In one pass, from a few buckets.
+"""How many values lie near the least one so far, or above the mean so far? In one pass, from a few buckets, for many keys at once.
 
-COUNT or SUM of y over the rows since a landmark whose x is below scale * MIN(x), or above AVG(x). What is given is the answer
-after each row. MAX is MIN of the negated values: x above f * MAX(x) is -x below f * MIN(-x), with f below 1.
+COUNT or SUM of y over the rows of a key since a landmark whose x is below scale * MIN(x), or above AVG(x). MAX is MIN of the negated
+values: x above f * MAX(x) is -x below f * MIN(-x), with f below 1. Rows between two changes of a key's range are counted in together,
+and so are those of all keys; a change is one step for all keys that change.
 Source: Gehrke, Korn, Srivastava (2001), section 3. There is no bound on the error; a change of the range by less than the range
 costs one cut bucket, a greater one nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from statistics import NormalDist
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from headrace.synopses.focused_histogram import BEST, Doubles, FocusedHistogram, Strategy
+from headrace.synopses.around_means import Means, above, laid, laid_again, spread
+from headrace.synopses.canonical import Ints
+from headrace.synopses.focused_histograms import BEST, FocusedHistograms, Strategy
+from headrace.synopses.rows_by_key import Doubles, Flags, RowsByKey, advance, running
 
 _CLOSER: Final = 4
 """So many times the rows, and the mean's own error is half of what it was."""
@@ -22,187 +25,219 @@ _CLOSER: Final = 4
 
 @dataclass(slots=True)
 class NearMinimum:
-    """Sum of y where x < scale * MIN(x). `scale` is above 1 for positive x, below 1 for negative ones (MAX, negated)."""
+    """Per key the sum of y where x < scale * MIN(x). `scale` is above 1 for positive x, below 1 for negative ones (MAX, negated)."""
 
     scale: float
-    buckets: int = 10
-    strategy: Strategy = BEST
-    histogram: FocusedHistogram | None = None
+    strategy: Strategy
+    histograms: FocusedHistograms
 
-    def reset(self) -> None:
-        """A landmark: what came before does not count."""
-        self.histogram = None
+    @staticmethod
+    def empty(keys: int, scale: float, buckets: int = 10, strategy: Strategy = BEST) -> NearMinimum:
+        """No rows."""
+        return NearMinimum(scale, strategy, FocusedHistograms.none(keys, buckets))
 
-    def add(self, x: Doubles, y: Doubles) -> Doubles:
-        """Take in rows in their order; the answer after each."""
-        least = np.minimum.accumulate(
-            np.r_[np.inf if self.histogram is None else self.histogram.bounds[0], x]
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self.histograms.nbytes
+
+    def reset(self, keys: Ints) -> None:
+        """A landmark of some keys: what came before does not count."""
+        self.histograms.put(keys, FocusedHistograms.none(len(keys), self.histograms.buckets))
+
+    def add(self, keys: Ints, x: Doubles, y: Doubles) -> None:
+        """Take in rows, those of a key in their order."""
+        self._take(keys, x, y, None)
+
+    def follow(self, keys: Ints, x: Doubles, y: Doubles) -> Doubles:
+        """Take in rows; what their key's answer is after each."""
+        told = np.empty(len(x))
+        self._take(keys, x, y, told)
+        return told
+
+    def answer(self) -> Doubles:
+        """Per key; 0 without rows."""
+        return self.histograms.totals
+
+    def merged(self, other: NearMinimum) -> NearMinimum:
+        """Of the rows of both, key by key: what the greater minimum's range has in the other one's, spread evenly."""
+        ours, theirs = self.histograms, other.histograms
+        lower = ours.bounds[:, 0] <= theirs.bounds[:, 0]
+        found = FocusedHistograms(
+            np.where(lower[:, None], ours.bounds, theirs.bounds),
+            np.where(lower[:, None], ours.weights, theirs.weights),
         )
-        starts = np.flatnonzero(least[1:] < least[:-1])
-        answers = np.empty(len(x))
-        for start, stop in zip(np.r_[0, starts], np.r_[starts, len(x)], strict=True):
-            if start == stop:
-                continue
-            if x[start] == least[start + 1] < least[start]:
-                self._move(float(x[start]))
-            assert self.histogram is not None
-            part = slice(start, stop)
-            inside = self.histogram.places(x[part]) < len(self.histogram.weights)
-            answers[part] = self.histogram.weights.sum() + np.cumsum(np.where(inside, y[part], 0.0))
-            self.histogram = self.histogram.added(x[part], y[part])
-        return answers
+        for further, part in ((~lower, ours), (lower, theirs)):
+            both = further & np.isfinite(part.bounds[:, 0])
+            found.weights[both] += np.diff(part.of(both).below(found.bounds[both]), axis=1)
+        return NearMinimum(self.scale, self.strategy, found)
 
-    def _move(self, least: float) -> None:
+    def _take(self, keys: Ints, x: Doubles, y: Doubles, told: Doubles | None) -> None:
+        rows, held = RowsByKey.of(keys), self.histograms
+        x, y = x[rows.order], y[rows.order]
+        least = running(np.minimum, x, rows.offsets, held.bounds[rows.present, 0])
+
+        def fits(keys: Ints, at: Ints) -> Flags:
+            same: Flags = least[at] == held.bounds[keys, 0]
+            return same
+
+        def count(keys: Ints, at: Ints, begins: Ints) -> None:
+            owners = np.repeat(keys, np.diff(begins))
+            if told is not None:
+                inside = x[at] < held.bounds[owners, -1]
+                before = held.of(keys).totals
+                told[rows.order[at]] = running(np.add, np.where(inside, y[at], 0.0), begins, before)
+            held.add(owners, x[at], y[at])
+
+        advance(rows, fits, lambda keys, at: self._move(keys, least[at]), count)
+
+    def _move(self, keys: Ints, least: Doubles) -> None:
         """A new minimum: nothing of the old range is in the new one, or its upper end is cut."""
-        end = self.scale * least
-        if self.histogram is None or end <= self.histogram.bounds[0]:
-            self.histogram = FocusedHistogram.empty(least, end, self.buckets)
-        else:
-            self.histogram = self.histogram.moved(least, end, self.strategy)
-            if self.strategy.piecemeal and self.strategy.quantile:
-                self.histogram = self.histogram.evened()
+        held, end = self.histograms, self.scale * least
+        apart = end <= held.bounds[keys, 0]
+        held.put(keys[apart], FocusedHistograms.even(least[apart], end[apart], held.buckets))
+        near = keys[~apart]
+        moved = held.of(near).moved(least[~apart], end[~apart], self.strategy)
+        if self.strategy.piecemeal and self.strategy.quantile:
+            moved = moved.evened()
+        held.put(near, moved)
 
 
 @dataclass(slots=True)
 class AboveMean:
-    """Sum of y where x > AVG(x): buckets around the mean as far as it may still go, mean +- z * deviation / sqrt(n).
+    """Per key the sum of y where x > AVG(x): buckets around the mean as far as it may still go, mean +- z * deviation / sqrt(n).
 
     They are laid out again only when the mean leaves them, or could stay in half of them by now: to follow it at every row
-    would smear what was counted. The text has z = 1; 3 is measured to be better where few rows decide.
+    would smear what was counted. The text has z = 1; 3 is measured to be better where few rows decide. The outermost buckets
+    take all that lies beyond.
     """
 
-    buckets: int = 10
-    strategy: Strategy = BEST
-    z: float = 3.0
-    lazy: bool = True
+    strategy: Strategy
+    z: float
+    lazy: bool
     """False: as printed, laid out again whenever the mean moves, which is at every row."""
-    rows: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-    centre: float = 0.0
-    anchored: int = 0
-    histogram: FocusedHistogram | None = None
-    least: float = field(default=np.inf)
-    most: float = field(default=-np.inf)
+    rows: Ints
+    centre: Doubles
+    """The first value of each key: moments about it, so that little cancels."""
+    total: Doubles
+    squares: Doubles
+    least: Doubles
+    most: Doubles
+    anchored: Ints
+    """How many rows there were when the buckets were laid out."""
+    histograms: FocusedHistograms
 
-    def add(self, x: Doubles, y: Doubles) -> Doubles:
-        """Take in rows in their order; the answer after each."""
-        answers = np.empty(len(x))
-        start = 0
-        if not self.rows and len(x):
-            self.centre = float(x[0])
-        while start < len(x):
-            start = self._until_the_mean_leaves(x, y, start, answers)
-        return answers
+    @staticmethod
+    def empty(
+        keys: int, buckets: int = 10, strategy: Strategy = BEST, *, z: float = 3.0, lazy: bool = True
+    ) -> AboveMean:
+        """No rows."""
+        zeros = np.zeros(keys), np.zeros(keys), np.zeros(keys)
+        ends = np.full(keys, np.inf), np.full(keys, -np.inf)
+        rows, anchored = np.zeros(keys, np.int64), np.zeros(keys, np.int64)
+        return AboveMean(
+            strategy, z, lazy, rows, *zeros, *ends, anchored, FocusedHistograms.none(keys, buckets)
+        )
 
-    def _until_the_mean_leaves(self, x: Doubles, y: Doubles, start: int, answers: Doubles) -> int:
-        closer = _CLOSER * self.anchored if self.lazy else 0
-        stop = min(len(x), start + max(closer - self.rows, 1))
-        part = x[start:stop]
-        count = self.rows + np.arange(1, len(part) + 1)
-        means = self.centre + np.cumsum(np.r_[self.total, part - self.centre])[1:] / count
-        histogram = self.histogram
-        fits = np.zeros(len(part), bool)
-        if histogram is not None and self.rows < closer:
-            fits = (means >= histogram.bounds[1]) & (means <= histogram.bounds[-2])
-        stay = len(part) if fits.all() else int(np.argmin(fits))
-        length = max(stay, 1)
-        self._note(part[:length])
-        if stay == 0:
-            self.anchored = self.rows
-            self._move(float(means[0]))
-        assert self.histogram is not None
-        self._widen(part[:length])
-        answers[start : start + length] = self._told(part[:length], y[start : start + length], means[:length])
-        return start + length
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        moments = (self.rows, self.centre, self.total, self.squares, self.least, self.most, self.anchored)
+        return self.histograms.nbytes + sum(part.nbytes for part in moments)
 
-    def _note(self, values: Doubles) -> None:
-        """Count, and moments about a fixed centre, so that little cancels."""
-        self.rows += len(values)
-        apart = values - self.centre
-        self.total = float(
-            np.cumsum(np.r_[self.total, apart])[-1]
-        )  # one after the other: batches do not show
-        self.squares = float(np.cumsum(np.r_[self.squares, apart**2])[-1])
-        self.least, self.most = min(self.least, float(values.min())), max(self.most, float(values.max()))
+    def reset(self, keys: Ints) -> None:
+        """A landmark of some keys: what came before does not count."""
+        fresh = AboveMean.empty(len(keys), self.histograms.buckets)
+        for name in ("rows", "centre", "total", "squares", "least", "most", "anchored"):
+            getattr(self, name)[keys] = getattr(fresh, name)
+        self.histograms.put(keys, fresh.histograms)
 
-    def _widen(self, values: Doubles) -> None:
-        """The outermost buckets reach as far as the values do."""
-        assert self.histogram is not None
-        bounds = self.histogram.bounds.copy()
-        bounds[0] = min(bounds[0], float(values.min()))
-        bounds[-1] = max(bounds[-1], float(np.nextafter(values.max(), np.inf)))
-        self.histogram = FocusedHistogram(bounds, self.histogram.weights)
+    def add(self, keys: Ints, x: Doubles, y: Doubles) -> None:
+        """Take in rows, those of a key in their order."""
+        self._take(keys, x, y, None)
 
-    def _move(self, mean: float) -> None:
-        """Inner buckets over the span the mean may stay in, one outer bucket on each side."""
-        variance = max(self.squares / self.rows - (self.total / self.rows) ** 2, 0.0)
-        error = float(np.sqrt(variance / self.rows)) or abs(mean) * 1e-9 or 1e-9
-        ends = (self.least, self.most)
-        self.histogram = around_mean(self.histogram, self.strategy, self.buckets, mean, error, self.z, ends)
-
-    def _told(self, x: Doubles, y: Doubles, means: Doubles) -> Doubles:
-        """Count rows in; the weight above each mean, with the rows up to it."""
-        assert self.histogram is not None
-        place = np.clip(self.histogram.places(x), 0, len(self.histogram.weights) - 1)
-        held = np.zeros((len(x) + 1, len(self.histogram.weights)))
-        held[0] = self.histogram.weights
-        held[np.arange(len(x)) + 1, place] = y
-        held = np.cumsum(held, axis=0)[1:]
-        bounds = self.histogram.bounds
-        self.histogram = FocusedHistogram(bounds, held[-1].copy())
-        cut = np.clip(np.searchsorted(bounds, means, side="right") - 1, 0, len(bounds) - 2)
-        above = held.sum(axis=1) - np.cumsum(held, axis=1)[np.arange(len(x)), cut]
-        width = bounds[cut + 1] - bounds[cut]
-        share = np.clip((bounds[cut + 1] - means) / np.where(width > 0, width, 1.0), 0.0, 1.0)
-        told: Doubles = above + share * held[np.arange(len(x)), cut]
+    def follow(self, keys: Ints, x: Doubles, y: Doubles) -> Doubles:
+        """Take in rows; what their key's answer is after each."""
+        told = np.empty(len(x))
+        self._take(keys, x, y, told)
         return told
 
+    def answer(self) -> Doubles:
+        """Per key; 0 without rows."""
+        found, some = np.zeros(len(self.rows)), np.flatnonzero(self.rows)
+        means = self.centre[some] + self.total[some] / self.rows[some]
+        found[some] = above(self.histograms.bounds, some, self.histograms.weights[some], means)
+        return found
 
-def around_mean(
-    old: FocusedHistogram | None,
-    strategy: Strategy,
-    buckets: int,
-    mean: float,
-    error: float,
-    z: float,
-    ends: tuple[float, float],
-) -> FocusedHistogram:
-    """Inner buckets over mean +- z * error, one outer bucket on each side up to the least and the greatest value."""
-    low, high = mean - z * error, mean + z * error
-    first, last = min(ends[0], low), max(float(np.nextafter(ends[1], np.inf)), high)
-    inner = _inner(strategy, buckets, low, high, mean, error)
-    bounds = np.r_[min(first, inner[0]), inner, max(last, inner[-1])]
-    if old is None:
-        return FocusedHistogram(bounds, np.zeros(len(bounds) - 1))
-    reaching = np.r_[min(old.bounds[0], bounds[0]), old.bounds[1:-1], max(old.bounds[-1], bounds[-1])]
-    old = FocusedHistogram(reaching, old.weights)
-    if strategy.piecemeal:
-        bounds = _kept(old, low, high, bounds)
-    moved = FocusedHistogram(bounds, np.diff(np.r_[0.0, old.below(bounds[1:-1]), old.weights.sum()]))
-    if not strategy.piecemeal:
-        return moved
-    middle = FocusedHistogram(moved.bounds[1:-1], moved.weights[1:-1]).with_buckets(buckets - 2, strategy)
-    return FocusedHistogram(
-        np.r_[moved.bounds[0], middle.bounds, moved.bounds[-1]],
-        np.r_[moved.weights[0], middle.weights, moved.weights[-1]],
-    )
+    def merged(self, other: AboveMean) -> AboveMean:
+        """Of the rows of both, key by key: buckets around the mean of all, what both had spread evenly in them."""
+        buckets, rows = self.histograms.buckets, self.rows + other.rows
+        found = AboveMean.empty(len(rows), buckets, self.strategy, z=self.z, lazy=self.lazy)
+        found.rows, found.anchored = rows, rows.copy()
+        found.centre = np.where(self.rows > 0, self.centre, other.centre)
+        for part in (self, other):
+            apart = np.where(part.rows > 0, part.centre - found.centre, 0.0)
+            found.squares += part.squares + 2 * apart * part.total + part.rows * apart**2
+            found.total += part.total + part.rows * apart
+            found.least, found.most = np.minimum(found.least, part.least), np.maximum(found.most, part.most)
+        some = np.flatnonzero(rows)
+        moments = found.centre[some], found.total[some], found.squares[some]
+        ends = found.least[some], found.most[some]
+        means = Means.of(moments, rows[some], rows[some], ends)
+        found.histograms.put(some, laid(means, buckets, self.strategy, self.z))
+        for part in (self, other):
+            held = np.flatnonzero(part.rows)
+            found.histograms.weights[held] += spread(part.histograms.of(held), found.histograms.bounds[held])
+        return found
 
+    def _take(self, keys: Ints, x: Doubles, y: Doubles, told: Doubles | None) -> None:
+        rows, held = RowsByKey.of(keys), self.histograms
+        x, y, owners = x[rows.order], y[rows.order], rows.owners()
+        came = self.rows[owners] + rows.numbers() + 1
+        centre, total, squares, least, most = self._note(rows, x, owners)
+        means = centre + total / came
 
-def _inner(strategy: Strategy, buckets: int, low: float, high: float, mean: float, error: float) -> Doubles:
-    """Bounds of the inner buckets: equal ones, or equally likely places of the mean."""
-    count = buckets - 1
-    if not strategy.quantile:
-        return np.linspace(low, high, count)
-    normal = NormalDist(mean, error)
-    return np.array([normal.inv_cdf(p) for p in np.linspace(normal.cdf(low), normal.cdf(high), count)])
+        def fits(keys: Ints, at: Ints) -> Flags:
+            inside: Flags = (means[at] >= held.bounds[keys, 1]) & (means[at] <= held.bounds[keys, -2])
+            return inside & (came[at] <= _CLOSER * self.anchored[keys]) & self.lazy
 
+        def lay(keys: Ints, at: Ints) -> None:
+            moments = centre[at], total[at], squares[at]
+            self._move(keys, Means.of(moments, came[at], came[at], (least[at], most[at])))
+            self.anchored[keys] = came[at]
 
-def _kept(old: FocusedHistogram, low: float, high: float, bounds: Doubles) -> Doubles:
-    """Piecemeal: old bounds inside the new span stay; whole buckets beyond it go to the outer ones."""
-    inside = old.bounds[1:-1]
-    inside = inside[(inside >= low) & (inside <= high)]
-    ends = [low] if not len(inside) or inside[0] > low else []
-    ends += [high] if not len(inside) or inside[-1] < high else []
-    kept: Doubles = np.r_[bounds[0], np.unique(np.r_[inside, ends]), bounds[-1]]
-    return kept
+        def count(keys: Ints, at: Ints, begins: Ints) -> None:
+            owner, value, weight = np.repeat(keys, np.diff(begins)), x[at], y[at]
+            place = np.clip(held.places(owner, value), 0, held.buckets - 1)
+            if told is not None:
+                fresh = np.zeros((len(at), held.buckets))
+                fresh[np.arange(len(at)), place] = weight
+                after = running(np.add, fresh, begins, held.weights[keys])
+                told[rows.order[at]] = above(held.bounds, owner, after, means[at])
+            np.add.at(held.weights, (owner, place), weight)
+
+        advance(rows, fits, lay, count)
+
+    def _note(self, rows: RowsByKey, x: Doubles, owners: Ints) -> tuple[Doubles, ...]:
+        """Count rows; of each the centre, and what the sums of distances and squares, the least and the greatest are after it."""
+        first, last, keys = rows.offsets[:-1], rows.offsets[1:] - 1, rows.present
+        self.centre[keys] = np.where(self.rows[keys] > 0, self.centre[keys], x[first])
+        self.rows[keys] += rows.sizes
+        centre = self.centre[owners]
+        found = [centre]
+        for step, values, held in (
+            (np.add, x - centre, self.total),
+            (np.add, (x - centre) ** 2, self.squares),
+            (np.minimum, x, self.least),
+            (np.maximum, x, self.most),
+        ):
+            along = running(step, values, rows.offsets, held[keys])
+            held[keys] = along[last]
+            found.append(along)
+        return tuple(found)
+
+    def _move(self, keys: Ints, means: Means) -> None:
+        held, first = self.histograms, self.anchored[keys] == 0
+        held.put(keys[first], laid(means.of_some(first), held.buckets, self.strategy, self.z))
+        again = laid_again(held.of(keys[~first]), means.of_some(~first), self.strategy, self.z)
+        held.put(keys[~first], again)

@@ -20,10 +20,12 @@ from headrace.synopses.counting import Counting
 from headrace.synopses.distinct_window import DistinctWindow
 from headrace.synopses.exponential_histogram import Histograms
 from headrace.synopses.extremes import Extremes
-from headrace.synopses.focused_histogram import FocusedHistogram, Strategy
+from headrace.synopses.focused_histograms import FocusedHistograms, Strategy
 from headrace.synopses.general_histogram import GeneralHistograms
 from headrace.synopses.norms import PowerOfNorm, PowerOfSketchedNorm
+from headrace.synopses.pane_minima import PaneMinima
 from headrace.synopses.ranks import Ranks
+from headrace.synopses.recent_rows import RecentRows
 from headrace.synopses.samples import KeySample, Reservoir
 from headrace.synopses.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
 from headrace.synopses.stable_sketch import StableSketch
@@ -32,9 +34,9 @@ from headrace.synopses.windowed_tables import WindowedTable
 SYNOPSES: Final = {
     each.__name__: each
     for each in (
-        *(AboveMean, Counting, DistinctWindow, Extremes, FocusedHistogram, Form, GeneralHistograms),
-        *(Histograms, KeySample, NearMinimum, PowerOfNorm, PowerOfSketchedNorm, Ranks, Reservoir),
-        *(SlidingAboveMean, SlidingNearMinimum, StableSketch, Strategy, WindowedTable),
+        *(AboveMean, Counting, DistinctWindow, Extremes, FocusedHistograms, Form, GeneralHistograms),
+        *(Histograms, KeySample, NearMinimum, PaneMinima, PowerOfNorm, PowerOfSketchedNorm, Ranks),
+        *(RecentRows, Reservoir, SlidingAboveMean, SlidingNearMinimum, StableSketch, Strategy, WindowedTable),
     )
 }
 """Whatever may stand in a snapshot, by name."""

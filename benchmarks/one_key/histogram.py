@@ -1,39 +1,14 @@
-"""A few buckets over the part of the values that matters now: how are they laid out again when that part moves?
-
-*Wholesale*: new bounds each time, what was counted spread evenly within each old bucket. *Piecemeal*: bounds stay, and change
-at the ends only. Either with *uniform* bounds or with *quantile* ones, which aim at equal weights.
-Source: Gehrke, Korn, Srivastava, "On computing correlated aggregates over continual data streams" (2001), section 3. Repaired:
-wholesale advances past a bucket only when it is wholly below (the printed loops lose one that straddles); a piecemeal cut keeps
-`f * (b' - v) / (v' - v)` of a bucket of weight f (the text leaves out f).
-"""
+"""One histogram of one key, as plain as can be: what `headrace.synopses.focused_histograms` does for many keys at once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Doubles: TypeAlias = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """How buckets are laid out again; piecemeal and uniform is the method of choice."""
-
-    piecemeal: bool = True
-    quantile: bool = False
-
-
-BEST: Final = Strategy()
-
-STRATEGIES: Final = {
-    "piecemeal uniform": BEST,
-    "wholesale uniform": Strategy(piecemeal=False),
-    "piecemeal quantile": Strategy(quantile=True),
-    "wholesale quantile": Strategy(piecemeal=False, quantile=True),
-}
+from headrace.synopses.focused_histograms import Strategy
+from headrace.synopses.rows_by_key import Doubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +40,6 @@ class FocusedHistogram:
         more = np.bincount(place[within], weights[within], len(self.weights))
         return replace(self, weights=self.weights + more)
 
-    def within(self, low: float, high: float) -> tuple[float, float, float]:
-        """The weight of [low, high): the least and the most it can be if nothing was ever spread, and the linear share."""
-        whole = (self.bounds[:-1] >= low) & (self.bounds[1:] <= high)
-        touched = (self.bounds[:-1] < high) & (self.bounds[1:] > low)
-        share = float(np.diff(self.below(np.array([low, high])))[0])
-        return float(self.weights[whole].sum()), float(self.weights[touched].sum()), share
-
     def moved(self, low: float, high: float, strategy: Strategy) -> FocusedHistogram:
         """The same number of buckets over [low, high): what lies outside is gone, and nothing was there before."""
         if strategy.piecemeal:
@@ -83,7 +51,7 @@ class FocusedHistogram:
         bounds = np.linspace(low, high, buckets + 1)
         start, end = self.below(np.array([low, high]))
         if strategy.quantile and end > start:
-            total, at = np.r_[0.0, np.cumsum(self.weights)], self.bounds
+            total, at = np.maximum.accumulate(np.r_[0.0, np.cumsum(self.weights)]), self.bounds
             wanted = np.linspace(start, end, buckets + 1)
             bounds = np.r_[low, np.interp(wanted[1:-1], total, at), high]
             bounds = np.maximum.accumulate(np.clip(bounds, low, high))
@@ -126,7 +94,7 @@ class FocusedHistogram:
         ]
         bounds.sort()
         merged = FocusedHistogram(bounds, np.diff(self.below(bounds)))
-        return merged if merged.weights.var() < weights.var() else self
+        return merged if merged.weights.var() < weights.var() * (1 - 1e-9) else self
 
 
 def _rising(bounds: Doubles, total: Doubles) -> tuple[Doubles, Doubles]:
