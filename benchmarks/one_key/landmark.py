@@ -162,7 +162,7 @@ def around_mean(
     """Inner buckets over mean +- z * error, one outer bucket on each side up to the least and the greatest value."""
     low, high = mean - z * error, mean + z * error
     first, last = min(ends[0], low), max(float(np.nextafter(ends[1], np.inf)), high)
-    inner = _inner(strategy, buckets, low, high, mean, error)
+    inner = _inner(strategy, buckets, (low, high), mean, error, z)
     bounds = np.r_[min(first, inner[0]), inner, max(last, inner[-1])]
     if old is None:
         return FocusedHistogram(bounds, np.zeros(len(bounds) - 1))
@@ -180,13 +180,15 @@ def around_mean(
     )
 
 
-def _inner(strategy: Strategy, buckets: int, low: float, high: float, mean: float, error: float) -> Doubles:
+def _inner(
+    strategy: Strategy, buckets: int, ends: tuple[float, float], mean: float, error: float, z: float
+) -> Doubles:
     """Bounds of the inner buckets: equal ones, or equally likely places of the mean."""
-    count = buckets - 1
     if not strategy.quantile:
-        return np.linspace(low, high, count)
-    normal = NormalDist(mean, error)
-    return np.array([normal.inv_cdf(p) for p in np.linspace(normal.cdf(low), normal.cdf(high), count)])
+        return np.linspace(*ends, buckets - 1)
+    normal = NormalDist()
+    likely = np.linspace(normal.cdf(-z), normal.cdf(z), buckets - 1).tolist()
+    return np.r_[ends[0], mean + error * np.array([normal.inv_cdf(p) for p in likely])[1:-1], ends[1]]
 
 
 def _kept(old: FocusedHistogram, low: float, high: float, bounds: Doubles) -> Doubles:

@@ -122,6 +122,17 @@ def test_windows_without_panes_are_answered_exactly_with_bounds_of_0() -> None:
         assert about == exact
 
 
+def test_counts_and_sums_of_the_last_rows_are_exact_with_bounds_of_0() -> None:
+    start = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+    rows = [{"at": start + dt.timedelta(seconds=place), "x": place * place % 7} for place in range(30)]
+    (told,) = hr.test(
+        "SELECT APPROX_COUNT(*) WITHIN 20 PERCENT AS n, ERROR_BOUND(n) AS nb, "
+        "APPROX_SUM(x) WITHIN 20 PERCENT AS s, ERROR_BOUND(s) AS sb FROM s [ROWS 20]",
+        s=rows,
+    )
+    assert told == {"n": 20, "nb": 0, "s": sum(row["x"] for row in rows[10:]), "sb": 0}
+
+
 def test_status_tells_how_much_each_synopsis_may_take_for_a_group(tmp_path: Path) -> None:
     relation = APPROXIMATE.replace(" SLIDE 1 SECOND", "").replace(" window_end,", "")
     queries = {"about": SKETCHED, "exactly": PLAIN, "counts": APPROXIMATE, "always": relation}

@@ -66,10 +66,12 @@ def test_sums_and_the_maximum_are_answered_too() -> None:
 def test_a_landmark_begins_anew() -> None:
     x = np.array([1.0, 1.5, 9.0])
     later = np.array([50.0, 60.0, 99.0])
-    for counted, expected in ((NearMinimum.empty(1, 2.0), [1, 2, 3]), (AboveMean.empty(1), [0, 1, 1])):
+    for make in (lambda: NearMinimum.empty(1, 2.0), lambda: AboveMean.empty(1)):
+        counted = make()
         followed(counted, x)
         counted.reset(np.array([0]))
-        assert followed(counted, later).tolist() == pytest.approx(expected)
+        assert followed(counted, later).tolist() == followed(make(), later).tolist()
+    assert followed(NearMinimum.empty(1, 2.0), later).tolist() == [1, 2, 3]
 
 
 def test_a_minimum_below_all_of_the_old_range_costs_nothing() -> None:

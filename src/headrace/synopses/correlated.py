@@ -214,7 +214,7 @@ class AboveMean:
                 fresh[np.arange(len(at)), place] = weight
                 after = running(np.add, fresh, begins, held.weights[keys])
                 told[rows.order[at]] = above(held.bounds, owner, after, means[at])
-            np.add.at(held.weights, (owner, place), weight)
+            held.put_in(owner, place, weight)
 
         advance(rows, fits, lay, count)
 

@@ -97,7 +97,12 @@ class FocusedHistograms:
         """More values of keys; those outside count nowhere."""
         place = self.places(keys, values)
         inside = (place >= 0) & (place < self.buckets)
-        np.add.at(self.weights, (keys[inside], place[inside]), weights[inside])
+        self.put_in(keys[inside], place[inside], weights[inside])
+
+    def put_in(self, keys: Ints, places: Ints, weights: Doubles) -> None:
+        """More weight in buckets, one after the other."""
+        flat = self.weights.reshape(-1, copy=False)  # a copy would lose what is added
+        np.add.at(flat, keys * self.buckets + places, weights)
 
     def within(self, low: Doubles, high: Doubles) -> tuple[Doubles, Doubles, Doubles]:
         """The weight of [low, high) key by key: the least and the most if nothing was ever spread, and the linear share."""

@@ -1,6 +1,6 @@
 """What were the last w rows of each key? Rings that grow with their keys, so that many keys of few rows take little.
 
-A ring is as long as the next doubling of its rows, up to w; what rings have outgrown is at most as much again.
+A ring is as long as the next doubling of its rows, up to w; what rings have outgrown is at most twice as much again.
 """
 
 from __future__ import annotations

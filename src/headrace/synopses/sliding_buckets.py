@@ -71,5 +71,5 @@ class SlidingBuckets:
             steps = np.zeros((len(values), held.buckets))
             steps[np.arange(len(values)), place] = weights
             after = running(np.add, steps, 2 * begins, held.weights[keys])[1::2]
-        np.add.at(held.weights, (owners, place), weights)
+        held.put_in(owners, place, weights)
         return after
