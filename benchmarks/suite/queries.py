@@ -79,22 +79,31 @@ def queries(rows: int, rounds: int) -> Report:
         for entry in entries:
             done = _run(entry, min(rows, entry.most_rows))
             found[entry].append(done)
+            rate = f"{done['rate'] / 1e6:.4f} M rows/s" if tells(done) else "too few rows to tell its rate"
             print(
-                f"  round {number}: {_label(entry)} queries: {done['rate'] / 1e6:.4f} M rows/s, "
-                f"{done['result_rows']:,} result rows",
+                f"  round {number}: {_label(entry)} queries: {rate}, {done['result_rows']:,} result rows",
                 flush=True,
             )
     grown = _memory(min(rows, OURS[-1].most_rows))
-    rate = {entry: median(one["rate"] for one in runs) for entry, runs in found.items()}
-    table = [_row(entry, runs, rate[entry]) for entry, runs in found.items()]
+    rate = _rates(found)
+    table = [_row(entry, runs, rate.get(entry)) for entry, runs in found.items()]
+    untold = [
+        f"{_label(entry)} queries: what it took beyond an empty run is too little to tell a rate."
+        for entry in entries
+        if entry not in rate
+    ]
     return Report(
         "queries",
         "Many standing queries: rows a second by their number",
         table,
         [*_ratios(rate, found), grown.ratio],
-        [Bar(_label(entry), rate[entry] / 1e6, "ours" if entry.is_ours else "theirs") for entry in entries],
+        [
+            Bar(_label(entry), rate[entry] / 1e6, "ours" if entry.is_ours else "theirs")
+            for entry in entries
+            if entry in rate
+        ],
         "M rows/s",
-        [_NOTE, grown.told],
+        [_NOTE, *untold, grown.told],
         {peer: versions_of(peer) for peer in ("spark", "bytewax", "pyflink", "pathway")},
     )
 
@@ -106,6 +115,20 @@ _NOTE = (
     "rates are what is compared, and per query where the numbers of queries differ. Ours had read one row before the clock "
     "ran, so plans were loaded; results are durable when it stops."
 )
+
+
+def tells(run: dict[str, Any]) -> bool:
+    """Whether a run took long enough for a rate: beyond what it takes without rows, which is subtracted, at least half of that.
+
+    A difference of two times that are nearly the same is mostly the noise of both, and may even be negative.
+    """
+    return bool(run["seconds"] > run.get("idle", 0.0) / 2)
+
+
+def _rates(found: dict[Entry, list[dict[str, Any]]]) -> dict[Entry, float]:
+    """The median rows a second of each entry of which a run tells."""
+    told = {entry: [one["rate"] for one in runs if tells(one)] for entry, runs in found.items()}
+    return {entry: median(each) for entry, each in told.items() if each}
 
 
 def _ratios(rate: dict[Entry, float], found: dict[Entry, list[dict[str, Any]]]) -> list[Ratio]:
@@ -126,6 +149,7 @@ def _ratios(rate: dict[Entry, float], found: dict[Entry, list[dict[str, Any]]]) 
                 200,
             )
             for entry in QUERY_BY_QUERY
+            if entry in rate
         ),
         Ratio("registering one among 10,000 to one among ten", more[10_000] / more[10], 2, at_most=True),
         Ratio("registrations a second, 10,000 in one script", 10_000 / registered, 1000),
@@ -162,14 +186,14 @@ def _memory(rows: int) -> _Growth:
     )
 
 
-def _row(entry: Entry, runs: list[dict[str, Any]], rate: float) -> dict[str, Any]:
+def _row(entry: Entry, runs: list[dict[str, Any]], rate: float | None) -> dict[str, Any]:
     ours = entry.is_ours
     return {
         "way": entry.way if ours else f"{entry.peer}, {entry.way}",
         "queries": entry.queries,
         "rows": runs[0]["rows"],
         "result_rows": runs[0]["result_rows"],
-        "median_rows_per_second": round(rate),
+        "median_rows_per_second": "too few rows to tell" if rate is None else round(rate),
         "seconds": [round(one["seconds"], 2) for one in runs],
         "ms_to_register_one_more": round(median(one["one_more_ms"] for one in runs), 2) if ours else "",
         "s_to_register_all": round(median(one["register_seconds"] for one in runs), 2) if ours else "",

@@ -34,7 +34,7 @@ from headrace.runtime.messages import (
 from headrace.runtime.orders import Orders, scan_messages, state_messages
 from headrace.runtime.pacing import least
 from headrace.runtime.plan_files import NO_PLAN, SavedPlan, save_plan
-from headrace.runtime.planning import make_plan, plan_after
+from headrace.runtime.planning import Replanned, make_plan, plan_after
 from headrace.runtime.progress import progress_of
 from headrace.runtime.replaying import Past
 from headrace.runtime.several import NOW_OF
@@ -103,8 +103,8 @@ class Engine:
         # What cannot be planned must not get into the log: nobody could open the home.
         before = home.catalog
         after = before.apply_all(entries)
-        plan = plan_after(self.plan, before, after, entries) if self._planned == before.position else None
-        plan = plan or make_plan(after)
+        is_next = self._planned == before.position
+        made = plan_after(self.plan, before, after, entries) if is_next else Replanned(make_plan(after))
         home.fence()
         try:
             home.query_log.append(entries)
@@ -113,7 +113,7 @@ class Engine:
             home.query_log = RecordLog(home.store, QUERY_LOG)
             home.query_log.append(entries)
         home.refresh()
-        self.replan(plan if home.catalog.position == after.position else None)
+        self.replan(made if home.catalog.position == after.position else None)
 
     def _born(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
         """The entry of a new stream also says how many ingest records there were before it."""
@@ -122,19 +122,23 @@ class Engine:
         self.intake.forget(entry["stream"]["name"])
         return {**entry, BORN: self.home.ingest_log.length}
 
-    def replan(self, made: EpochPlan | None = None) -> None:
+    def replan(self, made: Replanned | None = None) -> None:
         """Make the epoch plan anew from the catalog, if that has changed; `made` is that plan when it is there already."""
         catalog = self.home.catalog
         if catalog.position == self._planned:
             return
-        self.plan = made or make_plan(catalog)
-        self._is_saved = False
+        made = made or Replanned(make_plan(catalog))
+        self._is_saved = self._is_saved and made.plan is self.plan
+        self.plan = made.plan
         self._planned = catalog.position
         self.manifest = publishing.without_dropped_streams(self.manifest, self.plan, self.home)
-        places = self.manifest.operators
-        fresh = sorted(self.plan.operators.keys() - places.keys())
-        if len(places) + len(fresh) > len(self.plan.operators):
-            places = {name: place for name, place in places.items() if name in self.plan.operators}
+        places, wanted = self.manifest.operators, self.plan.operators
+        changed = places.keys() ^ wanted.keys() if made.changed is None else made.changed
+        fresh = sorted(name for name in changed if name in wanted and name not in places)
+        if gone := [name for name in changed if name in places and name not in wanted]:
+            places = dict(places)
+            for name in gone:
+                del places[name]
         standings = self.filling.begun(self.manifest, self.published, self.plan, fresh)
         begun = {name: standing.as_json() for name, standing in standings.items()}
         self.manifest = replace(self.manifest, operators={**places, **begun})
@@ -335,6 +339,7 @@ class Engine:
         self.home.store.sync([*publishing.files_named(receipts), *files.unsynced])
         self.home.manifests.publish(planned)
         self.manifest = self.published = planned
+        self.filling.published(self._in_files().name, self.plan)
         self.intake.consumed(work.taken)
         if self.housekeeping.is_due(planned.epoch):
             self.collect()

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from headrace.observation import EpochObservation
+from headrace.runtime.told_in_turn import ToldInTurn
 from headrace.store.filesystem import NotPermitted
 
 EPOCHS: Final = "epochs.jsonl"
@@ -35,11 +37,16 @@ class EpochLog:
                 "  Give this user the right to write there, or name another folder with --home DIR."
             ) from error
         self._waiting = b""
+        self._in_turn = ToldInTurn()
 
     @property
     def waiting(self) -> int:
         """Bytes that could not be written yet."""
         return len(self._waiting)
+
+    def epoch(self, seen: EpochObservation) -> None:
+        """Append an epoch's line, which does not grow with the number of operators; see `told_in_turn`."""
+        self.write(self._in_turn.line(seen))
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append a line, after those that wait."""

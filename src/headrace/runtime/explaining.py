@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from headrace.errors import UserError
 from headrace.language.statement import Form
-from headrace.observation import OperatorObservation, WorkObservation
+from headrace.observation import WorkObservation
 from headrace.operators.family import as_it_runs
-from headrace.planner.attribution import NOTHING, Measured
+from headrace.planner.attribution import Measured
 from headrace.planner.explain import explain
 from headrace.planner.explained import Explained
 from headrace.planner.explained_text import all_lines, query_lines
@@ -30,11 +30,12 @@ from headrace.runtime.messages import EpochPlan
 from headrace.runtime.planning import bound, levels, make_plan
 from headrace.runtime.reader import Reader
 from headrace.runtime.several import NOW_OF
+from headrace.runtime.told_in_turn import of_operators, turns
 from headrace.time import render_duration
 
 _ENDINGS: Final[Mapping[str, Form]] = {".svg": "svg", ".dot": "dot", ".gv": "dot"}
 EPOCHS: Final = 20
-"""Figures are of so many epochs at most: what was measured long ago says little of now."""
+"""Figures are of so many epochs, or of those in which all operators have their turn: what was measured long ago says little of now."""
 
 
 def explain_to(path: Path, query: str | None, form: Form | None, output: Path | None) -> None:
@@ -62,9 +63,8 @@ def explained(home: Home) -> Explained:
     names = {query.operator_id: query.definition.name for query in home.catalog.queries.values()}
     owners = {each: names[derived.owner_of(each)] for each in plan.operators}
     shares = sharing(plan.operators, _apart(plan), _titles(plan, names))
-    return Explained(
-        shares, measured(shares, last_lines(Path(home.store.root), EPOCHS)), owners, _makers(plan)
-    )
+    lines = last_lines(Path(home.store.root), max(EPOCHS, turns(len(plan.operators))))
+    return Explained(shares, measured(shares, lines), owners, _makers(plan))
 
 
 def explain_all(home: Home, form: Form = "text") -> str:
@@ -141,8 +141,6 @@ def measured(shares: Sharing, lines: Iterable[Mapping[str, Any]]) -> Measured | 
         return None
     works = [WorkObservation()] * len(shares.works)
     state_bytes = [0] * len(shares.works)
-    operators: dict[str, OperatorObservation] = {}
-    state_rows: dict[str, int] = {}
     elsewhere = 0
     for line in seen:
         for key, told in line["work"].items():
@@ -153,13 +151,9 @@ def measured(shares: Sharing, lines: Iterable[Mapping[str, Any]]) -> Measured | 
             works[place] = works[place].plus(work)
             if shares.works[place].kind == "state":
                 state_bytes[place] = work.state_bytes
-        for name, told in line["operators"].items():
-            if name in shares.places:
-                own = OperatorObservation(
-                    **{each: told.get(each, 0) for each in OperatorObservation.__slots__}
-                )
-                operators[name] = operators.get(name, NOTHING).plus(own)
-                state_rows[name] = own.state_rows
+    found = of_operators(seen, shares.places)
+    operators = {name: own for name, (own, _) in found.items()}
+    state_rows = {name: rows for name, (_, rows) in found.items()}
     rows = sum(line["rows"] for line in seen)
     first, last = seen[0]["epoch"], seen[-1]["epoch"]
     return Measured(len(seen), first, last, rows, works, operators, state_bytes, state_rows, elsewhere)

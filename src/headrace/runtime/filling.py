@@ -8,7 +8,7 @@ manifest before is its input, so that nothing is missed or counted twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +18,9 @@ from headrace.operators.family import state_name
 from headrace.operators.operator import Operator, Scanned
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.pane_transfer import can_give, needed_from, transferred
-from headrace.operators.row_steps import RowStep
 from headrace.operators.selection import keeps_nothing
 from headrace.runtime import several
+from headrace.runtime.donors import Donors
 from headrace.runtime.messages import EpochPlan, Fill, Piece
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import open_run
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 NOTHING: Final = "nothing"
 ARCHIVE: Final = "the archive"
-_FEW: Final = 16
 
 
 @dataclass(slots=True)
@@ -48,10 +47,11 @@ class Filling:
 
     home: Home
     due: dict[str, Fill] = field(default_factory=dict)
-    _plan: tuple[str, EpochPlan] | None = None
-    _many: bool = False
-    _by_rows: dict[tuple[str, tuple[RowStep, ...]], list[PaneAggregate]] | None = None
-    """The published operators by what they fold, where many newcomers come at once."""
+    _known: Donors = field(default_factory=Donors)
+
+    def published(self, plan_file: str, plan: EpochPlan) -> None:
+        """An epoch of a plan was published: from now on its operators may give."""
+        self._known.follow(plan_file, plan.operators)
 
     def begun(
         self, manifest: Manifest, published: Manifest, plan: EpochPlan, fresh: Sequence[str]
@@ -62,7 +62,6 @@ class Filling:
         """
         self.due = {name: fill for name, fill in self.due.items() if name in plan.operators}
         found: dict[str, Standing] = {}
-        self._many = len(fresh) > _FEW
         for name in fresh:
             found[name] = self._newcomer(manifest, published, plan, plan.operators[name])
         return found
@@ -144,20 +143,13 @@ class Filling:
                 best = Fill(donor, taker.id, since, standing.closed, runs)
         return best
 
-    def _donors(self, manifest: Manifest, taker: PaneAggregate) -> Sequence[PaneAggregate]:
+    def _donors(self, manifest: Manifest, taker: PaneAggregate) -> Collection[PaneAggregate]:
         """The operators over the same rows whose state the manifest names."""
         if not manifest.plan:
             return ()
-        if self._plan is None or self._plan[0] != manifest.plan:
-            self._plan, self._by_rows = (manifest.plan, load_plan(self.home.store, manifest.plan)), None
-        if self._by_rows is None and self._many:
-            self._by_rows = {}
-            for each in self._plan[1].operators.values():
-                if isinstance(each, PaneAggregate):
-                    self._by_rows.setdefault((each.stream, each.steps), []).append(each)
-        if self._by_rows is not None:
-            return self._by_rows.get((taker.stream, taker.steps), ())
-        return [each for each in self._plan[1].operators.values() if isinstance(each, PaneAggregate)]
+        if self._known.plan != manifest.plan:  # it was published by a driver before this one
+            self.published(manifest.plan, load_plan(self.home.store, manifest.plan))
+        return self._known.over_rows_of(taker)
 
     def work(self, places: Mapping[str, Mapping[str, int]]) -> Work | None:
         """The epoch that hands over the panes that are due; None when there are none."""

@@ -386,7 +386,7 @@ class Hub:
 
     def _epoch_published(self, seen: EpochObservation) -> None:
         self.last = seen
-        self._log.write(seen.as_dict())
+        self._log.epoch(seen)
         for listener in self._listeners:
             listener(seen)
 

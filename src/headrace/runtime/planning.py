@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Node, Query, QueryScan, StreamScan, UnionAll, derived_in, find_window, walk
@@ -203,26 +204,40 @@ def _retention(retain: Duration | None, operator: str, query: Query) -> Retentio
     return Retention(max(retain, slide), adds_up)
 
 
+@dataclass(frozen=True, slots=True)
+class Replanned:
+    """A plan, and the ids of operators that came into it or went since the one before it; None: any may have."""
+
+    plan: EpochPlan
+    changed: frozenset[str] | None = None
+
+
 def plan_after(
     plan: EpochPlan, before: Catalog, after: Catalog, entries: Sequence[Mapping[str, Any]]
-) -> EpochPlan:
+) -> Replanned:
     """The plan of `after`, which is `before` with `entries` of the query log applied; `plan` is that of `before`.
 
-    What only changes queries over sources, which no other query reads, costs what it changes.
+    What only changes queries over sources, which no other query reads, costs what it changes; what runs nothing else
+    (a pause, another owner) leaves the plan the same object.
     """
     if not all(is_of_query(entry) for entry in entries):
-        return make_plan(after)
+        return Replanned(make_plan(after))
     gone: list[str] = []
     fresh: dict[str, StandingQuery] = {}
     for name in _changed_names(entries):
         known, now = before.queries.get(name), after.queries.get(name)
         if known is not None:
             if is_woven(plan, known.operator_id):
-                return make_plan(after)
+                return Replanned(make_plan(after))
             gone.append(known.operator_id)
         if now is not None:
             fresh[name] = now
-    return _with_queries(_without_queries(plan, gone), after, fresh.values())
+    if not gone and not fresh:
+        return Replanned(plan, frozenset())
+    kept = _without_queries(plan, gone)
+    made = _with_queries(kept, after, fresh.values())
+    added = islice(made.operators, len(kept.operators), None)
+    return Replanned(made, frozenset((*gone, *added)))
 
 
 def _changed_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, None]:

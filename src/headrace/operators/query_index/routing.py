@@ -12,6 +12,7 @@ from headrace.operators.grouping import Ints
 from headrace.operators.query_index import rows as by_row
 from headrace.operators.query_index.columns import LANES, Words, tiles_of
 from headrace.operators.query_index.index import QueryIndex
+from headrace.operators.query_index.part import Part
 from headrace.operators.query_index.preparing import Failed, Prepared, blocks, prepared, truths
 
 _NOBODY = -1
@@ -37,27 +38,29 @@ class Routed:
 def route(index: QueryIndex, columns: Mapping[str, pa.Array], rows: int) -> Routed:
     """Match a batch row-major: the AND of one table row an attribute (parts whose tables would be too large: turned)."""
     batch = prepared(index, columns, rows)
-    slots: list[Ints] = []
-    words: list[Words] = []
-    for number, compiled in enumerate(batch.parts):
-        if by_row.fits(compiled.part):
-            owners = np.repeat(compiled.part.slots, np.diff(compiled.part.starts))
-            bits = [*by_row.blocks_of(compiled.part, compiled.tables, batch.at[number], rows)]
-            words.append(bits[0] if len(bits) == 1 else np.concatenate(bits))
-        else:
-            owners = compiled.part.slots
-            words.append(_turned(batch, number))
-        slots.append(_padded(owners))
+    owners = [_owners(compiled.part) for compiled in batch.parts]
     if batch.decided:
-        slots.append(_padded(np.array(list(batch.decided), np.int64)))
-        words.append(_packed(truths(np.array(list(batch.decided.values())), rows).T))
-    routed = Routed(
-        np.concatenate([np.empty(0, np.int64), *slots]),
-        np.concatenate([np.empty((rows, 0), np.uint64), *words], axis=1),
-        batch.failed,
-    )
+        owners.append(_padded(np.array(list(batch.decided), np.int64)))
+    ends = np.cumsum([0, *(len(each) // LANES for each in owners)]).tolist()
+    words = np.empty((rows, ends[-1]), np.uint64)
+    for number, compiled in enumerate(batch.parts):
+        mine = words[:, ends[number] : ends[number + 1]]
+        if by_row.fits(compiled.part):
+            for _ in by_row.blocks_of(compiled.part, compiled.tables, batch.at[number], rows, mine):
+                pass
+        else:
+            mine[:] = _turned(batch, number)
+    if batch.decided:
+        words[:, ends[-2] :] = _packed(truths(np.array(list(batch.decided.values())), rows).T)
+    routed = Routed(np.concatenate([np.empty(0, np.int64), *owners]), words, batch.failed)
     _correct(routed, batch)
     return routed
+
+
+def _owners(part: Part) -> Ints:
+    """The slot of each bit of a part's words."""
+    fits = by_row.fits(part)
+    return _padded(np.repeat(part.slots, np.diff(part.starts)) if fits else part.slots)
 
 
 def _padded(slots: Ints) -> Ints:

@@ -22,7 +22,7 @@ _WORKING_BYTES: Final = 1 << 19
 
 def fits(part: Part) -> bool:
     """Whether the tables are small enough to be worth having."""
-    words = -(-part.boxes // 64)
+    words = width(part)
     return sum((attribute.null + 1) * words * 8 for attribute in part.attributes) <= LARGEST
 
 
@@ -56,21 +56,34 @@ def _flip(table: Words, rows: Ints, boxes: Ints) -> None:
     np.bitwise_xor.at(table.reshape(-1), flat, np.left_shift(np.uint64(1), (boxes & 63).astype(np.uint64)))
 
 
-def blocks_of(part: Part, made: Sequence[Words], at: Sequence[Ints], rows: int) -> Iterator[Words]:
-    """Bitmaps of boxes, (rows, words), for consecutive runs of rows that fit the cache; `at` as in `columns`."""
-    words = -(-part.boxes // 64)
+def width(part: Part) -> int:
+    """Words of a row's bitmap."""
+    return -(-part.boxes // 64)
+
+
+def blocks_of(
+    part: Part, made: Sequence[Words], at: Sequence[Ints], rows: int, into: Words | None = None
+) -> Iterator[Words]:
+    """Bitmaps of boxes, (rows, words), for consecutive runs of rows that fit the cache; `at` as in `columns`.
+
+    With `into`, of the shape (all rows, words), they are written there.
+    """
+    words = width(part)
     step = max(64, _WORKING_BYTES // (8 * max(words, 1)) // 64 * 64)  # blocks begin at whole words of rows
     everyone = np.full(words, ~np.uint64(0))
     if part.boxes % 64:
         everyone[-1] = np.uint64((1 << (part.boxes % 64)) - 1)
+    spare = np.empty((min(step, rows), words), np.uint64)
     for low in range(0, rows, step):
         high = min(rows, low + step)
+        bits = np.empty((high - low, words), np.uint64) if into is None else into[low:high]
         if not made:
-            yield np.broadcast_to(everyone, (high - low, words))
-            continue
-        bits = made[0].take(at[0][low:high], axis=0)
+            bits[:] = everyone
+        else:  # places are never out of range, and only "clip" writes without a copy
+            made[0].take(at[0][low:high], axis=0, out=bits, mode="clip")
         for table, here in zip(made[1:], at[1:], strict=True):
-            bits &= table.take(here[low:high], axis=0)
+            one = table.take(here[low:high], axis=0, out=spare[: high - low], mode="clip")
+            np.bitwise_and(bits, one, out=bits)
         yield bits
 
 
