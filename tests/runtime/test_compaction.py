@@ -48,3 +48,18 @@ def test_runs_of_windows_that_stay_open_rise_by_levels_and_stay_few(tmp_path: Pa
         runs = hub.home.latest().state
     assert max(run.level for run in runs) == 2
     assert len(runs) <= 3 * FAN_IN
+
+
+def test_files_of_runs_that_were_merged_are_closed(tmp_path: Path) -> None:
+    """Else a worker that lives for months has a hundred dead files in its memory, and on disk though they were deleted."""
+    with Hub(tmp_path, LocalExecutor(), tasks=1) as hub:
+        hub.execute("CREATE STREAM s (k INT, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 0 SECONDS;")
+        hub.register("SELECT k, COUNT(*) AS n FROM s [RANGE 5 SECONDS SLIDE 5 SECONDS] GROUP BY k", "q")
+        for epoch in range(5 * FAN_IN):
+            at = pa.array([epoch * SECOND]).cast(pa.timestamp("us", "UTC"))
+            hub.push("s", pa.table({"k": pa.array([epoch], pa.int32()), "at": at}))
+            hub.loop.drain()
+        live = {Path(run.name).name for run in hub.home.latest().state}
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    mapped = {Path(line.split()[5]).name for line in maps if f"{tmp_path}/state/" in line}
+    assert len(mapped - live) <= FAN_IN + 1  # what the last epoch merged was open while it ran

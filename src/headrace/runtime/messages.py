@@ -159,6 +159,8 @@ class StateMessage:
     """Operator → groups it has answered further than the stream."""
     told: Mapping[str, Instant] = field(default_factory=dict)
     """Operator → up to where a provisional end has told its windows already."""
+    live: frozenset[str] | None = None
+    """Names of the state runs of all tasks: a worker closes others that it has open. None: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,11 @@ def state_run(epoch: int, task: int) -> str:
     return f"state/{_unique(epoch, task)}.run"
 
 
+def is_state_run(name: str) -> bool:
+    """Whether a file's name is that of a state run."""
+    return name.startswith("state/")
+
+
 def results_run(epoch: int, task: int) -> str:
     """A run of results."""
     return f"results/{_unique(epoch, task)}.run"

@@ -68,6 +68,7 @@ def state_messages(orders: Orders, work: Work, tasks: int) -> list[StateMessage]
     closed = {name: places[name]["closed"] for name in work.operators}
     resting = {name: places[name]["closed"] for name in plan.operators if name not in closed}
     runs = [RunRef.of(run) for run in manifest.state]
+    live = frozenset(run.name for run in runs)
     return [
         StateMessage(
             orders.root,
@@ -83,6 +84,7 @@ def state_messages(orders: Orders, work: Work, tasks: int) -> list[StateMessage]
             work.final,
             resting,
             {name: ahead for name in work.operators if (ahead := places[name].get("ahead"))},
+            live=live,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,6 +38,14 @@ def open_run(store: Store, name: str) -> dict[str, pa.Table]:
         store, name, lambda: Container.open(store.map(name), name).tables()
     )
     return sections
+
+
+def close_state_runs(store: Store, live: Collection[str]) -> None:
+    """Close the state runs that are no longer among the live ones: their files would stay mapped, and on disk after they are deleted."""
+    root = str(store.root)
+    _cache.drop(
+        lambda key: key[0] == root and names.is_state_run(key[1]) and key[1].split("#")[0] not in live
+    )
 
 
 def census_of(store: Store, name: str, section: str) -> Census:

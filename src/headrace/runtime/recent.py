@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 _Key = TypeVar("_Key")
@@ -32,6 +33,12 @@ class Recent(Generic[_Key, _Value]):
             self._kept.move_to_end(key)
             while len(self._kept) > self._limit:
                 self._kept.popitem(last=False)
+
+    def drop(self, unwanted: Callable[[_Key], bool]) -> None:
+        """Forget the values of some keys."""
+        with self._lock:
+            for key in [key for key in self._kept if unwanted(key)]:
+                del self._kept[key]
 
     def clear(self) -> None:
         """Forget everything, as a new worker has."""

@@ -50,7 +50,7 @@ from headrace.runtime.measuring import Ledger
 from headrace.runtime.messages import ResultsFile, RunRef, StateMessage, StateReceipt, StreamProgress
 from headrace.runtime.pacing import reaches
 from headrace.runtime.plan_files import load_plan
-from headrace.runtime.plans import bytes_by_state, bytes_of_run
+from headrace.runtime.plans import bytes_by_state, bytes_of_run, close_state_runs
 from headrace.runtime.progress import after_scans
 from headrace.runtime.rejects import encode_query_rejects
 from headrace.runtime.task_runs import TaskRun, members_of, open_task_run, sections_of
@@ -109,6 +109,8 @@ class _StateTask:
         self._message, self._blobs = message, blobs
         self._deltas = deltas_by_state(blobs)
         self.plan = load_plan(self._store, message.plan)
+        if message.live is not None:
+            close_state_runs(self._store, message.live)
         self._runs = [open_task_run(self._store, ref, message.low, message.high) for ref in message.runs]
         self._progress = after_scans(self.plan.streams, message.streams, [blob.receipt for blob in blobs])
         self._state: dict[str, pa.Table] = {}
