@@ -96,6 +96,9 @@ def test_a_sliding_aggregate_is_one_tree_from_scan_to_select_list() -> None:
         ("[RANGE 1 h 30 min]", TimeRange(90 * MINUTE)),
         ("[RANGE 10 MINUTES SLIDE 1 MINUTE]", TimeSlide(10 * MINUTE, MINUTE)),
         ("[RANGE 10 min, SLIDE 1 min, WATTR at]", TimeSlide(10 * MINUTE, MINUTE)),
+        ("[WA at, RANGE 10 MINUTES, SLIDE 1 MINUTE]", TimeSlide(10 * MINUTE, MINUTE)),
+        ("[WATTR row_num ROWS 5 SLIDE 2]", RowsSlide(5, 2, (), "row_num")),
+        ("[WA at RANGE ALL SLIDE 1 min]", Landmark(MINUTE)),
         ("[RANGE 1 MINUTE SLIDE 10 MINUTES]", TimeSlide(MINUTE, 10 * MINUTE)),
         ("[RANGE TUMBLING 10 MINUTES]", TimeSlide(10 * MINUTE, 10 * MINUTE)),
         (

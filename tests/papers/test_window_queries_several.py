@@ -170,7 +170,7 @@ class Asked:
 
 ONE_MINUTE = "RANGE 1 min SLIDE 1 min WA ts"
 JOIN_5_8 = (
-    "SELECT ISTREAM(x.srcIP, x.length, y.ts) FROM Main1 x [RANGE 3 min, WA ts], Main2 y [RANGE 2 min, WA ts]"
+    "SELECT ISTREAM(x.srcIP, x.length, y.ts) FROM Main1 x [WA ts, RANGE 3 min], Main2 y [WA ts, RANGE 2 min]"
     " WHERE x.srcIP = y.destIP"
 )
 QUERIES = {

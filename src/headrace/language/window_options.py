@@ -35,9 +35,20 @@ class Options:
 _WORDS = frozenset({"ROWS", "RANGE", "SLIDE", "ORIGIN", "WATTR", "WA", "RATTR", "SATTR", "PA"})
 
 
-def options(cursor: Cursor) -> Options:
-    """Pass all of them; raises `UserError` for one that comes twice, or that another one contradicts."""
-    found = Options()
+def measured_first(cursor: Cursor) -> Options:
+    """Pass what a window is measured on where it comes first, as in `[WA at, RANGE 3 MINUTES]`."""
+    if not (cursor.accept("WATTR") or cursor.accept("WA")):
+        return Options()
+    found = Options(attribute=_measure(cursor))
+    cursor.accept_sign(",")
+    return found
+
+
+def options(cursor: Cursor, given: Options | None = None) -> Options:
+    """Pass all of them, beside what was given before; raises `UserError` for one that comes twice, or that another one
+    contradicts.
+    """
+    found = given or Options()
     while True:
         comma = cursor.accept_sign(",")
         start = cursor.token.span

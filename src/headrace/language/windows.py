@@ -25,6 +25,7 @@ from headrace.language.primaries import column
 from headrace.language.window_options import (
     Options,
     expressions,
+    measured_first,
     measured_in_both,
     measured_in_rows,
     measured_in_time,
@@ -47,10 +48,13 @@ def bracket(cursor: Cursor) -> WindowClause:
     if cursor.accept("NOW"):
         cursor.expect_sign("]", " after NOW")
         return RangeWindow(0, None, 0, None, cursor.since(start))
+    given = measured_first(cursor)
     if cursor.accept("RANGE"):
-        window = _range(cursor, start)
+        window = _range(cursor, start, given)
     elif cursor.accept("ROWS"):
-        window = _rows(cursor, start, _row_count(cursor), ())
+        window = _rows(cursor, start, _row_count(cursor), (), given)
+    elif given.attribute is not None:
+        raise cursor.wanted("RANGE or ROWS after what the window is measured on")
     elif cursor.accept("PARTITION", "BY"):
         window = _partitioned(cursor, start)
     elif cursor.accept("DELTA"):
@@ -58,7 +62,7 @@ def bracket(cursor: Cursor) -> WindowClause:
     elif cursor.accept("SESSION"):
         window = _session(cursor, start, ())
     elif cursor.accept("LANDMARK"):
-        window = _landmark(cursor, start)
+        window = _landmark(cursor, start, given)
     elif cursor.accept("WINDOW"):
         window = _named(cursor, start)
     else:
@@ -82,20 +86,24 @@ def part_of_window(cursor: Cursor) -> Duration:
     )
 
 
-def _range(cursor: Cursor, start: Span) -> WindowClause:
+def _range(cursor: Cursor, start: Span, given: Options) -> WindowClause:
     if cursor.accept("UNBOUNDED"):
+        if given.attribute is not None:
+            raise cursor.error(
+                "an UNBOUNDED window is measured on nothing", cursor.since(start), "Leave WATTR out."
+            )
         return _unbounded(cursor, start)
     if cursor.accept("ALL"):
-        return _landmark(cursor, start)
+        return _landmark(cursor, start, given)
     if cursor.token.kind == "number" and cursor.ahead().upper in ("ROWS", "ROW"):
         count = _row_count(cursor)
         cursor.advance()
-        return _rows(cursor, start, count, ())
+        return _rows(cursor, start, count, (), given)
     tumbling = cursor.accept("TUMBLING")
     if tumbling and cursor.accept("ALL"):
         return RangeWindow(WHOLE.range, WHOLE.slide, WHOLE.anchor, None, cursor.since(start))
     length = positive_duration(cursor, "the range of the window")
-    found = options(cursor)
+    found = options(cursor, given)
     if tumbling and found.slides:
         raise cursor.error("a TUMBLING window has no SLIDE of its own", cursor.since(start))
     if found.slide_rows is not None:
@@ -135,8 +143,10 @@ def _unbounded(cursor: Cursor, start: Span) -> RangeWindow:
     return RangeWindow(None, None, 0, None, cursor.since(start))
 
 
-def _rows(cursor: Cursor, start: Span, count: int | None, partition: tuple[Expr, ...]) -> RowsWindow:
-    found = options(cursor)
+def _rows(
+    cursor: Cursor, start: Span, count: int | None, partition: tuple[Expr, ...], given: Options
+) -> RowsWindow:
+    found = options(cursor, given)
     span = cursor.since(start)
     if found.slide is not None:
         raise cursor.error(
@@ -206,7 +216,7 @@ def _partitioned(cursor: Cursor, start: Span) -> WindowClause:
     if cursor.accept("SESSION"):
         return _session(cursor, start, partition)
     cursor.expect("ROWS", purpose=" and their number, SESSION or DELTA after PARTITION BY")
-    return _rows(cursor, start, _row_count(cursor), partition)
+    return _rows(cursor, start, _row_count(cursor), partition, Options())
 
 
 def _session(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> SessionWindow:
@@ -225,8 +235,8 @@ def _session(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> Sessio
     return SessionWindow(found.attribute, gap, partition or found.partition, cursor.since(start))
 
 
-def _landmark(cursor: Cursor, start: Span) -> LandmarkWindow:
-    found = options(cursor)
+def _landmark(cursor: Cursor, start: Span, given: Options) -> LandmarkWindow:
+    found = options(cursor, given)
     if found.slide is None:
         raise cursor.wanted(
             "SLIDE and a length of time in a LANDMARK window", "Write for example [LANDMARK SLIDE 1 HOUR]."
