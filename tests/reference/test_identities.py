@@ -28,6 +28,7 @@ from headrace.reference.values import row_identity
 from headrace.schema import BIGINT
 from headrace.time import BEGINNING, FOREVER
 from tests.laws import strategies as gen
+from tests.laws.comparing import canonical
 
 ALL = tuple(Named(name, gen.column(name)) for name in ("k", "g", "x", "y", "at"))
 
@@ -70,7 +71,7 @@ def test_changes_are_what_istream_and_dstream_emit(query, history):
     for kind, sign in (("istream", 1), ("dstream", -1)):
         emitted = stream_answer(Query(Emit(query.root, kind), "stream"), history, FOREVER)
         ours = [(at, row) for at, change, row in changes(query, history, FOREVER) if change == sign]
-        assert gen.canonical(emitted) == gen.canonical(ours)
+        assert canonical(emitted) == canonical(ours)
 
 
 @given(gen.predicates(), gen.histories(), st.sampled_from((0, gen.TICK, 5 * gen.TICK)))
@@ -84,7 +85,7 @@ def test_a_time_window_commutes_with_a_filter(predicate, history, length):
 @given(gen.predicates(), gen.histories(), gen.time_slides())
 def test_a_sliding_time_window_commutes_with_a_filter(predicate, history, window):
     before = windows_answer(everything(window, below=predicate), history, FOREVER)
-    assert gen.canonical(before) == gen.canonical(
+    assert canonical(before) == canonical(
         windows_answer(everything(window, above=predicate), history, FOREVER)
     )
 
@@ -156,7 +157,7 @@ def test_a_row_window_is_the_rows_window_at_the_row_that_closes_it(history, wind
         for last in range(window.slide, len(part) + 1, window.slide)
         for row in part[:last][-window.count :]
     ]
-    assert gen.canonical(windows_answer(everything(window), history, FOREVER)) == gen.canonical(expected)
+    assert canonical(windows_answer(everything(window), history, FOREVER)) == canonical(expected)
 
 
 @given(gen.histories())
@@ -182,7 +183,7 @@ def test_punctuation_closes_windows_and_never_changes_one(query, history):
         closed = [pair for pair in windows_answer(query, history, limit) if pair[0] <= end_of_all]
         # One more row may fall on the very end of these, so they close a moment after it.
         reached = limit - 1 if isinstance(window, RowsSlide | TupleSlide | Session) else limit
-        assert gen.canonical(closed) == gen.canonical(pair for pair in every if pair[0] <= reached)
+        assert canonical(closed) == canonical(pair for pair in every if pair[0] <= reached)
 
 
 def window_of(query):
@@ -195,7 +196,7 @@ def test_the_cut_into_epochs_means_nothing_while_no_row_is_late(query, history, 
     at = sorted(random.randrange(len(rows) + 1) for _ in range(3))
     cut = [rows[start:end] for start, end in zip([0, *at], [*at, len(rows)], strict=True)]
     again = replace(history, streams={"s": record(cut, "at", 10**9)})
-    assert gen.canonical(windows_answer(query, history, FOREVER)) == gen.canonical(
+    assert canonical(windows_answer(query, history, FOREVER)) == canonical(
         windows_answer(query, again, FOREVER)
     )
 
@@ -216,7 +217,7 @@ def test_invoke_is_the_last_window_that_was_streamed_unless_a_later_one_is_empty
     window = window_of(query)
     latest = window.anchor + (punctuation - window.anchor) // window.slide * window.slide
     expected = [row for at, row in answer if at == latest]
-    assert gen.canonical(invoke(query, history, punctuation)) == gen.canonical(expected)
+    assert canonical(invoke(query, history, punctuation)) == canonical(expected)
 
 
 @given(gen.histories(), gen.time_slides(), gen.aggregate_calls())
