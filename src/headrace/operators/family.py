@@ -278,6 +278,9 @@ def _finished(
     work, told = _Finishing(members), Told()
     for chunk in closed.chunks:
         told = told.plus(len(chunk.windows), chunk.held)
+        if len(members) == 1:  # its rows are all there is, and stand as they should
+            _finish_rows(work, members[0].finish, chunk, np.zeros(len(chunk.windows), np.int64))
+            continue
         places = np.searchsorted(numbers, flat(chunk.columns[MEMBER]).to_numpy())
         order = np.argsort(places, kind="stable")
         edges = np.searchsorted(places[order], np.arange(len(members) + 1))
@@ -320,8 +323,8 @@ def _by_member(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         return
     places = flat(table.column(MEMBER)).to_numpy()
     plain = table.drop_columns([MEMBER])
-    order = np.argsort(places, kind="stable")
     if (np.diff(places) < 0).any():
+        order = np.argsort(places, kind="stable")
         plain, places = plain.take(pa.array(order)), places[order]
     starts = np.flatnonzero(np.r_[True, places[1:] != places[:-1]])
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(places)], strict=True):
