@@ -17,14 +17,14 @@ import numpy as np
 from headrace.synopses.around_means import Means, above, laid, laid_again, spread
 from headrace.synopses.canonical import Ints
 from headrace.synopses.focused_histograms import BEST, FocusedHistograms, Strategy
-from headrace.synopses.rows_by_key import Doubles, Flags, RowsByKey, advance, running
+from headrace.synopses.rows_by_key import Doubles, Flags, RowsByKey, TakesRows, advance, running
 
 _CLOSER: Final = 4
 """So many times the rows, and the mean's own error is half of what it was."""
 
 
 @dataclass(slots=True)
-class NearMinimum:
+class NearMinimum(TakesRows):
     """Per key the sum of y where x < scale * MIN(x). `scale` is above 1 for positive x, below 1 for negative ones (MAX, negated)."""
 
     scale: float
@@ -44,16 +44,6 @@ class NearMinimum:
     def reset(self, keys: Ints) -> None:
         """A landmark of some keys: what came before does not count."""
         self.histograms.put(keys, FocusedHistograms.none(len(keys), self.histograms.buckets))
-
-    def add(self, keys: Ints, x: Doubles, y: Doubles) -> None:
-        """Take in rows, those of a key in their order."""
-        self._take(keys, x, y, None)
-
-    def follow(self, keys: Ints, x: Doubles, y: Doubles) -> Doubles:
-        """Take in rows; what their key's answer is after each."""
-        told = np.empty(len(x))
-        self._take(keys, x, y, told)
-        return told
 
     def answer(self) -> Doubles:
         """Per key; 0 without rows."""
@@ -104,7 +94,7 @@ class NearMinimum:
 
 
 @dataclass(slots=True)
-class AboveMean:
+class AboveMean(TakesRows):
     """Per key the sum of y where x > AVG(x): buckets around the mean as far as it may still go, mean +- z * deviation / sqrt(n).
 
     They are laid out again only when the mean leaves them, or could stay in half of them by now: to follow it at every row
@@ -151,16 +141,6 @@ class AboveMean:
         for name in ("rows", "centre", "total", "squares", "least", "most", "anchored"):
             getattr(self, name)[keys] = getattr(fresh, name)
         self.histograms.put(keys, fresh.histograms)
-
-    def add(self, keys: Ints, x: Doubles, y: Doubles) -> None:
-        """Take in rows, those of a key in their order."""
-        self._take(keys, x, y, None)
-
-    def follow(self, keys: Ints, x: Doubles, y: Doubles) -> Doubles:
-        """Take in rows; what their key's answer is after each."""
-        told = np.empty(len(x))
-        self._take(keys, x, y, told)
-        return told
 
     def answer(self) -> Doubles:
         """Per key; 0 without rows."""

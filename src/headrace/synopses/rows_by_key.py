@@ -6,6 +6,7 @@ nor the other keys show in the last bit.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -21,6 +22,26 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 _AT_A_TIME: Final = 1 << 16
 """So many rows are looked at ahead of a change, all keys together, and at least `_LEAST` of each."""
 _LEAST: Final = 16
+
+
+class TakesRows(ABC):
+    """What takes in rows of many keys, and can say what each key's answer is after each of its rows."""
+
+    __slots__ = ()
+
+    def add(self, keys: Ints, x: Doubles, y: Doubles) -> None:
+        """Take in rows, those of a key in their order."""
+        self._take(keys, x, y, None)
+
+    def follow(self, keys: Ints, x: Doubles, y: Doubles) -> Doubles:
+        """Take in rows; what their key's answer is after each."""
+        told = np.empty(len(x))
+        self._take(keys, x, y, told)
+        return told
+
+    @abstractmethod
+    def _take(self, keys: Ints, x: Doubles, y: Doubles, told: Doubles | None) -> None:
+        """Take in rows; with `told`, put there what their key's answer is after each."""
 
 
 @dataclass(frozen=True, slots=True)

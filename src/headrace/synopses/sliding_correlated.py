@@ -20,12 +20,12 @@ from headrace.synopses.canonical import Ints
 from headrace.synopses.focused_histograms import BEST, FocusedHistograms, Strategy, evenly
 from headrace.synopses.pane_minima import PaneMinima
 from headrace.synopses.recent_rows import Passing, RecentRows
-from headrace.synopses.rows_by_key import Doubles, Flags, RowsByKey, advance, running
+from headrace.synopses.rows_by_key import Doubles, Flags, RowsByKey, TakesRows, advance, running
 from headrace.synopses.sliding_buckets import SlidingBuckets
 
 
 @dataclass(slots=True)
-class SlidingNearMinimum:
+class SlidingNearMinimum(TakesRows):
     """Per key the sum of y where x < scale * MIN(x), over its last `window` rows; x above 0 and scale above 1, or both below (MAX, negated)."""
 
     scale: float
@@ -64,16 +64,6 @@ class SlidingNearMinimum:
         """Bytes in memory; the rows are most of it."""
         parts = (self.recent, self.panes, self.histograms, self.counted, self.negative)
         return sum(part.nbytes for part in parts)
-
-    def add(self, keys: Ints, x: Doubles, y: Doubles) -> None:
-        """Take in rows, those of a key in their order."""
-        self._take(keys, x, y, None)
-
-    def follow(self, keys: Ints, x: Doubles, y: Doubles) -> Doubles:
-        """Take in rows; what their key's answer is after each."""
-        told = np.empty(len(x))
-        self._take(keys, x, y, told)
-        return told
 
     def answer(self) -> Doubles:
         """Per key; 0 without rows."""
@@ -128,7 +118,7 @@ class SlidingNearMinimum:
 
 
 @dataclass(slots=True)
-class SlidingAboveMean:
+class SlidingAboveMean(TakesRows):
     """Per key the sum of y where x > AVG(x), over its last `window` rows: inner buckets over mean +- z * deviation / sqrt(window)."""
 
     strategy: Strategy
@@ -164,16 +154,6 @@ class SlidingAboveMean:
         """Bytes in memory; the rows are most of it."""
         parts = (self.recent, self.centre, self.total, self.squares, self.histograms, self.counted)
         return sum(part.nbytes for part in parts) + self.negative.nbytes
-
-    def add(self, keys: Ints, x: Doubles, y: Doubles) -> None:
-        """Take in rows, those of a key in their order."""
-        self._take(keys, x, y, None)
-
-    def follow(self, keys: Ints, x: Doubles, y: Doubles) -> Doubles:
-        """Take in rows; what their key's answer is after each."""
-        told = np.empty(len(x))
-        self._take(keys, x, y, told)
-        return told
 
     def answer(self) -> Doubles:
         """Per key; 0 without rows."""
