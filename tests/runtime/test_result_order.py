@@ -31,3 +31,18 @@ def test_rows_stand_by_instant_then_the_querys_order_then_columns(rows, descendi
     shown = ordered(table, sort, ["key", "value"]).select(["key", "value"])
     expected = sorted(rows, key=lambda row: (row[0], -row[1] if descending else row[1], *row[1:]))
     assert list(zip(*shown.to_pydict().values(), strict=True)) == [row[1:] for row in expected]
+
+
+@given(st.lists(rows, max_size=4), st.booleans(), st.integers(1, 5))
+def test_results_of_several_tasks_are_ordered_block_by_block_as_in_one_go(parts, by_instant, block):
+    """Each part by instant, as state tasks leave them, or in any order; many rows of one instant are longer than a block."""
+    parts = [sorted(part, key=lambda row: row[0]) if by_instant else part for part in parts]
+    schema = pa.schema([("key", pa.int64()), ("value", pa.int64()), (AT, pa.int64())])
+    table = pa.concat_tables(
+        [schema.empty_table()]
+        + [pa.table([[row[place] for row in part] for place in (1, 2, 0)], schema=schema) for part in parts]
+    )
+    shown = ordered(table, [], ["key", "value"], block)
+    assert shown.equals(ordered(table, [], ["key", "value"], table.num_rows))
+    expected = sorted(row for part in parts for row in part)
+    assert list(zip(*shown.to_pydict().values(), strict=True)) == [row[1:] for row in expected]

@@ -80,8 +80,8 @@ class StandingQuery:
             tables = results.told(self._hub.home, operator.id)
         if not tables:
             return _no_changes(query)
-        table = results.ordered(pa.concat_tables(tables), sort_of(operator), query.schema.names)
-        return visible(_since(table, since), query, changes=True)
+        table = _since(pa.concat_tables(tables), since)
+        return visible(results.ordered(table, sort_of(operator), query.schema.names), query, changes=True)
 
     def follow(self, since: Since = None) -> Iterator[pa.Table]:
         """Result rows as epochs commit them, one table an epoch; with `since` earlier ones first.
@@ -90,9 +90,9 @@ class StandingQuery:
         """
         operator, query = self._bound()
         for part in self._told(operator, past=since is not None):
-            table = _since(results.ordered(part, sort_of(operator), query.schema.names), since)
-            if table.num_rows:
-                yield visible(table, query, changes=True)
+            rows = results.ordered(_since(part, since), sort_of(operator), query.schema.names)
+            if rows.num_rows:
+                yield visible(rows, query, changes=True)
 
     def _told(self, operator: Operator, *, past: bool) -> Iterator[pa.Table]:
         hub = self._hub
