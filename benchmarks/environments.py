@@ -55,9 +55,9 @@ _LIST_PACKAGES = "from importlib.metadata import distributions as d; print('\\n'
 def _install(python: Path, requirements: Path) -> None:
     beside = Path(sys.executable).with_name("uv")
     uv = str(beside) if beside.exists() else shutil.which("uv")
-    if uv is not None:  # much faster where there is one
+    if uv is not None:  # much faster where there is one; its cache would keep every build of Spark
         done = subprocess.run(
-            [uv, "pip", "install", "-q", "--python", python, "-r", requirements], check=False
+            [uv, "pip", "install", "-q", "--no-cache", "--python", python, "-r", requirements], check=False
         )
         if done.returncode == 0:
             return
