@@ -56,6 +56,11 @@ def query_index(rows: int, rounds: int) -> Report:
     best = {count: rate["interval", count, "COUNT and SUM: chosen"] for count in QUERIES}
     ratios = [
         Ratio("million rows/s on a core, COUNT and SUM by 100 keys, 1000 interval queries", best[1000], 1.5),
+        *(
+            Ratio(f"million rows/s on a core, matched by {way}, {count:,} interval queries", found, least)
+            for way, count, least in (("rows", 1000, 10), ("rows", 10_000, 1), ("columns", 10_000, 0.5))
+            for found in [rate["interval", count, f"match: {way}"]]
+        ),
         Ratio("10,000 interval queries to 1000 of them", best[10_000] / best[1000], 0.1),
         Ratio(
             "1000 interval queries shared to one by one",

@@ -70,21 +70,33 @@ def blocks_of(
     """
     words = width(part)
     step = max(64, _WORKING_BYTES // (8 * max(words, 1)) // 64 * 64)  # blocks begin at whole words of rows
-    everyone = np.full(words, ~np.uint64(0))
-    if part.boxes % 64:
-        everyone[-1] = np.uint64((1 << (part.boxes % 64)) - 1)
-    spare = np.empty((min(step, rows), words), np.uint64)
+    spare, held = (np.empty((min(step, rows), words), np.uint64) for _ in range(2))
     for low in range(0, rows, step):
         high = min(rows, low + step)
         bits = np.empty((high - low, words), np.uint64) if into is None else into[low:high]
         if not made:
-            bits[:] = everyone
-        else:  # places are never out of range, and only "clip" writes without a copy
-            made[0].take(at[0][low:high], axis=0, out=bits, mode="clip")
-        for table, here in zip(made[1:], at[1:], strict=True):
-            one = table.take(here[low:high], axis=0, out=spare[: high - low], mode="clip")
-            np.bitwise_and(bits, one, out=bits)
+            bits[:] = _everyone(part)
+        elif len(made) == 1:
+            bits[:] = _taken(made[0], at[0][low:high], held)
+        else:  # the last AND alone writes where the rows may lie apart
+            one = _taken(made[0], at[0][low:high], held)
+            for table, here in zip(made[1:-1], at[1:-1], strict=True):
+                np.bitwise_and(one, _taken(table, here[low:high], spare), out=one)
+            np.bitwise_and(one, _taken(made[-1], at[-1][low:high], spare), out=bits)
         yield bits
+
+
+def _taken(table: Words, places: Ints, into: Words) -> Words:
+    """Rows of a table: places are never out of range, and only "clip", into memory that lies together, makes no copy."""
+    return table.take(places, axis=0, out=into[: len(places)], mode="clip")
+
+
+def _everyone(part: Part) -> Words:
+    """The bitmap of all boxes."""
+    found = np.full(width(part), ~np.uint64(0))
+    if part.boxes % 64:
+        found[-1] = np.uint64((1 << (part.boxes % 64)) - 1)
+    return found
 
 
 def queries_of(part: Part, bits: Words) -> np.ndarray:
