@@ -88,7 +88,7 @@ NAMES = sorted(VALUES)
 def _comparison(draw: st.DrawFn) -> str:
     name = draw(st.sampled_from(NAMES))
     value = st.sampled_from(CONSTANTS[name])
-    match draw(st.integers(0, 5)):
+    match draw(st.integers(0, 7)):
         case 0:
             return f"{name} IN ({', '.join(draw(st.lists(value, min_size=1, max_size=4)))})"
         case 1:
@@ -97,9 +97,30 @@ def _comparison(draw: st.DrawFn) -> str:
             return f"{name} IS {draw(st.sampled_from(['', 'NOT ']))}NULL"
         case 3:
             return f"{draw(value)} {draw(st.sampled_from(['<', '=', '>=']))} {name}"
+        case 4 | 5:
+            return _of_two(draw)
         case _:
             symbol = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"]))
             return f"{name} {symbol} {draw(value)}"
+
+
+def _of_two(draw: st.DrawFn) -> str:
+    """Two attributes beside each other, integers with constants: sums and differences may overflow, and doubles round."""
+    symbol = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"]))
+    if not draw(st.integers(0, 4)):
+        return f"{draw(st.sampled_from('fd'))} {symbol} d + {draw(st.sampled_from(CONSTANTS['d'][:4]))}"
+    added = [
+        "",
+        " + 1",
+        " - 3",
+        " + 127Y",
+        " + 2147483647",
+        " - 2147483640",
+        " + 9223372036854775806",
+        " - CAST('NaN' AS DOUBLE)",
+    ]
+    left, right = (draw(st.sampled_from("tib")) + draw(st.sampled_from(added)) for _ in range(2))
+    return f"{left} {symbol} {right}" if draw(st.booleans()) else f"5 + {left} {symbol} {right}"
 
 
 OTHERS = [

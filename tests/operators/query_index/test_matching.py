@@ -12,6 +12,7 @@ from headrace.algebra.expressions import Column, Expression
 from headrace.operators.query_index import columns as by_column
 from headrace.operators.query_index import normal as normalising
 from headrace.operators.query_index import rows as by_row
+from headrace.operators.query_index.domains import EVERY
 from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.query_index.matching import Kernel, Matches, match
 from headrace.operators.query_index.normal import normal
@@ -220,3 +221,17 @@ def test_nulls_are_told_apart_where_constants_outnumber_the_rows() -> None:
     columns = whole([None, 7, 391, None, 12])
     index = QueryIndex().changed(predicates)
     same_as_brute(index, predicates, columns, match(index, columns, 5, "columns"))
+
+
+def test_conditions_on_two_integers_are_indexed_by_their_difference_and_on_doubles_evaluated() -> None:
+    """Many constants of a pair of attributes are one column, whichever is written first; a guard where a sum may overflow."""
+    texts = ["b > i + 5", "i - 3 <= b", "b - i <> 9", "t < i", "i >= t + 100"]
+    forms = [normal(bound(text)) for text in texts]
+    assert [form.residual for form in forms] == [None] * len(texts)
+    asked = [{one for one, domain in form.boxes[0].items() if domain != EVERY} for form in forms]
+    assert asked[0] == asked[1] == asked[2]
+    assert [len(one) for one in asked] == [1] * len(texts)
+    assert [len(form.attributes) for form in forms] == [2, 2, 1, 1, 1], "t + 100 cannot overflow an INT"
+    assert normal(bound("b > i + 6")).attributes == forms[0].attributes, "nearby constants share their guard"
+    for text in ("d > f + 5", "b <=> i", "m < i", "s < s"):
+        assert normal(bound(text)).residual is not None, text

@@ -53,6 +53,8 @@ class Domain:
 
 NULLS: Final = Domain(False, (), True)
 """IS NULL."""
+EVERY: Final = Domain(True, (), True)
+"""Any value, and NULL."""
 
 
 def compared(symbol: str, cuts: Cuts) -> Domain:

@@ -14,22 +14,27 @@ from typing import Final
 from headrace.algebra.expressions import Call, Cast, Column, Expression, Literal, walk
 from headrace.algebra.functions import FUNCTIONS
 from headrace.operators.query_index import domains
+from headrace.operators.query_index.differences import TURNED, Side, difference, sum_of
 from headrace.operators.query_index.domains import NULLS, Domain
 from headrace.operators.query_index.keys import cuts, has_keys, prefix_cuts
 from headrace.operators.scalar.compiling import program
 from headrace.schema import BIGINT, BOOLEAN, STRING, TIMESTAMP, TIMESTAMP_NTZ, Type
 
-_COMPARISONS: Final = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _DIGITS: Final = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 _TRUE: Final = Literal(True, BOOLEAN)
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A condition on one attribute."""
+    """A condition on one attribute, on rows where none of `guards` fails."""
 
     attribute: Expression
     domain: Domain
+    guards: tuple[Expression, ...] = ()
+
+    def negated(self) -> Factor:
+        """NOT."""
+        return Factor(self.attribute, self.domain.negated(), self.guards)
 
 
 def factor(predicate: Expression) -> Factor | None:
@@ -39,7 +44,7 @@ def factor(predicate: Expression) -> Factor | None:
             return Factor(predicate, domains.compared("=", cuts(_TRUE, BOOLEAN)))
         case Call(function="not", arguments=(inner,)):
             found = factor(inner)
-            return None if found is None else Factor(found.attribute, found.domain.negated())
+            return None if found is None else found.negated()
         case Call(function="and" | "or" as function, arguments=parts):
             return _of_one_attribute(parts, conjunction=function == "and")
         case Call(function="isnull" | "isnotnull" as function, arguments=(inner,)):
@@ -80,19 +85,20 @@ def _of_one_attribute(parts: Sequence[Expression], *, conjunction: bool) -> Fact
             return None
         found.append(one)
     combine = Domain.meet if conjunction else Domain.join
-    return Factor(found[0].attribute, reduce(combine, (one.domain for one in found)))
+    guards = tuple(dict.fromkeys(guard for one in found for guard in one.guards))
+    return Factor(found[0].attribute, reduce(combine, (one.domain for one in found)), guards)
 
 
 def _compared(symbol: str, left: Expression, right: Expression) -> Factor | None:
     null_safe = symbol == "<=>"
     symbol = "=" if null_safe else symbol
-    if symbol not in _COMPARISONS:
+    if symbol not in TURNED:
         return None
     value = constant(right)
-    if value is None:
-        value, left, symbol = constant(left), right, _COMPARISONS[symbol]
-    if value is None:
-        return None
+    if value is None and constant(left) is not None:
+        value, left, symbol = constant(left), right, TURNED[symbol]
+    if value is None:  # whether both or one of two attributes are NULL, their difference does not tell
+        return None if null_safe else _of_two(symbol, left, right)
     attribute = _attribute(left)
     if attribute is None:
         return None
@@ -100,6 +106,30 @@ def _compared(symbol: str, left: Expression, right: Expression) -> Factor | None
         return Factor(attribute, NULLS) if null_safe else None
     domain = domains.compared(symbol, cuts(value, attribute.type))
     return Factor(attribute, Domain(domain.starts, domain.flips, False) if null_safe else domain)
+
+
+def _of_two(symbol: str, left: Expression, right: Expression) -> Factor | None:
+    sides = _side(left), _side(right)
+    if sides[0] is None or sides[1] is None:
+        return None
+    found = difference(symbol, sides[0], sides[1])
+    domain = domains.compared(found.symbol, cuts(Literal(found.constant, BIGINT), BIGINT))
+    return Factor(found.attribute, domain, found.guards)
+
+
+def _side(expression: Expression) -> Side | None:
+    """An integer attribute, or one plus or minus a constant; None for all else."""
+    whole = _attribute(expression)
+    if whole is None or not whole.type.is_integer:
+        return None
+    if isinstance(whole, Call) and whole.function in ("+", "-"):
+        left, right = whole.arguments
+        added, attribute = constant(right), _attribute(left)
+        if attribute is None and whole.function == "+":
+            added, attribute = constant(left), _attribute(right)
+        if attribute is not None and added is not None and added.value is not None:
+            return sum_of(whole, attribute, added)
+    return Side(whole, 0, None)
 
 
 def _among(inner: Expression, candidates: Sequence[Expression]) -> Factor | None:

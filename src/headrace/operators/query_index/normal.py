@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, conjuncts, walk
-from headrace.operators.query_index.domains import Domain
+from headrace.operators.query_index.domains import EVERY, Domain
 from headrace.operators.query_index.factors import Factor, factor
 from headrace.schema import BOOLEAN
 
@@ -117,7 +117,10 @@ def _disjuncts(part: Expression, *, negated: bool) -> list[dict[Expression, Doma
 
 
 def _box(one: Factor, *, negated: bool) -> dict[Expression, Domain]:
-    return {one.attribute: one.domain.negated() if negated else one.domain}
+    return {
+        one.attribute: one.domain.negated() if negated else one.domain,
+        **dict.fromkeys(one.guards, EVERY),
+    }
 
 
 def _product(
