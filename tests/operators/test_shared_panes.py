@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions import Expression, Named
+from headrace.algebra.expressions import Cast, Column, Expression, Named
 from headrace.algebra.query import Aggregate, Filter, Node, Query, Windowed
 from headrace.algebra.windows import Landmark, TimeSlide, Window
 from headrace.operators import foldings as foldings_of
@@ -22,11 +24,12 @@ from headrace.operators.foldings import Alone, foldings
 from headrace.operators.operator import Operator, Turn
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.panes import Panes
+from headrace.operators.row_steps import Keep, LookUp
 from headrace.operators.shared_panes import SharedPanes, common_panes
 from headrace.operators.shared_predicates import SharedPredicates
 from headrace.planner.lower import lower
 from headrace.reference.history import StreamRow
-from headrace.schema import BIGINT, DOUBLE
+from headrace.schema import BIGINT, DOUBLE, STRING, Field, Schema
 from headrace.time import BEGINNING, FOREVER, SECOND
 from tests.laws import strategies as some
 from tests.laws.comparing import canonical
@@ -68,8 +71,10 @@ def rows(drawn: Sequence[dict[str, Any]]) -> Batch:
     return batch([StreamRow(each, each["at"], place) for place, each in enumerate(drawn)], SCHEMA)
 
 
-def harvested(operators: Sequence[Operator], batches: Sequence[Batch]) -> Harvest:
-    made = foldings(operators, {})
+def harvested(
+    operators: Sequence[Operator], batches: Sequence[Batch], relations: Mapping[str, pa.Table] | None = None
+) -> Harvest:
+    made = foldings(operators, relations or {})
     for each in batches:
         for folding in made if each.rows else ():
             folding.add(each)
@@ -208,6 +213,89 @@ def test_many_conditions_fold_together_as_each_alone(queries: list[Query], drawn
     assert answers(operators, queries, shared) == answers(operators, queries, alone)
     assert counted(shared) == counted(alone)
     assert refused(shared) == refused(alone)
+
+
+NAMES = Schema((Field("k", STRING), Field("label", BIGINT)))
+RELATIONS = {
+    "names": pa.table(
+        {"k": ["a", "a", "b", None], "label": [0, 2, 2, 3]}, schema=pa.schema(list(NAMES.arrow()))
+    )
+}
+LABEL, K, X = Column("r.label", BIGINT), Column("k", STRING), Column("x", BIGINT)
+ON_LABEL = [
+    some.call(">", LABEL, literal(1, BIGINT)),
+    some.call("isnull", LABEL),
+    some.call("=", LABEL, X),
+    some.call(">", some.call("/", literal(1, BIGINT), LABEL, kind=DOUBLE), literal(0.4, DOUBLE)),
+]
+
+
+@st.composite
+def joins(draw: st.DrawFn) -> LookUp:
+    """A look-up with and without rows that have no pair, pairs by a condition, and a key that may fail."""
+    key = draw(st.sampled_from([K, K, _FAILING_KEY]))
+    residual = draw(st.sampled_from([None, some.call("<>", LABEL, X)]))
+    return LookUp("names", "r", NAMES, (key,), (K,), residual, draw(st.booleans()))
+
+
+_FAILING_KEY = Cast(some.call("/", X, X, kind=DOUBLE), STRING)
+
+
+@st.composite
+def joined(draw: st.DrawFn) -> tuple[list[Query], list[PaneAggregate]]:
+    """Aggregates of few shapes, most around the same join, with conditions below and above it, some of which fail."""
+    by, other = draw(joins()), draw(joins())
+    queries, operators = [], []
+    for place in range(draw(st.integers(2, 6))):
+        where = draw(st.sampled_from([None, *BELOW]))
+        late = draw(st.sampled_from([None, *ON_LABEL]))
+        asked = query(draw(st.sampled_from(SLIDES)), where, (Named("k", column("k")),), COUNTS)
+        made = lower(f"q{place}", asked, f"q{place}")
+        assert isinstance(made, PaneAggregate)
+        mine = draw(st.sampled_from([by, by, by, other]))
+        above = () if late is None else (Keep(late),)
+        queries.append(asked)
+        operators.append(replace(made, steps=(*made.steps, mine, *above), relations=("names",)))
+    return queries, operators
+
+
+SLIDES = (TimeSlide(4 * TICK, TICK), TimeSlide(9 * TICK, 3 * TICK))
+COUNTS = [AggregateCall("count", None, BIGINT), AggregateCall("sum", column("x"), BIGINT)]
+BELOW = [some.call(">", column("x"), literal(0, BIGINT)), some.call("=", column("y"), column("y")), _QUOTIENT]
+
+
+@settings(max_examples=150)
+@given(made=joined(), drawn=st.lists(some.rows(), min_size=1, max_size=2))
+def test_many_conditions_around_one_join_fold_together_as_each_alone(
+    made: tuple[list[Query], list[PaneAggregate]], drawn: list[Any]
+) -> None:
+    queries, operators = made
+    batches = [rows(each) for each in drawn]
+    alone = Harvest()
+    for each in operators:
+        alone.join(harvested([each], batches, RELATIONS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(foldings_of, "FEW_PREDICATES", 0)
+        shared = harvested(operators, batches, RELATIONS)
+    assert answers(operators, queries, shared) == answers(operators, queries, alone)
+    assert counted(shared) == counted(alone)
+    assert refused(shared) == refused(alone)
+
+
+def test_queries_that_join_alike_share_one_index_unless_a_filter_may_fail() -> None:
+    count, keys = [AggregateCall("count", None, BIGINT)], (Named("k", column("k")),)
+    join = LookUp("names", "r", NAMES, (K,), (K,), None, keep_unmatched=False)
+
+    def around(number: int, late: Expression, by: LookUp = join) -> PaneAggregate:
+        where = some.call(">", column("x"), literal(number, BIGINT))
+        made = lower(f"q{number}", query(TimeSlide(4 * TICK, TICK), where, keys, count), f"q{number}")
+        assert isinstance(made, PaneAggregate)
+        return replace(made, steps=(*made.steps, by, Keep(late)), relations=("names",))
+
+    same = [around(number, ON_LABEL[number % 3]) for number in range(20)]
+    failing, other = around(20, ON_LABEL[3]), around(21, ON_LABEL[0], replace(join, keep_unmatched=True))
+    found = dict.fromkeys((how, len(members)) for how, members in foldings_of.groups([*same, failing, other]))
+    assert set(found) == {("conditions", 20), ("alone", 1)}
 
 
 def refused(found: Harvest) -> dict[str, list[tuple[int, str]]]:

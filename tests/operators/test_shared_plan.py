@@ -13,6 +13,7 @@ from headrace.operators.conditions import predicate_of
 from headrace.operators.foldings import FEW_PREDICATES
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.query_index.normal import normal
+from headrace.operators.row_steps import RowPipeline
 from headrace.operators.shared_plan import SharedPlan, _plans, plan_anew, plan_from, plan_of
 from headrace.operators.shared_predicates import SharedPredicates
 from headrace.planner.lower import lower
@@ -33,7 +34,7 @@ def member(number: int, seconds: int = 4) -> PaneAggregate:
 def answers(plan: SharedPlan) -> dict[str, list[dict[str, object]]]:
     """What a scan task makes of some rows by a plan."""
     batch = rows([{"k": "ab"[n % 2], "g": 1, "x": n % 30, "y": 0.5, "at": n * TICK // 7} for n in range(200)])
-    shared = SharedPredicates(plan, {})
+    shared = SharedPredicates(plan, RowPipeline.of((), {}), {})
     shared.add(batch)
     found = shared.finish()
     tables = {

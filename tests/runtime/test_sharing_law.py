@@ -54,6 +54,13 @@ def generated(rng: np.random.Generator) -> str:
         return f"SELECT g, COUNT(*) AS n FROM s [ROWS {rng.integers(2, 9)} SLIDE 3] WHERE {where} GROUP BY g"
     if kind < 0.2:
         return f"SELECT k, COUNT(*) AS n FROM s [RANGE {rng.integers(1, 9)} SECONDS] WHERE {where} GROUP BY k"
+    if kind < 0.35:
+        by = str(rng.choice(["JOIN", "LEFT JOIN"]))
+        where += str(rng.choice(["", " AND names.name > 'o'", " AND names.name IS NULL"]))
+        return (
+            f"SELECT names.name, COUNT(*) AS n FROM s {rng.choice(WINDOWS[:2])} {by} names ON s.g = names.id "
+            f"WHERE {where} GROUP BY names.name"
+        )
     key = str(rng.choice(["k", "k", "g"]))
     measures = ", ".join(rng.choice(MEASURES, rng.integers(1, 4), replace=False))
     having = str(rng.choice(["", "", "HAVING COUNT(*) > 1"]))

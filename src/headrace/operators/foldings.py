@@ -1,8 +1,8 @@
 """Which operators of a scan task fold their rows together, and how.
 
-Aggregates that group alike are folded once for all their conditions and windows (`shared_predicates`); those that join
-relations, or count distinct values, once for all their windows (`shared_panes`); everything else by itself. What leaves
-the task is the same in each case: an operator's deltas as it would have made them alone.
+Aggregates that join alike and group alike are folded once for all their conditions and windows (`shared_predicates`);
+those that count distinct values, once for all their windows (`shared_panes`); everything else by itself. What leaves the
+task is the same in each case: an operator's deltas as it would have made them alone.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from headrace.operators.family import Harvest, as_it_runs
 from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import Operator, Scanner
 from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.query_index.normal import can_fail
 from headrace.operators.row_bitmaps import united
-from headrace.operators.row_steps import Keep, RowStep
+from headrace.operators.row_steps import Keep, RowStep, joins_of
 from headrace.operators.selection import Selection
 from headrace.operators.shared_panes import SharedPanes
 from headrace.operators.shared_predicates import SharedPredicates
@@ -125,16 +126,17 @@ def _folding(
         selecting = tuple(member for member in members if isinstance(member, Selection))
         return Selecting(selecting, SharedSelections.of(selecting))
     sharing = tuple(member for member in members if isinstance(member, PaneAggregate))
-    return SharedPanes.of(sharing, relations) if how == "panes" else SharedPredicates.of(sharing)
+    shared = SharedPanes if how == "panes" else SharedPredicates
+    return shared.of(sharing, relations)
 
 
 def groups(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Operator]]]:
     """Who folds together, of operators that see the same rows, and how.
 
-    Alone; by common panes (the same rows and keys); or by an index of their conditions (the same keys).
+    Alone; by common panes (the same rows and keys); or by an index of their conditions (the same joins and keys).
     """
     alike: dict[_Key, list[PaneAggregate]] = {}
-    families: dict[str, list[PaneAggregate]] = {}
+    families: dict[tuple[str, tuple[RowStep, ...]], list[PaneAggregate]] = {}
     selections: list[Selection] = []
     for operator in operators:
         if isinstance(operator, Selection):
@@ -143,18 +145,21 @@ def groups(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Operat
             continue
         if not isinstance(operator, PaneAggregate) or not shares(operator):
             yield "alone", (operator,)
-        elif operator.family is not None and _has_one_filter(operator):
-            families.setdefault(operator.family, []).append(operator)
+        elif operator.family is not None and _is_filtered(operator):
+            families.setdefault((operator.family, joins_of(operator.steps)), []).append(operator)
         else:
             alike.setdefault((operator.steps, _keys(operator)), []).append(operator)
     if selections:
         yield "selections", selections
-    for members in families.values():  # which have the same keys and arguments: one is asked for all
+    for (
+        _,
+        joins,
+    ), members in families.items():  # which have the same keys and arguments: one is asked for all
         if members[0].grouped.distinct_arguments:
             for operator in members:
                 alike.setdefault((operator.steps, _keys(operator)), []).append(operator)
         else:
-            alike.setdefault((_ANY, _keys(members[0])), []).extend(members)
+            alike.setdefault((_ANY, (joins, _keys(members[0]))), []).extend(members)
     for (steps, _), members in alike.items():
         yield from _together(members, any_condition=steps == _ANY)
 
@@ -177,8 +182,13 @@ def _has_many_predicates(members: Sequence[PaneAggregate]) -> bool:
     return False
 
 
-def _has_one_filter(operator: PaneAggregate) -> bool:
-    return not operator.steps or (len(operator.steps) == 1 and isinstance(operator.steps[0], Keep))
+def _is_filtered(operator: PaneAggregate) -> bool:
+    """Whether rows may as well be filtered after all joins: by one filter, or by some of which none can fail.
+
+    A row that one filter leaves out is not seen by the next, nor is one that joins with nothing.
+    """
+    filters = (step.predicate for step in operator.steps if isinstance(step, Keep))
+    return len(operator.steps) < 2 or not any(map(can_fail, filters))
 
 
 def _keys(operator: PaneAggregate) -> tuple[object, ...]:

@@ -154,6 +154,11 @@ def columns_read(steps: Sequence[RowStep]) -> frozenset[str]:
     return read
 
 
+def joins_of(steps: Sequence[RowStep]) -> tuple[LookUp | Membership, ...]:
+    """The steps that ask stored relations, without the filters between them."""
+    return tuple(step for step in steps if not isinstance(step, Keep))
+
+
 def relations_of(steps: Sequence[RowStep]) -> tuple[str, ...]:
     """The relations that the steps look into, each once."""
     return tuple(dict.fromkeys(step.relation for step in steps if not isinstance(step, Keep)))

@@ -1,7 +1,8 @@
 """One fold for many conditions: a thousand filters over the same groups cost one pass over the rows.
 
-The conditions of all members are one query index; a batch is matched and folded for all of them at once, by the panes
-that their windows have in common. Each member's own panes are then made of those cells, a family at a time.
+The conditions of all members are one query index; a batch is joined with the relations that all of them ask, then matched
+and folded for all of them at once, by the panes that their windows have in common. Each member's own panes are then made of
+those cells, a family at a time.
 Source: PSoup and CACQ (grouped filters); the kernels are `query_index` and `shared_aggregation`.
 """
 
@@ -30,6 +31,7 @@ from headrace.operators.pane_store import (
     select,
 )
 from headrace.operators.query_index.preparing import Failed
+from headrace.operators.row_steps import RowPipeline, joins_of
 from headrace.operators.scalar import Evaluation
 from headrace.operators.shared_aggregation.folding import fold
 from headrace.operators.shared_panes import common_panes
@@ -61,21 +63,22 @@ class _Held:
 
 @dataclass(slots=True)
 class SharedPredicates:
-    """The scan half of several pane aggregates that group alike."""
+    """The scan half of several pane aggregates that join and group alike."""
 
     plan: SharedPlan
+    joins: RowPipeline
     own: Mapping[str, Scanner]
-    """Each member by itself: for batches on which a key or an argument fails, which it must for some of them alone."""
+    """Each member by itself: for batches on which a join, a key or an argument fails, which it must for some of them alone."""
     tables: list[pa.Table] = field(default_factory=list)
     rejected: dict[int, list[Rejected]] = field(default_factory=dict)
     rows_in: int = 0
     held: list[_Held] = field(default_factory=list)
 
     @staticmethod
-    def of(members: tuple[PaneAggregate, ...]) -> SharedPredicates:
-        """Prepare to fold for all members, whose keys are equal and whose steps are filters."""
-        own = _Lazily({member.id: member for member in members})
-        return SharedPredicates(plan_of(members), own)
+    def of(members: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> SharedPredicates:
+        """Prepare to fold for all members, whose keys are equal and whose steps are the same joins, and filters."""
+        own = _Lazily({member.id: member for member in members}, relations)
+        return SharedPredicates(plan_of(members), RowPipeline.of(joins_of(members[0].steps), relations), own)
 
     @property
     def representative(self) -> str:
@@ -84,14 +87,18 @@ class SharedPredicates:
 
     def add(self, batch: Batch) -> None:
         """Take in a batch; it is folded once for all, as soon as there are enough rows."""
-        evaluation = Evaluation(batch.readable, batch.rows)
+        joined = self.joins.apply(batch)
+        evaluation = Evaluation(joined.readable, joined.rows)
         values = tuple(evaluation.values(each) for each in self.plan.inputs)
-        if evaluation.errors is not None:
+        if self.joins.rejected or evaluation.errors is not None:
+            self.joins.rejected.clear()
             for member in self.plan.members:
                 self.own[member.id].add(batch)
             return
         self.rows_in += batch.rows
-        self.held.append(_Held(batch, values))
+        if not joined.rows:
+            return
+        self.held.append(_Held(joined, values))
         rows, size = (sum(getattr(each, of) for each in self.held) for of in ("rows", "bytes"))
         if rows >= FOLDED_AT_ONCE or size >= _MOST_BYTES:
             self._fold()
@@ -210,10 +217,10 @@ def _joined(parts: Sequence[pa.Array]) -> pa.Array:
 class _Lazily(dict[str, Scanner]):
     """Scanners made when they are first asked for: hardly any batch needs them."""
 
-    def __init__(self, members: Mapping[str, PaneAggregate]) -> None:
+    def __init__(self, members: Mapping[str, PaneAggregate], relations: Mapping[str, pa.Table]) -> None:
         super().__init__()
-        self._members = members
+        self._members, self._relations = members, relations
 
     def __missing__(self, name: str) -> Scanner:
-        self[name] = self._members[name].scanner({})
+        self[name] = self._members[name].scanner(self._relations)
         return self[name]

@@ -17,7 +17,7 @@ from headrace.operators.family import state_name
 from headrace.operators.foldings import How, groups
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.operators.row_steps import Keep, RowStep
+from headrace.operators.row_steps import Keep, RowStep, joins_of
 from headrace.operators.row_store import RowLayout
 from headrace.operators.selection import Selection
 from headrace.planner.explain import partials, show, window
@@ -111,8 +111,13 @@ def _fold_label(how: How, members: Sequence[Operator]) -> str:
     folded = f"fold by {keys} into panes of {len(panes)} window{'s' * (len(panes) > 1)}: {', '.join(cells)}"
     if how == "conditions":
         asked = {predicate_of(member) for member in members if isinstance(member, PaneAggregate)}
-        return f"match {len(asked):,} conditions in one index, {folded}"
+        return f"{_joined(first)}match {len(asked):,} conditions in one index, {folded}"
     return f"{folded}{_filter(first)}"
+
+
+def _joined(operator: PaneAggregate) -> str:
+    asked = [step.relation for step in joins_of(operator.steps)]
+    return f"join with {', '.join(asked)}, " if asked else ""
 
 
 def _filter(operator: Operator) -> str:
@@ -120,7 +125,7 @@ def _filter(operator: Operator) -> str:
     if isinstance(layout := getattr(operator, "rows", None), RowLayout):
         steps = (*layout.below, *layout.above)
     kept = [show(step.predicate) for step in steps if isinstance(step, Keep)]
-    joined = [step.relation for step in steps if not isinstance(step, Keep)]
+    joined = [step.relation for step in joins_of(steps)]
     where = f" where {' and '.join(kept)}" if kept else ""
     return where + (f" with {', '.join(joined)}" if joined else "")
 

@@ -177,7 +177,7 @@ def _literal_start(pattern: str) -> tuple[str | None, bool]:
 
 def _attribute(expression: Expression) -> Expression | None:
     """The expression without lossless casts; None for constants, for registered functions, for types without order."""
-    while isinstance(expression, Cast) and _keeps_all(expression.argument.type, expression.type):
+    while isinstance(expression, Cast) and keeps_all(expression.argument.type, expression.type):
         expression = expression.argument
     if not has_keys(expression.type):
         return None
@@ -188,7 +188,7 @@ def _attribute(expression: Expression) -> Expression | None:
     return expression if known else None
 
 
-def _keeps_all(source: Type, target: Type) -> bool:
+def keeps_all(source: Type, target: Type) -> bool:
     """Whether the cast is exact and keeps the order, so that comparing before it says the same."""
     if source == target:
         return True

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, conjuncts, walk
 from headrace.operators.query_index.domains import EVERY, Domain
-from headrace.operators.query_index.factors import Factor, factor
+from headrace.operators.query_index.factors import Factor, factor, keeps_all
 from headrace.schema import BOOLEAN
 
 Box: TypeAlias = Mapping[Expression, Domain]
@@ -85,7 +85,7 @@ def normal(predicate: Expression | None) -> Normal:
             boxes = product
             read.update(dict.fromkeys(attribute for box in found for attribute in box))
     residual = None if not rest else rest[0] if len(rest) == 1 else Call("and", tuple(rest), BOOLEAN)
-    may_fail = residual is not None and _may_fail(residual)
+    may_fail = residual is not None and can_fail(residual)
     if not may_fail and all(isinstance(attribute, Column) for attribute in read):
         # Nothing can fail, so a contradiction needs no looking at.
         boxes = [box for box in boxes if not any(domain.is_empty for domain in box.values())]
@@ -138,9 +138,16 @@ def _met(one: dict[Expression, Domain], two: dict[Expression, Domain]) -> dict[E
     return both
 
 
-def _may_fail(expression: Expression) -> bool:
+def can_fail(expression: Expression) -> bool:
     """Whether some row may make it fail: unless every function in it is known never to."""
-    for node in walk(expression):
-        if isinstance(node, Cast) or (isinstance(node, Call) and node.function not in _NEVER_FAIL):
-            return True
-    return not all(isinstance(node, Column | Literal | Call | Case) for node in walk(expression))
+    return not all(_never_fails(node) for node in walk(expression))
+
+
+def _never_fails(node: Expression) -> bool:
+    match node:
+        case Cast(argument=inner, type=kind):
+            return keeps_all(inner.type, kind)
+        case Call(function=function):
+            return function in _NEVER_FAIL
+        case _:
+            return isinstance(node, Column | Literal | Case)
