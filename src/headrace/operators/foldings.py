@@ -187,8 +187,9 @@ def _is_filtered(operator: PaneAggregate) -> bool:
 
     A row that one filter leaves out is not seen by the next, nor is one that joins with nothing.
     """
-    filters = (step.predicate for step in operator.steps if isinstance(step, Keep))
-    return len(operator.steps) < 2 or not any(map(can_fail, filters))
+    if len(operator.steps) < 2:
+        return True
+    return not any(can_fail(step.predicate) for step in operator.steps if isinstance(step, Keep))
 
 
 def _keys(operator: PaneAggregate) -> tuple[object, ...]:

@@ -156,6 +156,8 @@ def columns_read(steps: Sequence[RowStep]) -> frozenset[str]:
 
 def joins_of(steps: Sequence[RowStep]) -> tuple[LookUp | Membership, ...]:
     """The steps that ask stored relations, without the filters between them."""
+    if not steps or (len(steps) == 1 and isinstance(steps[0], Keep)):  # asked of ten thousand at a time
+        return ()
     return tuple(step for step in steps if not isinstance(step, Keep))
 
 
