@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.operators.adaptive_panes import EVERY_ROW, FEW_OPEN
 from headrace.operators.aggregation import lift
+from headrace.operators.batch import Batch
 from headrace.operators.cells import as_doubles, summable, whole_numbers
 from headrace.operators.grouping import group
-from headrace.operators.pane_store import Layout
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.pane_store import Layout, merge
 from headrace.operators.single_rows import read_back
 from headrace.schema import BIGINT, to_arrow
-from tests.operators.test_adaptive_panes import operator
+from tests.operators.test_adaptive_panes import operator, rows
 
 INTEGERS = st.sampled_from((0, 1, -1, 2**31, -(2**31) - 1, 2**62, -(2**62), 2**63 - 1, -(2**63)))
 DOUBLES = st.sampled_from((0.0, -0.0, 1.5, -2.25, 1e300, math.nan, math.inf, -math.inf))
@@ -117,3 +121,28 @@ def test_sums_are_exact_whether_in_one_addition_or_limb_by_limb(
     assert as_doubles(limbs).tolist() == pytest.approx(expected)
     most = sum(abs(each) for each in values if each is not None)
     assert most < 2**63 or summable(rows) is None
+    # what the sum of a cell may grow by with each row, so that sums of sums never leave 64 bits
+    assert (np.abs(limbs[0]) <= np.bincount(codes, minlength=3) << 32).all()
+
+
+@given(keys=st.lists(st.integers(0, 5), min_size=1, max_size=30), cut=st.integers(0, 30))
+def test_partials_and_rows_merged_are_the_partials_of_all_rows(keys: list[int], cut: int) -> None:
+    each = operator(
+        "SELECT k, COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS t, MAX(v) AS m FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k"
+    )
+    layout, batch = each.layouts[0], rows(keys, np.zeros(len(keys)))
+    whole = merge(layout, [folded(each, batch)])
+    halves = [batch.where(np.arange(len(keys)) < cut), batch.where(np.arange(len(keys)) >= cut)]
+    tables = [
+        folded(replace(each, keeps=keeps), half)
+        for keeps, half in zip((None, EVERY_ROW), halves, strict=True)
+        if half.rows
+    ]
+    assert merge(layout, tables).sort_by("k0").equals(whole.sort_by("k0"))
+
+
+def folded(each: PaneAggregate, batch: Batch) -> pa.Table:
+    scanner = each.scanner({})
+    scanner.add(batch)
+    deltas = scanner.finish().deltas
+    return deltas[FEW_OPEN] if FEW_OPEN in deltas else deltas["open0"]

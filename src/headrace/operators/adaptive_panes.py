@@ -25,13 +25,12 @@ from headrace.operators.grouping import SLOTS, Ints, flat, group, picked
 from headrace.operators.pane_store import (
     KEY,
     Layout,
+    answer_onto,
     by_block_and_group,
     cells_of_partials,
-    combined,
     fresh_slots,
     headed,
     merge,
-    reduce_answer,
     select,
 )
 from headrace.operators.panes import Panes
@@ -289,10 +288,7 @@ def _settled(
     given = {argument: picked(values, grown) for argument, values in layout.given(lone).items()}
     answer = lift(layout.feds, given, rank[codes[cut:][grown]], len(large))
     if cut:
-        reduced = reduce_answer(
-            layout, Answer(cells_of_partials(layout, held)[0]), rank[codes[:cut]], len(large)
-        )
-        answer = combined(layout, reduced, answer)
+        answer = answer_onto(layout, Answer(cells_of_partials(layout, held)[0]), rank[codes[:cut]], answer)
     keys = [picked(key, members[large]) for key in heads.groups.keys]
     partials = layout.table(blocks[large], keys, slots[large], answer)
     return [partials, lying]

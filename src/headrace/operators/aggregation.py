@@ -104,8 +104,8 @@ def lift(
             every = fed.partial.lift(Argument(np.empty(0), None), codes, count) if every is None else every
             cells[fed] = every  # who counts where nothing is NULL counts all rows
             continue
-        if fed.encoding == "limbs2" and (wholes := at_rest.summable(values)) is not None:
-            cells[fed] = _sums_as_limbs(wholes, codes, count)
+        if fed.encoding == "limbs2" and (found := at_rest.summable(values)) is not None:
+            cells[fed] = _sums_as_limbs(*found, codes, count)
             continue
         if (dictionary := at_rest.dictionary_of(fed, values)) is not None:
             dictionaries[fed] = dictionary
@@ -116,10 +116,14 @@ def lift(
     return Answer(cells, dictionaries)
 
 
-def _sums_as_limbs(wholes: Ints, codes: Ints, count: int) -> Cells:
-    """Sums per cell of integers whose sums fit too: one addition a row, and limbs of the sums."""
+def _sums_as_limbs(wholes: Ints, most: int, codes: Ints, count: int) -> Cells:
+    """Sums per cell of integers whose sums fit too: one addition a row, and limbs of the sums.
+
+    An integer of less than 32 bits is a limb itself: sums of such are as good in the lower one alone, where they grow no faster
+    than sums of lower limbs do.
+    """
     (sums,) = Sum(1, integer=True).lift(Argument(wholes, None), codes, count)
-    return sums & 0xFFFFFFFF, sums >> 32
+    return (sums, np.zeros(count, np.int64)) if most < 1 << 32 else (sums & 0xFFFFFFFF, sums >> 32)
 
 
 def lift_each(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], count: int) -> Answer:

@@ -11,6 +11,7 @@ lie as these rows instead (`adaptive_panes`): tables of that form have the argum
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -24,7 +25,7 @@ from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer, lift, lift_each
 from headrace.operators.cells import Fed
 from headrace.operators.grouping import Groups, Ints, compact, flat, group, picked, slots_of
-from headrace.operators.partials import Cells
+from headrace.operators.partials import Cells, reduce_onto
 from headrace.schema import to_arrow
 
 KEY: Final = "__key"
@@ -222,10 +223,18 @@ def reduce_answer(layout: Layout, answer: Answer, codes: Ints, count: int) -> An
     return Answer(cells, answer.dictionaries)
 
 
-def combined(layout: Layout, one: Answer, other: Answer) -> Answer:
-    """Cell by cell; of partials without dictionaries."""
+def answer_onto(layout: Layout, answer: Answer, codes: Ints, onto: Answer) -> Answer:
+    """Combine the cells of equal codes with that of `onto`, which is used up; of partials without dictionaries."""
+    uses = Counter(map(id, onto.cells.values()))  # counts of all rows are the same cells
+    cells: dict[Fed, Cells] = {}
     with np.errstate(all="ignore"):
-        return Answer({fed: fed.partial.combine(one.cells[fed], other.cells[fed]) for fed in layout.feds})
+        for fed in layout.feds:
+            start = onto.cells[fed]
+            uses[id(start)] -= 1
+            if uses[id(start)]:
+                start = tuple(part.copy() for part in start)
+            cells[fed] = reduce_onto(fed.partial, answer.cells[fed], codes, start)
+    return Answer(cells)
 
 
 def select(answer: Answer, rows: np.ndarray | slice) -> Answer:
@@ -264,8 +273,7 @@ def _merge_both(layout: Layout, partials: Sequence[pa.Table], lying: Sequence[pa
     pairs = codes, count, _, _ = by_block_and_group(rows.blocks, rows.groups)
     answer = lift(layout.feds, layout.given(lone), codes[cut:], count)
     if cut:
-        folded = reduce_answer(layout, Answer(cells_of_partials(layout, held)[0]), codes[:cut], count)
-        answer = combined(layout, folded, answer)
+        answer = answer_onto(layout, Answer(cells_of_partials(layout, held)[0]), codes[:cut], answer)
     return _merged(layout, rows, pairs, answer)
 
 
