@@ -18,7 +18,7 @@ from headrace.operators.batch import Batch
 from headrace.operators.cells import as_doubles, summable, whole_numbers
 from headrace.operators.grouping import group
 from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.operators.pane_store import Layout, merge
+from headrace.operators.pane_store import KEY, Layout, between, merge, parted
 from headrace.operators.single_rows import read_back
 from headrace.schema import BIGINT, to_arrow
 from tests.operators.test_adaptive_panes import operator, rows
@@ -146,3 +146,12 @@ def folded(each: PaneAggregate, batch: Batch) -> pa.Table:
     scanner.add(batch)
     deltas = scanner.finish().deltas
     return deltas[FEW_OPEN] if FEW_OPEN in deltas else deltas["open0"]
+
+
+@given(
+    tables=st.lists(st.lists(st.integers(0, 9), max_size=6).map(sorted), max_size=3),
+    border=st.integers(-1, 11),
+)
+def test_tables_are_parted_at_a_key_as_by_looking_on_both_sides(tables: list[list[int]], border: int) -> None:
+    found = [pa.table({KEY: pa.array(keys, pa.int64())}) for keys in tables]
+    assert parted(found, border) == (between(found, -1, border), between(found, border, 99))

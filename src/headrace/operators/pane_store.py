@@ -25,11 +25,13 @@ from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer, lift, lift_each
 from headrace.operators.cells import Fed
 from headrace.operators.grouping import Groups, Ints, compact, flat, group, picked, slots_of
-from headrace.operators.partials import Cells, reduce_onto
+from headrace.operators.partials import Cells, Count, reduce_onto
 from headrace.schema import to_arrow
 
 KEY: Final = "__key"
 SLOT: Final = "__slot"
+_FIRST_CELL: Final = "p0_0"
+"""The count of rows, which every table of partials has."""
 _LEVEL: Final = 1 << 57
 _MIDDLE: Final = 1 << 56
 
@@ -73,7 +75,7 @@ class Layout:
     def are_rows(self, table: pa.Table) -> bool:
         """True for a table of rows that lie as they are."""
         place = 2 + len(self.keys)
-        return bool(table.num_columns == place or table.field(place).name != self.cell_names(0)[0])
+        return bool(table.num_columns == place or table.field(place).name != _FIRST_CELL)
 
     def given(self, rows: pa.Table) -> dict[Expression, pa.Array]:
         """Values of the arguments of rows that lie as they are."""
@@ -190,11 +192,17 @@ def cells_of_partials(layout: Layout, whole: pa.Table) -> tuple[dict[Fed, Cells]
     """The cells of a table of partials, and their dictionaries."""
     cells: dict[Fed, Cells] = {}
     dictionaries: dict[Fed, pa.Array] = {}
+    every: Cells | None = None
     at = 2 + len(layout.keys)
     for fed in layout.feds:
         columns = [flat(whole.column(at + place)) for place in range(fed.partial.width)]
         at += fed.partial.width
         cells[fed], dictionary = at_rest.load(fed, columns)
+        if isinstance(
+            fed.partial, Count
+        ):  # who counts where nothing was NULL counts all rows: once for all of them
+            every = cells[fed] if every is None else every
+            cells[fed] = every if np.array_equal(every[0], cells[fed][0]) else cells[fed]
         if dictionary is not None:
             dictionaries[fed] = dictionary
     return cells, dictionaries
@@ -218,23 +226,28 @@ def _as_partials(layout: Layout, tables: Sequence[pa.Table]) -> Sequence[pa.Tabl
 
 def reduce_answer(layout: Layout, answer: Answer, codes: Ints, count: int) -> Answer:
     """Combine the cells of equal codes."""
+    made: dict[int, Cells] = {}
     with np.errstate(all="ignore"):
-        cells = {fed: fed.partial.reduce(answer.cells[fed], codes, count) for fed in layout.feds}
-    return Answer(cells, answer.dictionaries)
+        for fed in layout.feds:
+            held = answer.cells[fed]
+            if id(held) not in made:
+                made[id(held)] = fed.partial.reduce(held, codes, count)
+    return Answer({fed: made[id(answer.cells[fed])] for fed in layout.feds}, answer.dictionaries)
 
 
 def answer_onto(layout: Layout, answer: Answer, codes: Ints, onto: Answer) -> Answer:
     """Combine the cells of equal codes with that of `onto`, which is used up; of partials without dictionaries."""
-    uses = Counter(map(id, onto.cells.values()))  # counts of all rows are the same cells
-    cells: dict[Fed, Cells] = {}
+    keys = {fed: (id(answer.cells[fed]), id(onto.cells[fed])) for fed in layout.feds}
+    uses = Counter(start for _, start in set(keys.values()))
+    made: dict[tuple[int, int], Cells] = {}
     with np.errstate(all="ignore"):
-        for fed in layout.feds:
-            start = onto.cells[fed]
-            uses[id(start)] -= 1
-            if uses[id(start)]:
-                start = tuple(part.copy() for part in start)
-            cells[fed] = reduce_onto(fed.partial, answer.cells[fed], codes, start)
-    return Answer(cells)
+        for fed, key in keys.items():
+            if key not in made:
+                start = onto.cells[fed]
+                if uses[key[1]] > 1:  # counts of all rows are the same cells
+                    start = tuple(part.copy() for part in start)
+                made[key] = reduce_onto(fed.partial, answer.cells[fed], codes, start)
+    return Answer({fed: made[key] for fed, key in keys.items()})
 
 
 def select(answer: Answer, rows: np.ndarray | slice) -> Answer:
@@ -316,15 +329,33 @@ def between(tables: Iterable[pa.Table], low: int, high: int) -> list[pa.Table]:
     for table in tables:
         if table.num_rows:
             keys = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
-            if low <= keys[0] and keys[-1] < high:
+            first, last = keys.item(0), keys.item(-1)
+            if low <= first and last < high:
                 found.append(table)
                 continue
-            if keys[0] >= high or keys[-1] < low:
+            if first >= high or last < low:
                 continue
             start, stop = np.searchsorted(keys, [low, high])
             if stop > start:
                 found.append(table.slice(start, stop - start))
     return found
+
+
+def parted(tables: Iterable[pa.Table], border: int) -> tuple[list[pa.Table], list[pa.Table]]:
+    """The rows of each sorted table below a key, and the others, without copying."""
+    below, others = [], []
+    for table in tables:
+        if table.num_rows:
+            keys = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
+            if keys.item(-1) < border:
+                below.append(table)
+            elif keys.item(0) >= border:
+                others.append(table)
+            else:
+                start = int(np.searchsorted(keys, border))
+                below.append(table.slice(0, start))
+                others.append(table.slice(start))
+    return below, others
 
 
 def at_keys(tables: Sequence[pa.Table], keys: Sequence[int]) -> list[pa.Table]:
