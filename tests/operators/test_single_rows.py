@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from headrace.operators.adaptive_panes import EVERY_ROW, FEW_OPEN
 from headrace.operators.aggregation import lift
 from headrace.operators.batch import Batch
 from headrace.operators.cells import as_doubles, summable, whole_numbers
-from headrace.operators.grouping import group
+from headrace.operators.grouping import group, slots_of
 from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.operators.pane_store import KEY, Layout, between, merge, parted
+from headrace.operators.pane_store import KEY, SLOT, Layout, between, merge, parted
 from headrace.operators.single_rows import read_back
 from headrace.schema import BIGINT, to_arrow
 from tests.operators.test_adaptive_panes import operator, rows
@@ -99,6 +100,10 @@ def test_groups_are_the_same_in_any_numbering_and_the_small_ones_come_last(
     assert (sized.sizes[sized.large :] <= small).all()
     if small == 0:
         assert sized.codes.tolist() == plain.codes.tolist()
+    placed = group([column], len(column), small=small, placed=True)
+    assert all(
+        np.array_equal(one, other) for one, other in zip(astuple(placed.dense()), astuple(sized), strict=True)
+    )
 
 
 @given(values=st.lists(st.none() | INTEGERS | st.integers(-99, 99), min_size=1, max_size=8), data=st.data())
@@ -142,9 +147,7 @@ def test_partials_and_rows_merged_are_the_partials_of_all_rows(keys: list[int], 
 
 
 def folded(each: PaneAggregate, batch: Batch) -> pa.Table:
-    scanner = each.scanner({})
-    scanner.add(batch)
-    deltas = scanner.finish().deltas
+    deltas = _deltas(each, batch)
     return deltas[FEW_OPEN] if FEW_OPEN in deltas else deltas["open0"]
 
 
@@ -155,3 +158,42 @@ def folded(each: PaneAggregate, batch: Batch) -> pa.Table:
 def test_tables_are_parted_at_a_key_as_by_looking_on_both_sides(tables: list[list[int]], border: int) -> None:
     found = [pa.table({KEY: pa.array(keys, pa.int64())}) for keys in tables]
     assert parted(found, border) == (between(found, -1, border), between(found, border, 99))
+
+
+FAR = 10**9
+
+
+@pytest.mark.parametrize(
+    "aggregates",
+    ["SUM(v)", "COUNT(*), SUM(v), MIN(v)", "COUNT(v), AVG(v), STDDEV(v)", "MAX(name)", "SUM(v * 5000000000)"],
+)
+@pytest.mark.parametrize("keeps", [None, 0, 1, 3])
+@pytest.mark.parametrize("seconds", [1, 20])
+@pytest.mark.parametrize("least", [0, -700])
+def test_keys_in_a_narrow_range_are_folded_like_any_others(
+    aggregates: str, keeps: int | None, seconds: int, least: int
+) -> None:
+    each = replace(
+        operator(f"SELECT k, {aggregates} FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k"), keeps=keeps
+    )
+    rng = np.random.default_rng(keeps)
+    keys = np.r_[rng.integers(0, 40, 2000), 50 + 2 * np.arange(300)] + least
+    at = rng.integers(0, seconds, len(keys))
+    near, far = (_deltas(each, rows(some, at)) for some in (keys, keys * FAR))
+    assert near.keys() == far.keys()
+    assert (FEW_OPEN in near) == (keeps not in (None, 0))
+    for name, table in near.items():
+        wide = table.set_column(
+            2, "k0", pa.array(table.column("k0").to_numpy() * FAR)
+        )  # the slot is that of the key
+        names = [each for each in table.column_names if each != SLOT]
+        order = [(each, "ascending") for each in names]
+        found, expected = (some.select(names).sort_by(order) for some in (wide, far[name]))
+        assert found.to_pydict() == expected.to_pydict()
+        assert table.column(SLOT).to_pylist() == slots_of([table.column("k0")], table.num_rows).tolist()
+
+
+def _deltas(each: PaneAggregate, batch: Batch) -> Mapping[str, pa.Table]:
+    scanner = each.scanner({})
+    scanner.add(batch)
+    return scanner.finish().deltas

@@ -158,10 +158,10 @@ def fold_adaptively(
         return _as_they_are(grouped, blocks, values, slot)
     keys = list(values[: len(grouped.keys)])
     given = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
-    groups = group(keys, len(blocks), small=keeps)
+    groups = group(keys, len(blocks), small=keeps, placed=keeps <= 1 and layout.is_light)
     codes, count, found, member = by_block_and_group(blocks, groups)
     counted = codes is groups.codes
-    answer = lift(layout.feds, given, codes, count, groups.sizes if counted else None)
+    answer = lift(layout.feds, given, codes, count, *((groups.sizes, groups.live) if counted else ()))
     taken = groups.keys if counted else [picked(key, member) for key in groups.keys]
     slots = fresh_slots(taken, count, slot)
     eager, own = _parted(answer.cells[layout.feds[0]][0], groups.large if counted else None, keeps)
@@ -169,7 +169,7 @@ def fold_adaptively(
     if few:
         read = read_back(layout, answer, own) if keeps == 1 else None
         if read is None:
-            lazy, own = _rows_of(own, codes, found, count)
+            lazy, own = _rows_of(own, groups.dense().codes if counted else codes, found, count)
             read = [picked(given[argument], lazy) for argument in layout.arguments]
         columns = [pa.array(found[own]), pa.array(slots[own]), *(picked(key, own) for key in taken), *read]
         rows = pa.table(columns, schema=layout.row_schema())

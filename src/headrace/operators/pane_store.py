@@ -25,13 +25,14 @@ from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer, lift, lift_each
 from headrace.operators.cells import Fed
 from headrace.operators.grouping import Groups, Ints, compact, flat, group, picked, slots_of
-from headrace.operators.partials import Cells, Count, reduce_onto
+from headrace.operators.partials import Cells, Count, Extreme, Sum, reduce_onto
 from headrace.schema import to_arrow
 
 KEY: Final = "__key"
 SLOT: Final = "__slot"
 _FIRST_CELL: Final = "p0_0"
 """The count of rows, which every table of partials has."""
+_FEW_COLUMNS: Final = 6
 _LEVEL: Final = 1 << 57
 _MIDDLE: Final = 1 << 56
 
@@ -67,6 +68,14 @@ class Layout:
         """What the partials are fed, each once: the columns of a row that lies as it is."""
         fed = (each.expression for each in self.feds if each.expression is not None)
         return tuple(dict.fromkeys(fed))
+
+    @property
+    def is_light(self) -> bool:
+        """Whether cells are so few numbers that taking some of many cells is cheaper than numbering rows anew."""
+        plain = all(
+            isinstance(fed.partial, Count | Sum | Extreme) and not fed.has_dictionary for fed in self.feds
+        )
+        return plain and sum(fed.partial.width for fed in self.feds) <= _FEW_COLUMNS
 
     def row_schema(self) -> pa.Schema:
         """Columns of rows that lie as they are."""
@@ -300,12 +309,16 @@ def _merged(layout: Layout, rows: Gathered, pairs: tuple[Ints, int, Ints, Ints],
 
 
 def by_block_and_group(blocks: Ints, groups: Groups) -> tuple[Ints, int, Ints, Ints]:
-    """Codes of (block, group) pairs in the order of blocks: code per row, count, and block and group of each code."""
+    """Codes of (block, group) pairs in the order of blocks: code per row, count, and block and group of each code.
+
+    Of one block the codes are those of the groups, which may be places (`Groups.live`).
+    """
     if not len(blocks):
         return blocks, 0, blocks, blocks
     low, high = int(blocks.min()), int(blocks.max())
     if low == high:
         return groups.codes, groups.count, np.full(groups.count, low), np.arange(groups.count)
+    groups = groups.dense()
     if high - low < 4 * len(blocks):
         distinct, local = None, blocks - low
         span = high - low + 1
