@@ -36,7 +36,7 @@ class Conditioned(Protocol):
         ...
 
 
-_Member = TypeVar("_Member", bound=Conditioned)
+_Member = TypeVar("_Member")
 
 
 def predicate_of(member: Conditioned) -> Expression | None:
@@ -58,6 +58,11 @@ class Conditions(Generic[_Member]):
     """The place of each member, by its identity."""
     known: Mapping[Expression | None, int] = field(repr=False)
     """The slot of each condition in the index."""
+
+    @staticmethod
+    def condition_of(member: Any) -> Expression | None:
+        """What the index is asked for a member."""
+        return predicate_of(member)
 
     def anew(self, members: tuple[_Member, ...]) -> Self:
         """The plan of members, all conditions compiled."""
@@ -89,7 +94,7 @@ def _changed(before: _Plan, members: tuple[Any, ...]) -> _Plan:
         if known is not None:
             own[place] = before.slots[known]
         else:
-            wanted.setdefault(predicate_of(member), []).append(place)
+            wanted.setdefault(before.condition_of(member), []).append(place)
     new = [predicate for predicate in wanted if predicate not in before.known]
     first = before.index.next_slot
     slots = {**before.known, **{predicate: first + n for n, predicate in enumerate(new)}}

@@ -1,8 +1,9 @@
 """Which operators of a scan task fold their rows together, and how.
 
 Aggregates that join alike and group alike are folded once for all their conditions and windows (`shared_predicates`);
-those that count distinct values, once for all their windows (`shared_panes`); everything else by itself. What leaves the
-task is the same in each case: an operator's deltas as it would have made them alone.
+those that count distinct values, once for all their windows (`shared_panes`). Everything else works by itself, on the rows
+that pass its first filter, which one index finds for all (`routed_rows`). What leaves the task is the same in each case: an
+operator's deltas as it would have made them alone.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import Operator, Scanner
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.query_index.normal import can_fail
+from headrace.operators.routed_rows import RoutedRows, first_filter
 from headrace.operators.row_bitmaps import united
 from headrace.operators.row_steps import Keep, RowStep, joins_of
 from headrace.operators.selection import Selection
@@ -102,7 +104,31 @@ class Selecting:
         return found
 
 
-How: TypeAlias = Choice["alone", "panes", "conditions", "selections"]
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Operators that work by themselves, on the rows that an index gives them."""
+
+    members: tuple[Operator, ...]
+    shared: RoutedRows
+
+    @property
+    def representative(self) -> str:
+        """The id of one of them."""
+        return self.members[0].id
+
+    def add(self, batch: Batch) -> None:
+        """Give each its rows."""
+        self.shared.add(batch)
+
+    def finish(self) -> Harvest:
+        """Everybody's deltas."""
+        found = Harvest()
+        for operator, scanned in self.shared.of_each():
+            found.add(operator, scanned)
+        return found
+
+
+How: TypeAlias = Choice["alone", "routed", "panes", "conditions", "selections"]
 
 
 def foldings(
@@ -120,8 +146,10 @@ def _folding(
 ) -> Folding:
     if how == "alone":
         (operator,) = members
-        chosen = as_it_runs(operator, adapting) if adapting else operator
-        return Alone(operator, chosen.scanner(relations))
+        return Alone(operator, _scanner(operator, relations, adapting))
+    if how == "routed":
+        scanners = {each.id: _scanner(each, relations, adapting) for each in members}
+        return Routed(tuple(members), RoutedRows.of(tuple(members), scanners))
     if how == "selections":
         selecting = tuple(member for member in members if isinstance(member, Selection))
         return Selecting(selecting, SharedSelections.of(selecting))
@@ -130,11 +158,32 @@ def _folding(
     return shared.of(sharing, relations)
 
 
+def _scanner(operator: Operator, relations: Mapping[str, pa.Table], adapting: Collection[str]) -> Scanner:
+    return (as_it_runs(operator, adapting) if adapting else operator).scanner(relations)
+
+
 def groups(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Operator]]]:
     """Who folds together, of operators that see the same rows, and how.
 
-    Alone; by common panes (the same rows and keys); or by an index of their conditions (the same joins and keys).
+    By common panes (the same rows and keys); by an index of their conditions (the same joins and keys); alone, with an index
+    that gives each its rows, or without.
     """
+    apart: list[Operator] = []
+    for how, members in _sharing(operators):
+        if how == "alone":
+            apart += members
+        else:
+            yield how, members
+    filtered = [(each, first_filter(each)) for each in apart]
+    routed = _are_many(found for _, found in filtered if found is not None)
+    if routed:
+        yield "routed", [each for each, found in filtered if found is not None]
+    for each, found in filtered:
+        if found is None or not routed:
+            yield "alone", (each,)
+
+
+def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Operator]]]:
     alike: dict[_Key, list[PaneAggregate]] = {}
     families: dict[tuple[str, tuple[RowStep, ...]], list[PaneAggregate]] = {}
     selections: list[Selection] = []
@@ -173,10 +222,10 @@ def shares(operator: PaneAggregate) -> bool:
     return alike and not keeps_synopses(operator.aggregates)
 
 
-def _has_many_predicates(members: Sequence[PaneAggregate]) -> bool:
+def _are_many(predicates: Iterable[object]) -> bool:
     found: set[object] = set()
-    for member in members:
-        found.add(predicate_of(member))
+    for predicate in predicates:
+        found.add(predicate)
         if len(found) > FEW_PREDICATES:
             return True
     return False
@@ -199,7 +248,7 @@ def _keys(operator: PaneAggregate) -> tuple[object, ...]:
 def _together(
     members: Sequence[PaneAggregate], *, any_condition: bool
 ) -> Iterator[tuple[How, Sequence[PaneAggregate]]]:
-    if any_condition and _has_many_predicates(members):
+    if any_condition and _are_many(map(predicate_of, members)):
         yield "conditions", members
         return
     by_steps: dict[tuple[RowStep, ...], list[PaneAggregate]] = {}

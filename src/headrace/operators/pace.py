@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -31,7 +31,6 @@ class Pace:
     windows: int = FEWEST_WINDOWS
 
 
-@runtime_checkable
 class Paced(Protocol):
     """An operator that can go a part of the way; `panes` say when its windows end."""
 
@@ -45,6 +44,12 @@ class Paced(Protocol):
     ) -> Instant | None:
         """The instant up to which it should answer in this step; None: all of the way."""
         ...
+
+
+def paced(operator: object) -> Paced | None:
+    """The operator if it is `Paced`; to ask whether it is an instance of a protocol takes twenty times as long."""
+    found: Any = operator
+    return found if hasattr(operator, "reach") and hasattr(operator, "panes") else None
 
 
 def span(panes: Panes, turn: Turn, pace: Pace) -> tuple[int, int] | None:

@@ -35,7 +35,10 @@ class Passing:
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:  # noqa: ARG002
         """This epoch's rows, each at its event time."""
-        held = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
+        tables = [delta[ROWS] for delta in deltas if ROWS in delta]
+        if not tables:  # of thousands hardly any has a row in an epoch
+            return Step()
+        held = hold(self.rows, tables)
         if not held.rows:
             return Step()
         columns = {name: held.column(name) for name in self.rows.names}

@@ -19,7 +19,7 @@ from headrace.operators.changes import consolidated
 from headrace.operators.finish import Finish
 from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, SLOT, WINDOW, Operator, Sections, Step, Turn
-from headrace.operators.pace import Pace, Paced
+from headrace.operators.pace import Pace, paced
 from headrace.operators.panes import Panes
 from headrace.time import BEGINNING, Instant
 
@@ -40,9 +40,8 @@ class WindowChanges(Around):
         self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
     ) -> Instant | None:
         """Up to where to answer in one step: as far as the inner operator."""
-        if not isinstance(self.inner, Paced):
-            return None
-        return self.inner.reach([_without(run) for run in runs], deltas, turn, pace)
+        inner = paced(self.inner)
+        return None if inner is None else inner.reach([_without(run) for run in runs], deltas, turn, pace)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Answer the windows that closed, and tell what differs from each to the next."""

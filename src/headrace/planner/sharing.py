@@ -17,6 +17,7 @@ from headrace.operators.family import state_name
 from headrace.operators.foldings import How, groups
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.routed_rows import first_filter
 from headrace.operators.row_steps import Keep, RowStep, joins_of
 from headrace.operators.row_store import RowLayout
 from headrace.operators.selection import Selection
@@ -101,6 +102,9 @@ def _fold_label(how: How, members: Sequence[Operator]) -> str:
     if how == "selections":
         asked = {predicate_of(member) for member in members if isinstance(member, Selection)}
         return f"match {len(asked):,} condition{'s' * (len(asked) > 1)} in one index, into bitmaps of rows"
+    if how == "routed":
+        filters = {first_filter(member) for member in members}
+        return f"match {len(filters):,} conditions in one index, and give each query its rows"
     if not isinstance(first, PaneAggregate):
         return f"keep rows{_filter(first)} for {_kind(first)}"
     keys = ", ".join(show(key.expression) for key in first.keys) or "nothing (one group)"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.observation import EpochObservation
+from headrace.runtime.collector import MANY, no_cycles_sought
 from headrace.runtime.told_in_turn import ToldInTurn
 from headrace.store.filesystem import NotPermitted
 
@@ -46,7 +47,8 @@ class EpochLog:
 
     def epoch(self, seen: EpochObservation) -> None:
         """Append an epoch's line, which does not grow with the number of operators; see `told_in_turn`."""
-        self.write(self._in_turn.line(seen))
+        with no_cycles_sought(len(seen.operators) >= MANY):
+            self.write(self._in_turn.line(seen))
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append a line, after those that wait."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headrace.operators.family import family_of, together
 from headrace.operators.operator import Operator, Sections, Turn
-from headrace.operators.pace import Pace, Paced, span
+from headrace.operators.pace import Pace, Paced, paced, span
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.runtime.messages import StateReceipt
 from headrace.runtime.task_runs import TaskRun
@@ -41,8 +41,8 @@ def reaches(
 
 def _far(members: Sequence[Operator], turn_of: Callable[[Operator], Turn]) -> dict[Turn, list[Operator]]:
     """Those that punctuation takes past many windows, by their turn; the members are of one kind and window."""
-    first = members[0]
-    if not isinstance(first, Paced):
+    first = paced(members[0])
+    if first is None:
         return {}
     found: dict[Turn, list[Operator]] = {}
     far: dict[int, bool] = {}
@@ -59,8 +59,9 @@ def _asked(alike: Sequence[Operator]) -> Paced:
     """Who answers for operators of one state and turn: their family as one, or the only one."""
     if family_of(alike[0]) is not None:
         return together([each for each in alike if isinstance(each, PaneAggregate)])
-    assert isinstance(alike[0], Paced)
-    return alike[0]
+    alone = paced(alike[0])
+    assert alone is not None
+    return alone
 
 
 def least(receipts: Sequence[StateReceipt]) -> dict[str, Instant]:

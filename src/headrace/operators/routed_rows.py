@@ -1,0 +1,113 @@
+"""Which rows does each of many operators need to see? Those that pass its first filter.
+
+Operators that share nothing else, a thousand `SELECT … WHERE` above all, would each filter every row. Here one index of their
+first filters is asked, and each gets the rows that pass or fail it, as they are: it filters those once more, keeps and
+rejects as it does alone, and never sees the others. An operator to whom no row of a batch goes costs nothing.
+Source: PSoup and CACQ (grouped filters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from headrace.algebra.expressions import Column, Expression
+from headrace.operators.batch import Batch
+from headrace.operators.conditions import Conditions, Plans, none_yet
+from headrace.operators.grouping import Ints
+from headrace.operators.instant_aggregate import InstantAggregate
+from headrace.operators.instants import InstantRows
+from headrace.operators.operator import Operator, Scanned, Scanner
+from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.passing import Passing
+from headrace.operators.query_index.matching import match
+from headrace.operators.query_index.preparing import truths
+from headrace.operators.row_steps import Keep, RowStep
+from headrace.operators.window_rows import WindowRows
+
+_BITS_AT_ONCE: Final = 1 << 26
+"""Rows are matched so many at a time that the bitmaps of all operators stay below 8 MB."""
+_FEWEST: Final = 64
+
+
+def first_filter(operator: Operator) -> Expression | None:
+    """The condition without which a row does not matter to the operator; None where every row may matter."""
+    steps = _steps(operator)
+    if not steps or not isinstance(steps[0], Keep):
+        return None
+    return steps[0].predicate
+
+
+def _steps(operator: Operator) -> tuple[RowStep, ...]:
+    match operator:
+        case PaneAggregate(answers_empty=False):
+            return operator.steps
+        case Passing() | WindowRows() | InstantRows() | InstantAggregate(whole=False):
+            rows = operator.rows
+            if rows.counts_all or not all(isinstance(each, Column) for each in rows.partition):
+                return ()
+            return (*rows.below, *rows.above)
+        case _:
+            return ()
+
+
+@dataclass(frozen=True)
+class _RoutingPlan(Conditions[Operator]):
+    """The first filters of operators that otherwise work alone."""
+
+    @staticmethod
+    def condition_of(member: Operator) -> Expression | None:
+        return first_filter(member)
+
+
+_plans: Final = Plans(none_yet(_RoutingPlan))
+
+
+@dataclass(slots=True)
+class RoutedRows:
+    """The scan half of several operators, each with a scanner of its own."""
+
+    plan: _RoutingPlan
+    scanners: Mapping[str, Scanner]
+    rows_in: int = 0
+    seen: dict[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(members: tuple[Operator, ...], scanners: Mapping[str, Scanner]) -> RoutedRows:
+        """Prepare to give rows to all members, each of which has a first filter."""
+        return RoutedRows(_plans.of(members), scanners)
+
+    def add(self, batch: Batch) -> None:
+        """Give each member its rows of a batch."""
+        self.rows_in += batch.rows
+        step = max(_FEWEST, _BITS_AT_ONCE // max(1, len(self.plan.index)))
+        wanted: dict[int, list[Ints]] = {}
+        for low in range(0, batch.rows, step):
+            for slot, rows in self._matched(batch, low, min(batch.rows, low + step)):
+                wanted.setdefault(slot, []).append(rows)
+        for member, slot in zip(self.plan.members, self.plan.slots.tolist(), strict=True):
+            if slot in wanted:
+                mine = batch.take(np.concatenate(wanted[slot]))
+                self.seen[member.id] = self.seen.get(member.id, 0) + mine.rows
+                self.scanners[member.id].add(mine)
+
+    def _matched(self, batch: Batch, low: int, high: int) -> Iterator[tuple[int, Ints]]:
+        """By slot, the rows from `low` on that pass a condition or fail it; only where there are any."""
+        columns = {name: column.slice(low, high - low) for name, column in batch.columns.items()}
+        found = match(self.plan.index, columns, high - low)
+        for place in np.flatnonzero(found.words.any(axis=1) | np.isin(found.slots, list(found.failed))):
+            slot = int(found.slots[place])
+            rows = np.flatnonzero(truths(found.words[place], found.rows))
+            if slot in found.failed:
+                rows = np.union1d(rows, found.failed[slot].rows)
+            yield slot, rows + low
+
+    def of_each(self) -> Iterator[tuple[Operator, Scanned]]:
+        """What each member made of its rows, and how many there were of all."""
+        for member in self.plan.members:
+            scanned = self.scanners[member.id].finish()
+            missed = self.rows_in - self.seen.get(member.id, 0)
+            yield member, replace(scanned, rows_in=scanned.rows_in + missed)
