@@ -9,6 +9,7 @@ import sys
 
 from benchmarks import data, report
 from benchmarks.suite.adapt import adapt
+from benchmarks.suite.alerts import alerts
 from benchmarks.suite.backfill import backfill
 from benchmarks.suite.churn import churn
 from benchmarks.suite.correlated import correlated
@@ -49,6 +50,7 @@ SUITE = {
     "late-union": late_union,
     "query-index": query_index,
     "queries": queries,
+    "alerts": alerts,
     "churn": churn,
     "invoke": invoke,
     "backfill": backfill,
