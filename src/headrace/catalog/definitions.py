@@ -122,7 +122,8 @@ class QueryDefinition:
     `retain`: how long results are kept, in event time behind what the query has answered; None keeps all. `owner` and
     `tags` mean nothing to the engine: people find and administer queries by them, compared without case. `continues`: its
     window was changed, and it tells those that end from then on. `materialize`: how much of its answer is kept between two
-    INVOKEs; None leaves it to the planner. `zone`: whose clocks its times and dates are read by.
+    INVOKEs; None leaves it to the planner. `zone`: whose clocks its times and dates are read by. `sharing`: whether its panes
+    are kept, and its rows folded into them, together with those of queries alike.
     """
 
     name: str
@@ -135,6 +136,7 @@ class QueryDefinition:
     continues: bool = False
     materialize: Choice["none", "partial", "complete"] | None = None
     zone: str = "UTC"
+    sharing: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ def query_to_json(query: QueryDefinition) -> dict[str, Any]:
         "continues": query.continues,
         **({} if query.materialize is None else {"materialize": query.materialize}),
         **({} if query.zone == "UTC" else {"zone": query.zone}),
+        **({} if query.sharing else {"sharing": False}),
     }
     settings = {"owner": query.owner, "tags": query.tags}
     return told | settings_to_json({name: each for name, each in settings.items() if each})

@@ -12,7 +12,8 @@ from headrace.language.definitions import checked_zone, interval_option, option_
 from headrace.time import Duration
 
 _EXAMPLE: Final = "(retain '7 DAYS', owner 'ana', tags 'alerts, night')"
-_NAMES: Final = ("retain", "owner", "tags", "materialize", "timeZone")
+_NAMES: Final = ("retain", "owner", "tags", "materialize", "sharing", "timeZone")
+_SWITCH: Final = {"on": True, "off": False}
 _MATERIALIZE: Final[dict[str, Choice["none", "partial", "complete"]]] = {
     "none": "none",
     "partial": "partial",
@@ -24,6 +25,7 @@ class QuerySettings(TypedDict, total=False):
     """The options that are given: `retain` None keeps all, `owner` None is nobody's, no `tags` is none.
 
     `materialize`: how much of an answer is kept between two INVOKEs. `zone`: by whose clocks it reads times and dates.
+    `sharing`: whether it keeps and folds its panes together with queries alike.
     """
 
     retain: Duration | None
@@ -31,6 +33,7 @@ class QuerySettings(TypedDict, total=False):
     tags: tuple[str, ...]
     materialize: Choice["none", "partial", "complete"]
     zone: str
+    sharing: bool
 
 
 def query_options(cursor: Cursor) -> QuerySettings:
@@ -58,6 +61,14 @@ def query_options(cursor: Cursor) -> QuerySettings:
                 "'none' keeps nothing, 'partial' which rows pass, 'complete' the answer itself.",
             )
         found["materialize"] = _MATERIALIZE[kept.lower()]
+    if (switch := taken(given, "sharing")) is not None:
+        if switch.lower() not in _SWITCH:
+            raise cursor.error(
+                f"sharing is 'on' or 'off', not '{switch}'",
+                places["sharing"],
+                "'off' keeps the panes of this query apart from those of queries alike.",
+            )
+        found["sharing"] = _SWITCH[switch.lower()]
     if (zone := taken(given, "timezone")) is not None:
         found["zone"] = checked_zone(cursor, zone, places["timezone"])
     for name in given:

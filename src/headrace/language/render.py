@@ -376,8 +376,8 @@ def render_relation(relation: RelationDefinition) -> str:
 def render_query(query: QueryDefinition) -> str:
     """The CREATE QUERY that makes this definition."""
     options = {} if query.retain is None else {"retain": render_duration(query.retain)}
-    if query.owner is not None:
-        options["owner"] = query.owner
+    options |= {} if query.owner is None else {"owner": query.owner}
+    options |= {} if query.sharing else {"sharing": "off"}
     if query.tags:
         options["tags"] = ", ".join(query.tags)
     if query.materialize is not None:

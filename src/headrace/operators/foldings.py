@@ -9,7 +9,7 @@ operator's deltas as it would have made them alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeAlias
 from typing import Literal as Choice
 
@@ -213,13 +213,18 @@ def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Oper
         yield from _together(members, any_condition=steps == _ANY)
 
 
+def unshared(operator: Operator) -> Operator:
+    """The operator, folding and keeping by itself what it could share: panes of windows of time."""
+    return replace(operator, family=None, alone=True) if isinstance(operator, PaneAggregate) else operator
+
+
 def shares(operator: PaneAggregate) -> bool:
     """True for windows that cover all time and answer only for rows: others must see every row by themselves.
 
     Synopses say of themselves how wrong they are; a row folded into them once is not folded again.
     """
     alike = not operator.answers_empty and operator.revisions is None and not operator.panes.has_gaps
-    return alike and not keeps_synopses(operator.aggregates)
+    return alike and not operator.alone and not keeps_synopses(operator.aggregates)
 
 
 def _are_many(predicates: Iterable[object]) -> bool:

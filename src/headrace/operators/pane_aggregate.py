@@ -78,6 +78,8 @@ class PaneAggregate:
     """The name of the state it shares with queries of its shape; see `headrace.operators.family`."""
     keeps: int | None = None
     """Groups of at most so many rows in a pane lie as their rows; None: all are folded. See `adaptive_panes`."""
+    alone: bool = False
+    """Whether it folds rows and keeps panes by itself, also where queries alike could do it for it."""
 
     @property
     def answers_empty(self) -> bool:

@@ -58,6 +58,8 @@ def told(settings: QuerySettings) -> str:
         parts.append(f"is tagged {', '.join(settings['tags'])}" if settings["tags"] else "has no tags")
     if "materialize" in settings:
         parts.append(f"is materialized: {settings['materialize']}")
+    if "sharing" in settings:
+        parts.append(f"shares panes {'with queries alike' if settings['sharing'] else 'with no other query'}")
     return " and ".join(parts)
 
 

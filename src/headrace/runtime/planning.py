@@ -25,6 +25,7 @@ from headrace.catalog.definitions import (
 from headrace.errors import UserError
 from headrace.language.ast import Select
 from headrace.language.bind import bind_query
+from headrace.operators.foldings import unshared
 from headrace.operators.group_ahead import by_itself
 from headrace.operators.operator import Operator
 from headrace.planner.materializing import Materialize, Source, materialized
@@ -320,6 +321,8 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
             stream = streams.get(operator.stream)
             if channel == "rows" and stream is not None and stream.progress.groups:
                 operator = by_itself(operator)
+            if not standing.definition.sharing:
+                operator = unshared(operator)
             operators[operator.id] = operator
             if channel != "rows":
                 channels[operator.id] = channel

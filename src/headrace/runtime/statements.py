@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
 
 
+_MAKES_STATE: Final = ("materialize", "zone", "sharing")
+"""Settings that say how an answer is made and kept, not what is done with it."""
 _LONG_SCRIPT: Final = 1 << 16
 """Characters."""
 
@@ -298,7 +300,7 @@ class Statements:
         known, settings = self._catalog.require_query(statement.name).definition, statement.settings
         name = known.name
         changed = replace(known, **settings)
-        if (changed.materialize, changed.zone) != (known.materialize, known.zone):
+        if any(getattr(changed, name) != getattr(known, name) for name in _MAKES_STATE):
             # Another way of keeping an answer is another state, made of the past like that of a new query.
             self._without_readers(name)
             self._put(changed)
