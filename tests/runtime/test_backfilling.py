@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 
 from headrace.runtime.backfilling import Chunk, Turns, chunk_of, furthest_behind
 from headrace.runtime.hub import Hub
+from headrace.runtime.replaying import Past
+from headrace.runtime.shared_past import Bundle
 from headrace.runtime.standing import ArchiveEntry
 from headrace.time import SECOND
 from tests.runtime.rig import QUERIES, Rig, answer, answers, cut, expected, made_rows
@@ -166,3 +170,42 @@ def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
         for name, told in found.items():
             assert told == expected(hub.operator_and_query(name)[1], files, slack), name
         assert hub.check().faults == 0
+
+
+BUNDLES = Past._bundles
+
+
+def with_a_gap(*asked: Any) -> list[Bundle]:
+    """One entry of the past is nobody's."""
+    found = BUNDLES(*asked)
+    return [*found[:1], replace(found[1], entries=()), *found[2:]] if len(found) > 2 else found
+
+
+def counted_twice(*asked: Any) -> list[Bundle]:
+    """At the cut-over the last entry of the past is believed to be ahead still."""
+    found = BUNDLES(*asked)
+    return [*found[:-1], replace(found[-1], place=found[-1].place - 1)] if len(found) > 2 else found
+
+
+def lived(rig: Rig, name: str) -> None:
+    """A query comes when six entries are archived, and then two more."""
+    files = cut(made_rows(11, 48), *range(6, 48, 6))
+    rig.drop(*files[:6])
+    with rig.hub(2, {}) as hub:
+        hub.catch_up()
+        hub.register(QUERIES[name], name)
+        hub.catch_up()
+        rig.drop(*files[6:])
+        found = answers(hub, hub.run_once())[name]
+        assert found == expected(hub.operator_and_query(name)[1], files), "wrong"
+
+
+@pytest.mark.parametrize("name", ["tumble", "slide", "rows", "ever", "some"])
+def test_a_gap_or_a_double_count_at_the_cut_over_would_be_noticed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived(Rig(tmp_path / "as it is", ONE_FILE), name)
+    for mutant in (with_a_gap, counted_twice):
+        monkeypatch.setattr(Past, "_bundles", mutant)
+        with pytest.raises(AssertionError, match="wrong"):
+            lived(Rig(tmp_path / mutant.__name__, ONE_FILE), name)
