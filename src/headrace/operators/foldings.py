@@ -200,10 +200,8 @@ def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Oper
             alike.setdefault((operator.steps, _keys(operator)), []).append(operator)
     if selections:
         yield "selections", selections
-    for (
-        _,
-        joins,
-    ), members in families.items():  # which have the same keys and arguments: one is asked for all
+    # those of a family have the same keys and arguments: one is asked for all
+    for (_, joins), members in families.items():
         if members[0].grouped.distinct_arguments:
             for operator in members:
                 alike.setdefault((operator.steps, _keys(operator)), []).append(operator)

@@ -43,7 +43,7 @@ def first_filter(operator: Operator) -> Expression | None:
 
 def _steps(operator: Operator) -> tuple[RowStep, ...]:
     match operator:
-        case PaneAggregate(answers_empty=False):
+        case PaneAggregate(answers_empty=False, alone=False):
             return operator.steps
         case Passing() | WindowRows() | InstantRows() | InstantAggregate(whole=False):
             rows = operator.rows
