@@ -12,7 +12,7 @@ from headrace.errors import UserError
 from headrace.language.statements import parse_script
 from headrace.runtime import plan_files, planning
 from headrace.runtime.plan_files import load_plan
-from tests.runtime.rig import QUERIES, Rig, faults_once_tidy
+from tests.runtime.rig import QUERIES, Rig, cut, faults_once_tidy, made_rows
 
 
 def queries(names: range) -> str:
@@ -182,3 +182,26 @@ def test_a_registration_is_told_only_once_it_is_durable(tmp_path: Path) -> None:
         stopped = parse_script(queries(range(7, 9)) + "SHOW QUERIES;" + queries(range(9, 11)))
         assert len(list(hub.carry_out_in_turn(stopped, "", lambda _: False))) == 2
         assert sorted(hub.catalog.queries) == sorted(f"m{n}" for n in range(9))
+
+
+def test_one_more_among_many_is_live_in_the_next_epoch(tmp_path: Path) -> None:
+    """An epoch that begins after the registration answers it: of windows that end in it, of rows that come in it."""
+    files = cut(made_rows(3, 60), *range(10, 60, 10))
+    rig = Rig(tmp_path, {"maxFilesPerTrigger": "1"})
+    window = "[RANGE TUMBLING 1 SECOND]"
+    with rig.hub(1, {}) as hub:
+        hub.register_many(
+            {f"m{n}": f"SELECT k, COUNT(*) AS n FROM s {window} WHERE x > {n} GROUP BY k" for n in range(500)}
+        )
+        for file in files[:3]:
+            rig.drop(file)
+            hub.loop.step()
+        came = sum(map(len, files[:3]))
+        hub.register(f"SELECT k, COUNT(*) AS n FROM s {window} GROUP BY k", "windows", from_now=True)
+        hub.register("SELECT k, x FROM s", "rows", from_now=True)
+        rig.drop(files[3])
+        assert hub.loop.step() is not None
+        told = hub.query("rows").history()
+        assert told["x"].to_pylist() == [row["x"] for row in files[3]]
+        assert hub.query("windows").history().num_rows
+        assert sum(hub.query("windows").history()["n"].to_pylist()) <= len(files[3]) < came
