@@ -1,4 +1,4 @@
-"""What every test may ask for: the one Spark session of this run, and how hard hypothesis tries."""
+"""What every test may ask for: the one Spark session of its process, and how hard hypothesis tries."""
 
 from __future__ import annotations
 
@@ -22,9 +22,26 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+def _look_at(descriptor: int) -> None:
+    os.fstat(descriptor)  # as of a sync: an error when it is no file's
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_platters() -> Iterator[None]:
+    """A descriptor is looked at, not synced: milliseconds a call, and no test cuts the real power.
+
+    What a power cut would lose is the business of `tests/store/faults.py`, which counts every sync; that a `Disk` asks the
+    system for each is in `tests/store/test_disk.py`. Processes that tests start, and the soak, do sync.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        if os.environ.get("HYPOTHESIS_PROFILE") != "soak":
+            patched.setattr(os, "fsync", _look_at)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session all tests share: starting one takes seconds, and a process can have only one."""
+    """The session all tests of a process share: starting one takes seconds, and a process can have only one."""
     from headrace.runtime.session import session
 
     with session(2, app="headrace-tests", scratch=tmp_path_factory.mktemp("spark"), brief=True) as shared:

@@ -2,8 +2,8 @@
 
 Three modes of one query: nothing kept (the paper's NoMat), which rows pass (PSoup-P), the answer itself (PSoup-C). Constants
 and widths are drawn as in the paper; rows have four attributes in 0..255. Figure 8 has its factors, `a RELOP b ± c`, and its small
-windows, but one stream instead of two: there are no joins of streams, so that what NoMat evaluates grows with the window and not
-with its square, and over a few hundred rows takes about as long as looking at their bits. Counted is what an INVOKE does: factors evaluated, bits
+windows, but one stream instead of two (a query that joins streams keeps its answer, and nothing less), so that what NoMat evaluates grows with
+the window and not with its square, and over a few hundred rows takes about as long as looking at their bits. Counted is what an INVOKE does: factors evaluated, bits
 looked at, rows handed over. The order of the modes must hold by these counters everywhere, and by time where the paper's ratio
 exceeds 3. Times are medians of medians; the paper's own are of one tuple at a time, ours of columns, so that scanning costs
 us far less, and what is kept of a selection pays where it spares reading, not evaluating.

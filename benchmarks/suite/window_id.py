@@ -1,13 +1,18 @@
 """What do window ids and panes save? Experiments E1 and E4: against buffering, and against one partial for each open window.
 
 Li, Window Queries over Data Streams (2008), figures 6-10 and 6-15. Everything runs in this process over rows at hand, Headrace as one
-operator without store or JVM. Every answer is compared with another way's before its time counts.
+operator without store or JVM; only E4's second half runs the whole pipeline on Spark, beside Spark's own `window()`. Every answer is
+compared with another way's before its time counts.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -24,6 +29,9 @@ from benchmarks.baselines.windows import (
 )
 from benchmarks.curves import Curve, curves
 from benchmarks.expected import WrongAnswer
+from benchmarks.folders import CHECKOUT
+from benchmarks.panes_runner import KEYS as GROUPS
+from benchmarks.panes_runner import RANGE_SECONDS, ROWS_PER_SECOND
 from benchmarks.report import Report
 from benchmarks.standalone import Told, best_of, drive, operator_of, results
 from benchmarks.thresholds import Ratio
@@ -34,6 +42,9 @@ from headrace.time import MILLISECOND, SECOND
 _RANGE, _KEYS, _MOST_ROWS, _MOST_SCANS = 4000, 10, 400_000, 2000
 SHARES = (1, 10, 40, 100, 400, 4000)
 PER_PANE, PER_WINDOW = (1, 5, 20, 100), (1, 2, 5, 10, 20)
+BESIDE = (1, 5, 10, 20, 60)
+"""Panes of a window of the pipeline beside Spark: 6000 to 100 rows a pane and group."""
+_MOST_BESIDE, _LONGEST = 4_000_000, 1800
 
 
 def buffering(rows: int, rounds: int) -> Report:
@@ -46,26 +57,29 @@ def buffering(rows: int, rounds: int) -> Report:
     grouped = [_grouped(share, key, value, batches, rounds) for share in SHARES]
     for one, other in zip(table, grouped, strict=True):
         one.update(other)
-    speedups = [row["grouped_buffering_ms"] / row["grouped_headrace_ms"] for row in table]
-    ratios = [
-        Ratio(
-            f"time by {_KEYS} keys to that of buffering at range/slide {row['range/slide']}",
-            1 / gain,
-            1,
-            True,
-        )
-        for row, gain in zip(table, speedups, strict=True)
-        if row["range/slide"] >= 10
-    ]
-    ratios += [
-        Ratio("least growth of that gain from one range/slide to the next", _least_growth(speedups), 0.9),
+    ratios = []
+    for ours, kind in (("grouped_headrace_ms", ""), ("grouped_rows_ms", "windows of rows, ")):
+        speedups = [row["grouped_buffering_ms"] / row[ours] for row in table]
+        ratios += [
+            Ratio(
+                f"{kind}time by {_KEYS} keys to that of buffering at range/slide {row['range/slide']}",
+                1 / gain,
+                1,
+                True,
+            )
+            for row, gain in zip(table, speedups, strict=True)
+            if row["range/slide"] >= 10
+        ]
+        growth = f"{kind}least growth of that gain from one range/slide to the next"
+        ratios.append(Ratio(growth, _least_growth(speedups), 0.9))
+    ratios.append(
         Ratio(
             f"without groups, time to that of scanning at range/slide {SHARES[-1]}",
             table[-1]["headrace_ms"] / table[-1]["buffering_ms"],
             1,
             True,
-        ),
-    ]
+        )
+    )
     notes = [
         f"{count:,} rows in {len(batches)} epochs, windows of {_RANGE} rows. Milliseconds, the best of {rounds}.",
         (
@@ -74,6 +88,10 @@ def buffering(rows: int, rounds: int) -> Report:
             f"{_MOST_SCANS:,} windows were grouped so, and the time scaled to all."
         ),
         "`sum by differences` and `by negative tuples` need an inverse: they cannot do the maximum.",
+        (
+            "`headrace` has windows of 4000 ms, a row a millisecond; `rows` has the same as `[ROWS 4000 SLIDE n]`, the thesis' own, which are "
+            "in stream order and so keep the rows of a window until punctuation has passed them."
+        ),
     ]
     drawn = curves(
         "Time by range/slide: MAX over 4000 rows",
@@ -84,6 +102,7 @@ def buffering(rows: int, rounds: int) -> Report:
                 ("headrace_ms", "ours"),
                 ("buffering_ms", "theirs"),
                 ("grouped_headrace_ms", "ours"),
+                ("grouped_rows_ms", "ours"),
                 ("grouped_buffering_ms", "theirs"),
                 ("scan_only_ms", "yardstick"),
             )
@@ -100,8 +119,10 @@ def _ungrouped(share: int, value: np.ndarray, batches: list[Batch], rounds: int)
     operator = operator_of(
         f"SELECT window_end, MAX(v) AS m FROM s [RANGE {_RANGE} MILLISECONDS SLIDE {spec.slide} MILLISECONDS]"
     )
+    rows = operator_of(f"SELECT window_end, MAX(v) AS m FROM s [ROWS {_RANGE} SLIDE {spec.slide}]")
     ways: dict[str, Callable[[], Any]] = {
         "headrace": lambda: _driven(operator, batches),
+        "rows": lambda: _driven(rows, batches),
         "buffering": lambda: by_buffering(at, value, spec),
         "sum_by_differences": lambda: by_differences(at, value, spec),
         "sum_by_negative_tuples": lambda: by_negative_tuples(at, value, spec),
@@ -112,6 +133,8 @@ def _ungrouped(share: int, value: np.ndarray, batches: list[Batch], rounds: int)
     mine = results(_driven(operator, batches))
     buffered = by_buffering(at, value, spec)
     _same("headrace and buffering", _column(mine, "m")[: len(buffered.windows)], buffered.values)
+    counted = _column(results(_driven(rows, batches)), "m")
+    _same("windows of rows and buffering", counted[: len(buffered.windows)], buffered.values)
     differences, negative = by_differences(at, value, spec), by_negative_tuples(at, value, spec)
     _same("differences and negative tuples", differences.values, negative.values, 1e-9)
     took = dict(zip(ways, best_of(rounds, *ways.values()), strict=True))
@@ -132,24 +155,74 @@ def _grouped(
     theirs = by_grouped_buffering(at, key, value, spec, tried[-20:]).sort_by(
         [("window_end", "ascending"), ("k", "ascending")]
     )
-    mine = results(_driven(operator, batches))
-    ends = mine.column("window_end").cast(pa.int64()).to_numpy() // MILLISECOND
-    chosen = np.isin(ends, spec.ends(tried[-20:]))
-    mine = mine.filter(pa.array(chosen)).sort_by([("window_end", "ascending"), ("k", "ascending")])
-    _same("headrace and grouped buffering", _column(mine, "m"), _column(theirs, "v_max"))
+    rows = operator_of(
+        f"SELECT window_end, k, MAX(v) AS m FROM s [ROWS {_RANGE} SLIDE {spec.slide}] GROUP BY k"
+    )
+    for what, found, late in (("headrace", operator, 0), ("windows of rows", rows, 1)):
+        mine = results(_driven(found, batches))
+        ends = mine.column("window_end").cast(pa.int64()).to_numpy() // MILLISECOND + late
+        chosen = np.isin(ends, spec.ends(tried[-20:]))
+        mine = mine.filter(pa.array(chosen)).sort_by([("window_end", "ascending"), ("k", "ascending")])
+        _same(f"{what} and grouped buffering", _column(mine, "m"), _column(theirs, "v_max"))
     took = best_of(
         rounds,
         lambda: _driven(operator, batches),
         lambda: by_grouped_buffering(at, key, value, spec, tried),
+        lambda: _driven(rows, batches),
     )
     scaled = took[1] * len(windows) / len(tried)
-    return {"grouped_headrace_ms": round(1000 * took[0], 2), "grouped_buffering_ms": round(1000 * scaled, 2)}
+    seconds = {"grouped_headrace_ms": took[0], "grouped_buffering_ms": scaled, "grouped_rows_ms": took[2]}
+    return {name: round(1000 * each, 2) for name, each in seconds.items()}
 
 
 def panes(rows: int, rounds: int) -> Report:
-    """E4: the same operator over panes, and over rows copied for every window they are in."""
-    count = min(rows, _MOST_ROWS)
-    value = np.random.default_rng(2).random(count)
+    """E4: an operator over panes and over rows copied for every window; the pipeline over panes and Spark's `window()`."""
+    table, ratios = panes_alone(rows, rounds)
+    beside = [_beside_spark(each) for each in panes_beside_spark(min(rows, _MOST_BESIDE), rounds)]
+    ratios += [
+        Ratio(
+            f"pipeline to Spark's window(), {each['panes_per_window']} panes of {each['rows_per_pane']} rows a group",
+            each["ratio"],
+            0.3,
+            True,
+        )
+        for each in beside
+        if each["panes_per_window"] >= 5 and each["rows_per_pane"] >= 100
+    ]
+    found = {(row["rows_per_pane"], row["panes_per_window"]): row["ratio"] for row in table}
+    drawn = curves(
+        "Time over panes to time over copies, and to Spark's window()",
+        ("panes per window", "ratio"),
+        [
+            *(
+                Curve(
+                    f"{per_pane} rows a pane",
+                    PER_WINDOW,
+                    [found[per_pane, each] for each in PER_WINDOW],
+                    "theirs",
+                )
+                for per_pane in PER_PANE
+            ),
+            Curve("pipeline to Spark", BESIDE, [row["ratio"] for row in beside], "ours"),
+        ],
+    )
+    notes = [
+        f"Alone: MAX of {min(rows, _MOST_ROWS):,} rows in four epochs, no groups, the best of {max(3, rounds)} in turn.",
+        "`bare numpy`: a partial for each open window, no batches, no keys, no result rows; for scale.",
+        (
+            f"Beside Spark: MAX by {GROUPS} groups of {min(rows, _MOST_BESIDE):,} rows, {ROWS_PER_SECOND:,} an event-second, windows of "
+            f"{RANGE_SECONDS} s, the median of {rounds} in turn in one session. Ours from the first row read until all results are durable; "
+            "Spark's is its batch engine, which keeps no state, until the same answer is written."
+        ),
+    ]
+    return Report(
+        "panes", "E4: panes beside window ids", [*table, *beside], ratios, [], "", notes, picture=drawn
+    )
+
+
+def panes_alone(rows: int, rounds: int) -> tuple[list[dict[str, Any]], list[Ratio]]:
+    """The first half of E4, in this process: what every cell took, and the bars."""
+    value = np.random.default_rng(2).random(min(rows, _MOST_ROWS))
     table = [_cell(value, per_pane, per_window, rounds) for per_pane in PER_PANE for per_window in PER_WINDOW]
     found = {(row["rows_per_pane"], row["panes_per_window"]): row["ratio"] for row in table}
     wide, full = PER_WINDOW[-1], PER_PANE[-1]
@@ -158,24 +231,38 @@ def panes(rows: int, rounds: int) -> Report:
         Ratio("at 20 panes a window to at 1, 20 rows a pane", found[20, wide] / found[20, 1], 1, True),
         Ratio("at 100 rows a pane to at 1, 20 panes a window", found[full, wide] / found[1, wide], 1, True),
     ]
-    drawn = curves(
-        "Time over panes to time over copies",
-        ("panes per window", "ratio"),
-        [
-            Curve(
-                f"{per_pane} rows a pane",
-                PER_WINDOW,
-                [found[per_pane, each] for each in PER_WINDOW],
-                "theirs",
-            )
-            for per_pane in PER_PANE
-        ],
+    return table, ratios
+
+
+def panes_beside_spark(rows: int, rounds: int) -> list[dict[str, float]]:
+    """Median seconds of the pipeline (`ours`) and of Spark's `window()` (`theirs`) by `panes`, from a process of their own."""
+    asked = json.dumps({"rows": rows, "rounds": rounds, "panes": BESIDE})
+    command = [sys.executable, "-m", "benchmarks.panes_runner", asked]
+    done = subprocess.run(
+        command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=_LONGEST
     )
-    notes = [
-        f"MAX of {count:,} rows in four epochs, no groups, the best of {rounds} in turn.",
-        "`bare numpy`: a partial for each open window, no batches, no keys, no result rows; for scale.",
+    if done.returncode != 0:
+        raise RuntimeError(f"Expected {' '.join(command)} to end well, found:\n{done.stderr[-3000:]}")
+    took = json.loads(done.stdout.strip().splitlines()[-1])
+    return [
+        {"panes": panes}
+        | {way: median(each[way] for each in took if each["panes"] == panes) for way in ("ours", "theirs")}
+        for panes in BESIDE
     ]
-    return Report("panes", "E4: panes beside window ids", table, ratios, [], "", notes, picture=drawn)
+
+
+def _beside_spark(took: dict[str, float]) -> dict[str, Any]:
+    per_window = int(took["panes"])
+    return {
+        "measured": "pipeline, 10 groups",
+        "rows_per_pane": ROWS_PER_SECOND * RANGE_SECONDS // per_window // GROUPS,
+        "panes_per_window": per_window,
+        "panes_ms": round(1000 * took["ours"], 2),
+        "copies_ms": None,
+        "bare_numpy_ms": None,
+        "spark_window_ms": round(1000 * took["theirs"], 2),
+        "ratio": round(took["ours"] / took["theirs"], 3),
+    }
 
 
 def _cell(value: np.ndarray, per_pane: int, per_window: int, rounds: int) -> dict[str, Any]:
@@ -193,11 +280,13 @@ def _cell(value: np.ndarray, per_pane: int, per_window: int, rounds: int) -> dic
     ways = (lambda: _driven(paned, batches), copied, lambda: by_window_id(at, value, spec))
     ours, copies, bare = best_of(max(3, rounds), *ways)
     return {
+        "measured": "operator alone",
         "rows_per_pane": per_pane,
         "panes_per_window": per_window,
         "panes_ms": round(1000 * ours, 2),
         "copies_ms": round(1000 * copies, 2),
         "bare_numpy_ms": round(1000 * bare, 2),
+        "spark_window_ms": None,
         "ratio": round(ours / copies, 3),
     }
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks import panes_runner
 from benchmarks.curves import Curve, curves
 from benchmarks.suite.joins import joins, late_joins, skewed_joins
 from benchmarks.suite.skew import Union, kept
 from benchmarks.suite.slack import band, blocks
-from benchmarks.suite.window_id import buffering, panes
+from benchmarks.suite.window_id import buffering, panes_alone
 
 
 @pytest.mark.parametrize(
@@ -20,11 +24,23 @@ def test_bars_of_counted_experiments_hold_at_a_small_size(experiment, rows: int)
     assert found.picture.startswith("<svg")
 
 
-@pytest.mark.parametrize(("experiment", "rows"), [(buffering, 16_000), (panes, 2000), (joins, 20_000)])
+@pytest.mark.parametrize(("experiment", "rows"), [(buffering, 16_000), (joins, 20_000)])
 def test_timed_experiments_find_equal_answers_at_a_small_size(experiment, rows: int) -> None:
     found = experiment(rows, 1)
     assert found.table
     assert all(ratio.value > 0 for ratio in found.ratios)
+
+
+def test_panes_and_copies_find_equal_answers_at_a_small_size() -> None:
+    table, ratios = panes_alone(2000, 1)
+    assert table
+    assert all(ratio.value > 0 for ratio in ratios)
+
+
+@pytest.mark.spark
+def test_the_pipeline_over_panes_answers_as_spark_s_window(spark: SparkSession, tmp_path: Path) -> None:
+    rows = panes_runner.write(tmp_path / "rows", 130_000)
+    assert min(panes_runner.timed(spark, tmp_path / "run", rows, 5)) > 0
 
 
 def test_our_state_hardly_grows_where_sources_come_apart_and_a_merge_grows_with_them() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.central_moments import CoMoments, Moments, Shape
-from headrace.operators.partials import Argument, Cells, Count, Extreme, Partial, Sum
+from headrace.operators.partials import Argument, Cells, Count, Extreme, Partial, Sum, reduce_onto
 from headrace.operators.timed_partials import Fading, Placed
 
 PARTIALS: tuple[Partial, ...] = (
@@ -145,6 +145,19 @@ def test_reducing_is_folding_the_cells_of_each_code(partial: Partial, data: st.D
                 part[code] = source[cell]
             folded = partial.combine(folded, other)
         same(partial, partial.reduce(cells, codes, 3), folded)
+
+
+@pytest.mark.parametrize("partial", PARTIALS, ids=ids)
+@given(data=st.data())
+def test_reducing_onto_cells_is_combining_with_what_was_reduced(
+    partial: Partial, data: st.DataObject
+) -> None:
+    cells = lifted(data, partial, 5, data.draw(st.integers(0, 8)))
+    codes = np.array(data.draw(st.lists(st.integers(0, 2), min_size=5, max_size=5)), np.int64)
+    onto = lifted(data, partial, 3, data.draw(st.integers(0, 8)))
+    with np.errstate(all="ignore"):
+        expected = partial.combine(partial.reduce(cells, codes, 3), onto)
+        same(partial, reduce_onto(partial, cells, codes, onto), expected)
 
 
 @pytest.mark.parametrize("partial", PARTIALS, ids=ids)

@@ -278,7 +278,9 @@ def test_an_answer_over_more_than_the_archive_keeps_says_from_when_it_is_whole(t
     [
         ("SELECT COUNT(*) FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS]", "when they close"),
         (f"SELECT s.x FROM s JOIN names ON s.g = names.id {SINCE_20}", "reads a relation"),
-        ("SELECT x FROM s", "when they close"),
+        ("SELECT x FROM s", "its rows are told as they come"),
+        ("SELECT COUNT(*) FROM s [ROWS 5]", "not one of time"),
+        (f"SELECT s.x FROM s, s other WHERE s.g = other.g {SINCE_20}", "joins streams"),
     ],
 )
 def test_what_cannot_wait_for_the_question_is_refused_with_the_reason(

@@ -188,7 +188,7 @@ def test_explain_tells_its_class_and_what_cannot_be_said_is_refused() -> None:
         SameHour(4),
         Shifts(7_200_000_000, 3_600_000_000, 5),
     ],
-    ids=repr,
+    ids=["cumulate", "a-month", "three-months", "same-hour", "same-hour-of-four", "shifts"],
 )
 def test_the_examples_keep_the_contract(kind: hr.UserWindow) -> None:
     assert hr.check_window(kind) > 100

@@ -25,13 +25,12 @@ from headrace.operators.grouping import SLOTS, Ints, flat, group, picked
 from headrace.operators.pane_store import (
     KEY,
     Layout,
+    answer_onto,
     by_block_and_group,
     cells_of_partials,
-    combined,
     fresh_slots,
     headed,
     merge,
-    reduce_answer,
     select,
 )
 from headrace.operators.panes import Panes
@@ -159,10 +158,10 @@ def fold_adaptively(
         return _as_they_are(grouped, blocks, values, slot)
     keys = list(values[: len(grouped.keys)])
     given = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
-    groups = group(keys, len(blocks), small=keeps)
+    groups = group(keys, len(blocks), small=keeps, placed=keeps <= 1 and layout.is_light)
     codes, count, found, member = by_block_and_group(blocks, groups)
     counted = codes is groups.codes
-    answer = lift(layout.feds, given, codes, count, groups.sizes if counted else None)
+    answer = lift(layout.feds, given, codes, count, *((groups.sizes, groups.live) if counted else ()))
     taken = groups.keys if counted else [picked(key, member) for key in groups.keys]
     slots = fresh_slots(taken, count, slot)
     eager, own = _parted(answer.cells[layout.feds[0]][0], groups.large if counted else None, keeps)
@@ -170,7 +169,7 @@ def fold_adaptively(
     if few:
         read = read_back(layout, answer, own) if keeps == 1 else None
         if read is None:
-            lazy, own = _rows_of(own, codes, found, count)
+            lazy, own = _rows_of(own, groups.dense().codes if counted else codes, found, count)
             read = [picked(given[argument], lazy) for argument in layout.arguments]
         columns = [pa.array(found[own]), pa.array(slots[own]), *(picked(key, own) for key in taken), *read]
         rows = pa.table(columns, schema=layout.row_schema())
@@ -289,10 +288,7 @@ def _settled(
     given = {argument: picked(values, grown) for argument, values in layout.given(lone).items()}
     answer = lift(layout.feds, given, rank[codes[cut:][grown]], len(large))
     if cut:
-        reduced = reduce_answer(
-            layout, Answer(cells_of_partials(layout, held)[0]), rank[codes[:cut]], len(large)
-        )
-        answer = combined(layout, reduced, answer)
+        answer = answer_onto(layout, Answer(cells_of_partials(layout, held)[0]), rank[codes[:cut]], answer)
     keys = [picked(key, members[large]) for key in heads.groups.keys]
     partials = layout.table(blocks[large], keys, slots[large], answer)
     return [partials, lying]

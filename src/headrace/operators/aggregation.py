@@ -93,33 +93,48 @@ def lift(
     codes: Ints,
     count: int,
     sizes: Ints | None = None,
+    live: Ints | None = None,
 ) -> Answer:
-    """Rows aggregated into `count` cells, `codes[row]` says which; `sizes` are rows per cell where they are known."""
+    """Rows aggregated into `count` cells, `codes[row]` says which; `sizes` are rows per cell where they are known.
+
+    With `live` cells are these codes' alone, in this order; there are no rows of others.
+    """
+    if live is not None:
+        count = int(live.max()) + 1
     cells: dict[Fed, Cells] = {}
     dictionaries: dict[Fed, pa.Array] = {}
     every: Cells | None = None if sizes is None else (sizes,)
     for fed in feds:
         values = arguments[fed.expression] if fed.expression is not None else None
         if isinstance(fed.partial, Count) and (values is None or not values.null_count):
-            every = fed.partial.lift(Argument(np.empty(0), None), codes, count) if every is None else every
+            if every is None:
+                every = _taken(fed.partial.lift(Argument(np.empty(0), None), codes, count), live)
             cells[fed] = every  # who counts where nothing is NULL counts all rows
             continue
-        if fed.encoding == "limbs2" and (wholes := at_rest.summable(values)) is not None:
-            cells[fed] = _sums_as_limbs(wholes, codes, count)
+        if fed.encoding == "limbs2" and (found := at_rest.summable(values)) is not None:
+            cells[fed] = _sums_as_limbs(*found, codes, count, live)
             continue
         if (dictionary := at_rest.dictionary_of(fed, values)) is not None:
             dictionaries[fed] = dictionary
         weights = None if fed.weight is None else arguments[fed.weight]
         with np.errstate(all="ignore"):
             ready = at_rest.argument(fed, values, dictionaries.get(fed), weights)
-            cells[fed] = fed.partial.lift(ready, codes, count)
+            cells[fed] = _taken(fed.partial.lift(ready, codes, count), live)
     return Answer(cells, dictionaries)
 
 
-def _sums_as_limbs(wholes: Ints, codes: Ints, count: int) -> Cells:
-    """Sums per cell of integers whose sums fit too: one addition a row, and limbs of the sums."""
-    (sums,) = Sum(1, integer=True).lift(Argument(wholes, None), codes, count)
-    return sums & 0xFFFFFFFF, sums >> 32
+def _taken(cells: Cells, live: Ints | None) -> Cells:
+    return cells if live is None else tuple(part.take(live) for part in cells)
+
+
+def _sums_as_limbs(wholes: Ints, most: int, codes: Ints, count: int, live: Ints | None) -> Cells:
+    """Sums per cell of integers whose sums fit too: one addition a row, and limbs of the sums.
+
+    An integer of less than 32 bits is a limb itself: sums of such are as good in the lower one alone, where they grow no faster
+    than sums of lower limbs do.
+    """
+    (sums,) = _taken(Sum(1, integer=True).lift(Argument(wholes, None), codes, count), live)
+    return (sums, np.zeros(len(sums), np.int64)) if most < 1 << 32 else (sums & 0xFFFFFFFF, sums >> 32)
 
 
 def lift_each(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], count: int) -> Answer:

@@ -165,13 +165,13 @@ def _numbers(fed: Fed, values: pa.Array, dictionary: pa.Array | None) -> Column:
     return ranks(values, dictionary)
 
 
-def summable(values: pa.Array | None) -> Ints | None:
-    """Integers, NULL as 0, of which no sum of any of them leaves 64 bits; None where one might."""
+def summable(values: pa.Array | None) -> tuple[Ints, int] | None:
+    """Integers, NULL as 0, of which no sum of any of them leaves 64 bits, and the greatest size; None where one might."""
     if values is None or not len(values):
         return None
     whole = as_int64(values)
     most = max(int(whole.max()), -int(whole.min()))
-    return whole if most * len(whole) < 1 << 62 else None
+    return (whole, most) if most * len(whole) < 1 << 62 else None
 
 
 def _structure(encoding: Encoding, values: pa.Array) -> Column:

@@ -84,9 +84,10 @@ def fold(
         if beside and not place:
             continue
         own = [*keys, arguments[grouped.distinct_arguments[place - 1]]] if place else keys
-        groups = group(own, len(blocks), small=0)
+        groups = group(own, len(blocks), small=0, placed=layout.is_light)
         codes, count, found, member = by_block_and_group(blocks, groups)
-        answer = lift(layout.feds, arguments, codes, count, groups.sizes if codes is groups.codes else None)
+        known = (groups.sizes, groups.live) if codes is groups.codes else ()
+        answer = lift(layout.feds, arguments, codes, count, *known)
         taken = [picked(key, member) for key in groups.keys]
         folded.append(layout.table(found, taken, fresh_slots(taken[: len(keys)], count, slot), answer))
     return folded

@@ -7,7 +7,7 @@ local to one call; slots (0..255) are stable for ever, since state files are fou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -27,7 +27,7 @@ class Groups:
     """`codes[row]` in 0..count-1, and per group one value of each key column.
 
     `sizes` are the rows of each group where these were counted on the way, and `large` then says how many of the groups, the
-    first ones, have more rows than was asked for.
+    first ones, have more rows than was asked for. With `live` codes are places in a range, and `live[g]` is that of group g.
     """
 
     codes: Ints
@@ -35,19 +35,32 @@ class Groups:
     keys: tuple[pa.Array, ...]
     sizes: Ints | None = None
     large: int | None = None
+    live: Ints | None = None
+
+    def dense(self) -> Groups:
+        """The same with the group's number for each row."""
+        if self.live is None:
+            return self
+        rank = np.empty(int(self.live.max()) + 1, np.int64)
+        rank[self.live] = np.arange(self.count)
+        return replace(self, codes=rank.take(self.codes), live=None)
 
 
-def group(columns: Sequence[pa.Array], rows: int, *, small: int | None = None) -> Groups:
+def group(
+    columns: Sequence[pa.Array], rows: int, *, small: int | None = None, placed: bool = False
+) -> Groups:
     """Group `rows` rows by equal values of the columns; without columns there is one group (none when no rows).
 
     With `small` rows are counted, and groups of at most so many come last, where that is free: of integers in a narrow range.
+    With `placed` their codes may be places (`live`), which saves a pass over the rows.
     """
     if not columns:
         return Groups(np.zeros(rows, np.int64), 1 if rows else 0, ())
     if len(columns) == 1 and small is not None:
         narrow = _narrow(flat(columns[0]))
         if narrow is not None:
-            return _by_size(*narrow, columns[0].type, small)
+            found = _by_size(*narrow, columns[0].type, small)
+            return found if placed and narrow[2] <= rows else found.dense()
     encoded = [_encode(normalise(flat(column))) for column in columns]
     codes, values = encoded[0]
     if len(encoded) == 1:
@@ -133,11 +146,10 @@ def _by_size(local: Ints, low: int, span: int, kind: pa.DataType, small: int) ->
     if small:
         few = np.flatnonzero(sizes == 1 if small == 1 else (sizes > 0) & (sizes <= small))
         live = np.concatenate([first, few])
-    if small or len(live) < span:
-        rank = np.empty(span, np.int64)
-        rank[live] = np.arange(len(live))
-        local, sizes = rank.take(local), sizes.take(live)
-    return Groups(local, len(live), (pa.array(live + low, kind),), sizes, len(first))
+    keys = (pa.array(live + low, kind),)
+    if not small and len(live) == span:
+        return Groups(local, span, keys, sizes, span)
+    return Groups(local, len(live), keys, sizes.take(live), len(first), live)
 
 
 def _encode_narrow_integers(column: pa.Array) -> tuple[Ints, pa.Array] | None:

@@ -343,14 +343,14 @@ def _open_windows(
 ) -> int:
     """How many windows have not closed, up to the last one that holds a row; one where a window never ends."""
     keys = [flat(table.column(KEY)).to_numpy() for table in opened]
-    first = [int(key[0]) - block_key(0, 0) for key in keys] + ([] if sealed is None else [sealed[0]])
-    last = [int(key[-1]) - block_key(0, 0) for key in keys] + ([] if sealed is None else [sealed[1]])
-    if not last:
+    ends = [(each.item(0) - block_key(0, 0), each.item(-1) - block_key(0, 0)) for each in keys]
+    ends += [] if sealed is None else [sealed]
+    if not ends:
         return 0
-    final = operator.panes.last_window(max(last))
+    final = operator.panes.last_window(max(last for _, last in ends))
     if final is None:
         return 1
-    least = operator.panes.first_window(min(first))
+    least = operator.panes.first_window(min(first for first, _ in ends))
     return max(
         0, final - (least - 1 if now == BEGINNING else max(least - 1, operator.panes.last_closed(now)))
     )

@@ -153,7 +153,8 @@ class Extreme:
     subtracts: bool = False
 
     @property
-    def _ufunc(self) -> np.ufunc:
+    def ufunc(self) -> np.ufunc:
+        """What picks the more extreme of two."""
         if self.largest or self.integer:
             return np.maximum if self.largest else np.minimum
         return np.fmin  # NaN is the largest: it is the minimum only when all are NaN
@@ -169,7 +170,7 @@ class Extreme:
         values, chosen = argument.values, cells
         if argument.valid is not None:
             values, chosen = values[argument.valid], cells[argument.valid]
-        return (_scatter(self._ufunc, values, chosen, self.identity((count,))[0]),)
+        return (_scatter(self.ufunc, values, chosen, self.identity((count,))[0]),)
 
     def identity(self, shape: tuple[int, ...]) -> Cells:
         """Beyond every value."""
@@ -177,15 +178,15 @@ class Extreme:
 
     def combine(self, left: Cells, right: Cells) -> Cells:
         """The more extreme."""
-        return (self._ufunc(left[0], right[0]),)
+        return (self.ufunc(left[0], right[0]),)
 
     def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
         """The extreme per code."""
-        return (_scatter(self._ufunc, cells[0], codes, self.identity((count,))[0]),)
+        return (_scatter(self.ufunc, cells[0], codes, self.identity((count,))[0]),)
 
     def accumulate(self, cells: Cells) -> Cells:
         """Running extremes."""
-        return (self._ufunc.accumulate(cells[0], axis=0),)
+        return (self.ufunc.accumulate(cells[0], axis=0),)
 
 
 def _scatter(ufunc: np.ufunc, values: Column, cells: Ints, out: Column) -> Column:
@@ -196,6 +197,14 @@ def _scatter(ufunc: np.ufunc, values: Column, cells: Ints, out: Column) -> Colum
 def sums(codes: Ints, values: Column, count: int) -> Column:
     """Sums of doubles per code; of nothing, zeros that are doubles too (`bincount` would give integers)."""
     return np.bincount(codes, weights=values, minlength=count).astype(np.float64, copy=False)
+
+
+def reduce_onto(partial: Partial, cells: Cells, codes: Ints, onto: Cells) -> Cells:
+    """`onto`, one cell a code, combined with all cells of the code; its arrays are used up where any order is exact."""
+    if not (isinstance(partial, Extreme) or (isinstance(partial, Count | Sum) and partial.subtracts)):
+        return partial.combine(partial.reduce(cells, codes, len(onto[0])), onto)
+    ufunc = partial.ufunc if isinstance(partial, Extreme) else np.add
+    return tuple(_scatter(ufunc, part, codes, out) for part, out in zip(cells, onto, strict=True))
 
 
 def _add_at(cells: Cells, codes: Ints, count: int) -> Cells:

@@ -16,7 +16,7 @@ from headrace.operators.adaptive_panes import FEW_OPEN, FEW_SEALED, in_order, se
 from headrace.operators.grouping import flat
 from headrace.operators.late_panes import into_blocks, settled_at
 from headrace.operators.operator import Sections, Turn
-from headrace.operators.pane_store import KEY, Layout, between, block_key, merge
+from headrace.operators.pane_store import KEY, Layout, between, block_key, merge, parted
 from headrace.operators.pane_windows import extent
 from headrace.operators.panes import Panes
 from headrace.time import BEGINNING, Instant
@@ -60,8 +60,8 @@ class PaneStore:
         before = _LOWEST if turn.closed == BEGINNING else self.panes.of_instant(turn.closed)
         border = block_key(0, edge)
         ripe = between(opened, block_key(0, before), border) if before < edge else []
-        ripe += between(arrived, block_key(0, _LOWEST), border)
-        later = between(arrived, border, block_key(0, _HIGHEST))
+        passed, later = parted(arrived, border)
+        ripe += passed
         still_open = later if alone else self._merged(layout, later)
         # A pane that is its own window is told now and not kept: there is nothing to save.
         whole = self.panes.per_window == 1 and ripe

@@ -27,33 +27,34 @@ def read_back(layout: Layout, answer: Answer, ones: Ints | slice) -> list[pa.Arr
     Of doubles the two zeros are one: what is made of them is the same.
     """
     found = []
-    for argument, fed in _telling(layout):
-        if fed is None:
+    for told in _telling(layout):
+        if told is None:
             return None
+        fed, counted, kind = told
         parts = [part[ones] for part in answer.cells[fed]]
-        values = parts[0] if len(parts) == 1 else parts[0] + (parts[1] << 32)
+        values = parts[0] if len(parts) == 1 or not parts[1].any() else parts[0] + (parts[1] << 32)
         read = pa.array(values)
-        counted = answer.cells[count_fed(argument)]
-        if counted is not answer.cells[layout.feds[0]]:  # some are NULL
-            missing = counted[0][ones] == 0
+        number = answer.cells[counted]
+        if number is not answer.cells[layout.feds[0]]:  # some are NULL
+            missing = number[0][ones] == 0
             read = pa.array(np.where(missing, 0, values), mask=missing)
-        kind = to_arrow(argument.type)
         found.append(read if read.type == kind else read.cast(kind))
     return found
 
 
 @lru_cache(maxsize=1024)  # asked for each batch
-def _telling(layout: Layout) -> tuple[tuple[Expression, Fed | None], ...]:
-    """For each argument a partial whose cell of one row is the row's value, where another says whether there is one."""
-    return tuple((argument, _teller(layout.feds, argument)) for argument in layout.arguments)
+def _telling(layout: Layout) -> tuple[tuple[Fed, Fed, pa.DataType] | None, ...]:
+    """For each argument a partial whose cell of one row is the row's value, the one that counts, and the type."""
+    return tuple(_teller(layout.feds, argument) for argument in layout.arguments)
 
 
-def _teller(feds: Sequence[Fed], argument: Expression) -> Fed | None:
+def _teller(feds: Sequence[Fed], argument: Expression) -> tuple[Fed, Fed, pa.DataType] | None:
     kind = argument.type
     exact = ("double",) if kind.is_fractional else ("int", "limbs2") if kind.is_integer else ()
-    if count_fed(argument) not in feds:
+    counted = count_fed(argument)
+    if counted not in feds:
         return None
     for fed in feds:
         if fed.expression == argument and fed.encoding in exact and isinstance(fed.partial, Sum | Extreme):
-            return fed
+            return fed, counted, to_arrow(kind)
     return None

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from typing import Literal as Choice
 
 from headrace.algebra.query import Ago, Query, StreamScan
-from headrace.algebra.windows import TimeRange, Unbounded
+from headrace.algebra.windows import Lasting, TimeRange, Unbounded
 from headrace.errors import UserError
 from headrace.operators.operator import Operator
 from headrace.operators.row_steps import Keep
@@ -81,8 +81,14 @@ def could_keep_less(operator: Operator, query: Query, source: Source) -> Materia
 
 def _obstacle(query: Query, shape: Shape, operator_id: str, source: Source) -> str | None:
     """Why the window of this query cannot be applied when it is asked; None when it can."""
-    if query.emission != "relation" or not isinstance(shape.window, Unbounded | TimeRange):
+    if isinstance(shape.window, Lasting):
+        return "it joins streams, and no bitmap over one archive tells which pairs pass"
+    if query.emission != "relation" and isinstance(shape.window, Unbounded):
+        return "its rows are told as they come, and not asked for"
+    if query.emission != "relation":
         return "its windows are told when they close, and not asked for"
+    if not isinstance(shape.window, Unbounded | TimeRange):
+        return "its window is not one of time, and ends where rows do"
     if (
         not isinstance(shape.scan, StreamScan)
         or shape.scan.channel != "rows"
