@@ -8,6 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 RUN_STAMP := $(VENV)/.ready-to-run
 DEV_STAMP := $(VENV)/.ready-to-test
 CODE := src tests $(wildcard benchmarks examples)
+WORKERS := 2
 
 .PHONY: help setup setup-dev demo test lint format types imports unit bench soak kills clean
 
@@ -34,8 +35,11 @@ types: $(DEV_STAMP)
 imports: $(DEV_STAMP)
 	$(BIN)/lint-imports
 
+# A worker takes file after file, in the order of their names, so that what a file makes once is made once. The many
+# processes that tests start need not compile the sources again each time, whatever the machine thinks of such files.
+unit: export PYTHONDONTWRITEBYTECODE =
 unit: $(DEV_STAMP)
-	$(PYTEST) -m "not soak" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
 
 soak: $(DEV_STAMP) ## the long tests: kills, restarts, many generated histories
 	HYPOTHESIS_PROFILE=soak $(PYTEST) -m "soak or not soak" --timeout=3600 $(ARGS)
