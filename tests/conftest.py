@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,13 @@ def no_waiting_for_platters() -> Iterator[None]:
         if os.environ.get("HYPOTHESIS_PROFILE") != "soak":
             patched.setattr(os, "fsync", _look_at)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts_are_heard() -> None:
+    """A shell has what it starts with `&` ignore Ctrl-C, and so would every process that tests start and interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
