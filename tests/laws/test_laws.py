@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
+from headrace.algebra.aggregates import OF_PAIRS, OF_SHAPE
 from headrace.algebra.expressions import Call, Column, Literal, Named
 from headrace.algebra.query import (
     Aggregate,
@@ -48,7 +49,7 @@ from tests.laws.driving import described, epochs, plain, run
 from tests.laws.kinds import Striped
 
 SCHEMAS = {"s": some.SCHEMA, "names": some.NAMES}
-ROUNDED = ("sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop")
+ROUNDED = ("sum", "avg", "var_samp", "var_pop", "stddev_samp", "stddev_pop", *OF_PAIRS, *OF_SHAPE, "ewma")
 
 
 def expected(query: Query, history: History, final: bool) -> list[Any]:
