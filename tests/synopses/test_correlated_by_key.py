@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.correlated_data import GENERATORS, Doubles, great_first, reversed_order, sudden_drop
@@ -91,6 +91,16 @@ def parts(rows: int, at: list[float]) -> list[slice]:
     return [slice(low, high) for low, high in itertools.pairwise(places)]
 
 
+def nudged(y: Doubles) -> Doubles:
+    """The weights as they could be after other roundings."""
+    return y * (1 + 1e-13 * np.random.default_rng(0).standard_normal(len(y)))
+
+
+def hangs_on_no_last_bit(one_way: Doubles, other_way: Doubles) -> bool:
+    """Where two bounds are equal but for rounding, the plain way itself cuts now here, now there: it has no answer then."""
+    return np.allclose(one_way, other_way, rtol=1e-7, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=30)
 @given(streams, cuts, st.sampled_from(list(STRATEGIES)))
@@ -104,6 +114,7 @@ def test_each_key_is_answered_as_by_the_plain_way_of_one_key(
     for key in range(7):
         mine = keys == key
         expected = one(STRATEGIES[method]).add(x[mine], y[mine])
+        assume(hangs_on_no_last_bit(expected, one(STRATEGIES[method]).add(x[mine], nudged(y[mine]))))
         assert found[mine] == pytest.approx(expected, rel=1e-6, abs=1e-5)
         assert together.answer()[key] == pytest.approx(
             expected[-1] if len(expected) else 0, rel=1e-6, abs=1e-5
