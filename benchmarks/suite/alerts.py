@@ -67,7 +67,7 @@ def alerts(rows: int, rounds: int) -> Report:
                 spent[MOST, "alone"] / shared,
                 3 if kind == "rows" else 10,
             ),
-            Ratio(f"{kind}: rate at {MOST:,} to that at one", spent[1, "shared"] / shared, 0.1),
+            Ratio(f"{kind}: rate at {MOST:,} to that at one", spent[1, "shared"] / shared, 0.05),
         ]
     assert __doc__ is not None
     return Report(

@@ -40,6 +40,13 @@ def open_run(store: Store, name: str) -> dict[str, pa.Table]:
     return sections
 
 
+def section_of(store: Store, name: str, section: str) -> pa.Table:
+    """One section of a run, memory-mapped; the others, of which a run of results may have ten thousand, stay as they are."""
+    container = _cached(store, f"{name}#index", lambda: Container.open(store.map(name), name))
+    assert isinstance(container, Container)
+    return container.table(section)
+
+
 def close_state_runs(store: Store, live: Collection[str]) -> None:
     """Close the state runs that are no longer among the live ones: their files would stay mapped, and on disk after they are deleted."""
     root = str(store.root)

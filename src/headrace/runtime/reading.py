@@ -20,7 +20,7 @@ from headrace.operators.grouping import as_int64, flat
 from headrace.operators.operator import AT
 from headrace.runtime import derived
 from headrace.runtime.messages import Piece
-from headrace.runtime.plans import open_run
+from headrace.runtime.plans import section_of
 from headrace.runtime.sources.readers import read
 from headrace.runtime.sources.records import IngestRecord, SourceBatch
 from headrace.store.filesystem import Store
@@ -65,7 +65,7 @@ def arrivals(
 def _from_results(store: Store, piece: Piece, columns: tuple[str, ...], punctuation: Instant) -> Arrival:
     """The results of another query in one run; its rows are numbered as they stand there."""
     assert piece.record is not None
-    table = open_run(store, piece.record["results"])[piece.record["operator"]]
+    table = section_of(store, piece.record["results"], piece.record["operator"])
     at = flat(table.column(AT)).to_numpy() - piece.record["shift"]
     late = at < punctuation
     position = np.arange(len(at)) + position_of(piece.ordinal)

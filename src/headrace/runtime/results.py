@@ -22,8 +22,9 @@ from headrace.operators.operator import AT, CHANGE
 from headrace.operators.revising import net
 from headrace.operators.sort_ranks import sort_rank, zero_signs
 from headrace.runtime.answered import answered as answered_by
+from headrace.runtime.collector import no_cycles_sought
 from headrace.runtime.home import Home
-from headrace.runtime.plans import open_run
+from headrace.runtime.plans import section_of
 from headrace.store.filesystem import MissingFile
 from headrace.store.forgetting import forgotten_of, is_forgotten
 from headrace.store.manifest import Manifest
@@ -76,7 +77,7 @@ def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> 
     answered = ((place, entry) for place, entry in entries if operator in answered_by(entry))
     for epoch, found in groupby(answered, key=lambda each: each[1]["epoch"]):
         part = list(found)
-        tables = [open_run(home.store, entry["name"])[operator] for _, entry in part]
+        tables = [section_of(home.store, entry["name"], operator) for _, entry in part]
         yield EpochResults(epoch, pa.concat_tables(tables), part[-1][0] + 1)
 
 
@@ -88,7 +89,10 @@ def told(home: Home, operator: str) -> list[pa.Table]:
     while True:
         manifest = home.latest()
         try:
-            return [part.table for part in epochs_of(home, manifest, operator)]
+            with no_cycles_sought(
+                wanted=True
+            ):  # each file tells of all its queries in an index of small lists
+                return [part.table for part in epochs_of(home, manifest, operator)]
         except MissingFile:
             if home.latest().epoch == manifest.epoch:
                 raise
@@ -103,7 +107,7 @@ def in_range(
         facts = answered_by(entry).get(operator)
         if facts is None or facts[2] < low or (high is not None and facts[1] >= high):
             continue
-        table = open_run(home.store, entry["name"])[operator]
+        table = section_of(home.store, entry["name"], operator)
         at = flat(table.column(AT)).to_numpy()
         keep = at >= low if high is None else (at >= low) & (at < high)
         found.append(table if keep.all() else table.filter(pa.array(keep)))
@@ -233,7 +237,7 @@ def empty(query: Query) -> pa.Table:
 def sum_of_forgotten(home: Home, manifest: Manifest, operator: str) -> pa.Table | None:
     """What the changes of a relation add up to that retention has removed: a row each, as one that came."""
     held = manifest.facts.get(SUMS, {}).get(operator)
-    return None if held is None else open_run(home.store, held[0])[operator]
+    return None if held is None else section_of(home.store, held[0], operator)
 
 
 def consolidated(changes: pa.Table, outputs: Sequence[str]) -> pa.Table:

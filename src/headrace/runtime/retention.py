@@ -23,7 +23,7 @@ from headrace.runtime import derived, intake_summary, names, several
 from headrace.runtime.answered import answered
 from headrace.runtime.intake import Intake
 from headrace.runtime.messages import EpochPlan
-from headrace.runtime.plans import open_run
+from headrace.runtime.plans import section_of
 from headrace.runtime.results import SUMS, consolidated
 from headrace.store.container import parts
 from headrace.store.filesystem import Store
@@ -113,9 +113,9 @@ class Forgetting:
         return True
 
     def _sum(self, operator: str, files: list[str]) -> pa.Table:
-        tables = [open_run(self.store, name)[operator] for name in files]
+        tables = [section_of(self.store, name, operator) for name in files]
         if operator in self.sums:
-            tables.insert(0, open_run(self.store, self.sums[operator][0])[operator])
+            tables.insert(0, section_of(self.store, self.sums[operator][0], operator))
         changes = pa.concat_tables(tables)
         shown = [each for each in changes.column_names if each not in (AT, CHANGE) and not _is_ours(each)]
         bag = consolidated(changes, shown)
