@@ -27,8 +27,8 @@ from benchmarks.queries_memory_runner import slide
 from benchmarks.queries_runner import create
 
 SHARE_A_MINUTE = 0.2
-STAYING = 50
-NEWCOMERS = 20
+STAYING = 20
+NEWCOMERS = 10
 DISTINCT = 4
 """Predicates repeat after so many times the queries that stand."""
 
