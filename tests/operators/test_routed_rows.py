@@ -16,7 +16,8 @@ from headrace.algebra.windows import TimeSlide, Unbounded
 from headrace.operators import foldings as foldings_of
 from headrace.operators import routed_rows
 from headrace.operators.family import Harvest
-from headrace.operators.foldings import Routed, foldings
+from headrace.operators.foldings import foldings
+from headrace.operators.routed_rows import RoutedRows
 from headrace.planner.lower import lower
 from headrace.schema import BIGINT, DOUBLE
 from tests.laws import strategies as some
@@ -94,9 +95,9 @@ def test_a_thousand_selections_see_their_own_rows_alone() -> None:
         for n in range(1000)
     ]
     (folding,) = foldings(operators, {})
-    assert isinstance(folding, Routed)
+    assert isinstance(folding, RoutedRows)
     folding.add(rows([{"k": "a", "g": 1, "x": n % 3 + 7, "y": 0.0, "at": n} for n in range(30)]))
-    assert folding.shared.seen == {"q7": 10, "q8": 10, "q9": 10}
+    assert folding.seen == {"q7": 10, "q8": 10, "q9": 10}
     found = folding.finish()
     assert {name: each.rows_in for name, each in found.scanned.items()} == {f"q{n}": 30 for n in range(1000)}
     assert {name for name, each in found.scanned.items() if each.rows_kept} == {"q7", "q8", "q9"}

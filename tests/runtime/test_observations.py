@@ -15,6 +15,7 @@ import pytest
 from headrace.runtime.epoch_log import last_lines
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
+from headrace.runtime.measuring import Ledger
 from headrace.runtime.opening import open_hub
 from headrace.time import SECOND
 
@@ -131,6 +132,16 @@ def test_work_that_is_shared_is_offered_its_rows_once(tmp_path: Path) -> None:
         assert (late["read s"]["rows_in"], late["read s"]["rows_out"]) == (2, 1)
         closing = [each for name, each in late.items() if name.startswith("state f")]
         assert [each["rows_out"] for each in closing] == [19]
+
+
+def test_states_that_had_nothing_and_keep_nothing_are_not_told() -> None:
+    """Of thousands of selections most: a line would name each of them in every epoch."""
+    ledger = Ledger()
+    for name in ("idle", "offered", "answers", "keeps"):
+        with ledger.timed(name):
+            pass
+    ledger["offered"].rows_in, ledger["answers"].rows_out = 3, 2
+    assert set(ledger.seen("state", {"keeps": 8})) == {"state offered", "state answers", "state keeps"}
 
 
 def test_time_lies_where_it_was_spent(tmp_path: Path) -> None:

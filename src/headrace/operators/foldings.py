@@ -104,30 +104,6 @@ class Selecting:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Routed:
-    """Operators that work by themselves, on the rows that an index gives them."""
-
-    members: tuple[Operator, ...]
-    shared: RoutedRows
-
-    @property
-    def representative(self) -> str:
-        """The id of one of them."""
-        return self.members[0].id
-
-    def add(self, batch: Batch) -> None:
-        """Give each its rows."""
-        self.shared.add(batch)
-
-    def finish(self) -> Harvest:
-        """Everybody's deltas."""
-        found = Harvest()
-        for operator, scanned in self.shared.of_each():
-            found.add(operator, scanned)
-        return found
-
-
 How: TypeAlias = Choice["alone", "routed", "panes", "conditions", "selections"]
 
 
@@ -149,7 +125,7 @@ def _folding(
         return Alone(operator, _scanner(operator, relations, adapting))
     if how == "routed":
         scanners = {each.id: _scanner(each, relations, adapting) for each in members}
-        return Routed(tuple(members), RoutedRows.of(tuple(members), scanners))
+        return RoutedRows.of(tuple(members), scanners)
     if how == "selections":
         selecting = tuple(member for member in members if isinstance(member, Selection))
         return Selecting(selecting, SharedSelections.of(selecting))

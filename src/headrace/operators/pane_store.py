@@ -207,9 +207,7 @@ def cells_of_partials(layout: Layout, whole: pa.Table) -> tuple[dict[Fed, Cells]
         columns = [flat(whole.column(at + place)) for place in range(fed.partial.width)]
         at += fed.partial.width
         cells[fed], dictionary = at_rest.load(fed, columns)
-        if isinstance(
-            fed.partial, Count
-        ):  # who counts where nothing was NULL counts all rows: once for all of them
+        if isinstance(fed.partial, Count):  # where nothing was NULL all rows are counted: once for all who do
             every = cells[fed] if every is None else every
             cells[fed] = every if np.array_equal(every[0], cells[fed][0]) else cells[fed]
         if dictionary is not None:

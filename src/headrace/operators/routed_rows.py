@@ -17,10 +17,11 @@ import numpy as np
 from headrace.algebra.expressions import Column, Expression
 from headrace.operators.batch import Batch
 from headrace.operators.conditions import Conditions, Plans, none_yet
+from headrace.operators.family import Harvest
 from headrace.operators.grouping import Ints
 from headrace.operators.instant_aggregate import InstantAggregate
 from headrace.operators.instants import InstantRows
-from headrace.operators.operator import Operator, Scanned, Scanner
+from headrace.operators.operator import Operator, Scanner
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.passing import Passing
 from headrace.operators.query_index.matching import match
@@ -80,6 +81,11 @@ class RoutedRows:
         """Prepare to give rows to all members, each of which has a first filter."""
         return RoutedRows(_plans.of(members), scanners)
 
+    @property
+    def representative(self) -> str:
+        """The first member's id."""
+        return self.plan.members[0].id
+
     def add(self, batch: Batch) -> None:
         """Give each member its rows of a batch."""
         self.rows_in += batch.rows
@@ -105,9 +111,11 @@ class RoutedRows:
                 rows = np.union1d(rows, found.failed[slot].rows)
             yield slot, rows + low
 
-    def of_each(self) -> Iterator[tuple[Operator, Scanned]]:
+    def finish(self) -> Harvest:
         """What each member made of its rows, and how many there were of all."""
+        found = Harvest()
         for member in self.plan.members:
             scanned = self.scanners[member.id].finish()
             missed = self.rows_in - self.seen.get(member.id, 0)
-            yield member, replace(scanned, rows_in=scanned.rows_in + missed)
+            found.add(member, replace(scanned, rows_in=scanned.rows_in + missed))
+        return found

@@ -3,7 +3,7 @@
 `bid > ask + 5` is `bid - ask > 5`: a condition on one attribute, which an index finds among thousands. For integers the two
 are the same but for overflow, which fails: on rows where `bid - ask` fails only the predicate knows, and *guards* are
 expressions that fail wherever a side does. Doubles round differently in the two, so comparisons of them stay as written.
-Source: PSoup (2003), section 3.2.2, predicates of several attributes; the derived column is ours.
+Source: PSoup (Chandrasekaran, Franklin 2002), the list of predicates over several attributes; the difference is ours.
 """
 
 from __future__ import annotations
