@@ -39,6 +39,7 @@ def test_every_query_survives_being_rendered(text: str) -> None:
         "SELECT ntz - INTERVAL '1 02:03:04.5' DAY TO SECOND, day + 1, NULL AS nothing FROM events",
         "SELECT n + NULL, CAST(NULL AS DECIMAL(5,2)), -2147483648 AS a, -9223372036854775808 AS b FROM events",
         "SELECT n FROM dear [RANGE 1 HOUR SLIDE 1 HOUR] WHERE n > 2",
+        "SELECT window.end, n FROM (SELECT window_end, COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR]) [RANGE TUMBLING 1 DAY]",
         "SELECT auction FROM bids WHERE price > 2 WITH REVISIONS",
         "SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] GROUP BY auction) [RANGE 2 HOURS]",
         "SELECT t.a FROM (SELECT a FROM (SELECT auction AS a, price FROM bids) WHERE price > 3) AS t [ROWS 3 SLIDE 3]",

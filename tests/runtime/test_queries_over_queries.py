@@ -68,6 +68,22 @@ def test_a_second_reader_reads_the_past_of_the_derived_stream(hub: Hub) -> None:
     assert tops(hub, "again") == EXPECTED
 
 
+def test_bounds_that_a_query_tells_are_in_the_way_only_of_who_names_them(hub: Hub) -> None:
+    """The inner query says when its windows end; so do the windows over it, and a plain name could mean either."""
+    hub.register(SUMS.replace("k,", "window_end, k,"), "ends")
+    over = "FROM ends [RANGE TUMBLING 2 MINUTES]"
+    hub.register(f"SELECT MAX(n) AS top, COUNT(*) AS sums, window.end AS e {over}", "tops")
+    assert tops(hub, "tops") == EXPECTED
+    for named in ("window_end", "ends.window_end", "*", "k, COUNT(*) AS c"):
+        text = f"SELECT {named} {over}" + (" GROUP BY k, window_end" if "k" in named else "")
+        with pytest.raises(
+            UserError, match=r"'ends' has a column 'window_end', and so has its window"
+        ) as refused:
+            hub.register(text, "no")
+        assert "Write window.end for the window's" in str(refused.value.remedy)
+    hub.register("SELECT window_end, n FROM ends", "plain")
+
+
 def test_a_query_that_is_read_neither_changes_nor_goes(hub: Hub) -> None:
     """Its readers' windows stand on its results."""
     hub.register(TOPS, "tops")

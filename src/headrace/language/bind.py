@@ -237,6 +237,8 @@ class _SelectBinder:
             sources = (chosen,)
         found: list[tuple[str, Expression, Span]] = []
         for source in sources:
+            for name in sorted(source.doubled):
+                source.check_single(name, item.span, self.text)
             for column in source.scan.table:
                 if item.qualifier is None and column.name.lower() in source.hidden:
                     continue

@@ -24,6 +24,7 @@ from headrace.language.bind_stream_joins import bounded, check_grouped_window, c
 from headrace.language.bind_unions import united
 from headrace.language.bind_windows import bind_window, check_attribute
 from headrace.language.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
+from headrace.schema import Schema
 from headrace.time import Duration
 
 STREAM_FIRST: Final = (
@@ -179,16 +180,18 @@ def _source(
 
 
 def _without_clash(source: BoundSource, text: str) -> BoundSource:
-    """The source itself; raises `UserError` when its window would add a column it already has."""
-    for name in WINDOW_COLUMNS if source.sliding else ():
-        if source.scan.table.find(name) is not None:
-            raise UserError(
-                f"'{source.scan.name}' has a column '{name}', and so has its window",
-                span=source.span,
-                text=text,
-                remedy=f"Give the column another name in '{source.scan.name}': SELECT {name} AS inner_{name.removeprefix('window_')}.",
-            )
-    return source
+    """The source, without the columns that its window adds too: of a query's, they are refused where they are named.
+
+    Raises `UserError` where a stream has such a column.
+    """
+    both = frozenset(name for name in WINDOW_COLUMNS if source.sliding and source.scan.table.find(name))
+    if not both:
+        return source
+    source = replace(source, doubled=both)
+    if not isinstance(source.scan, QueryScan):
+        source.check_single(min(both), source.span, text)
+    table = Schema(tuple(each for each in source.scan.table if each.name.lower() not in both))
+    return replace(source, scan=replace(source.scan, table=table))
 
 
 def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan:
@@ -263,6 +266,7 @@ def _joined(
     pairs = []
     binder = _conditions(scope, functions)
     for name in clause.using:
+        source.check_single(name.parts[-1], name.span, scope.text)
         right = source.find(name.parts[-1])
         if right is None or len(name.parts) > 1:
             raise UserError(

@@ -46,7 +46,14 @@ from headrace.algebra.windows import (
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.errors import UnsupportedQuery
 from headrace.language.literals import shown_instant
-from headrace.language.render_expressions import identifier, render_aggregate, render_expression, string
+from headrace.language.render_expressions import (
+    identifier,
+    render_aggregate,
+    render_columns,
+    render_expression,
+    render_membership,
+    string,
+)
 from headrace.language.scope import WINDOW_COLUMNS
 from headrace.schema import INT, Schema
 from headrace.time import DAY, Instant, render_duration
@@ -75,23 +82,12 @@ def _revisions(revisions: Revisions | None) -> str:
 def _column_texts(root: Node) -> dict[str, str]:
     """How each internal column name below the aggregation is written."""
     found: dict[str, str] = {}
-    for node in walk(root):
-        if isinstance(node, StreamScan | RelationScan | QueryScan | UnionAll):
-            for name in (*node.table.names, *WINDOW_COLUMNS):
-                found[f"{node.alias}.{name}"] = f"{identifier(node.alias)}.{identifier(name)}"
+    scans = [n for n in walk(root) if isinstance(n, StreamScan | RelationScan | QueryScan | UnionAll)]
+    for node in scans:
+        found |= render_columns(node.alias, node.table.names, WINDOW_COLUMNS, only=len(scans) == 1)
     for mark in reversed([node for node in walk(root) if isinstance(node, Mark)]):
-        found[mark.name] = _membership(mark, found)
+        found[mark.name] = render_membership(mark, found)
     return found
-
-
-def _membership(mark: Mark, columns: Mapping[str, str]) -> str:
-    """A subquery of WHERE."""
-    source = f"{identifier(mark.right.name)} AS {identifier(mark.right.alias)}"
-    where = "" if mark.condition is None else f" WHERE {render_expression(mark.condition, columns)}"
-    if mark.test is None:
-        return f"(EXISTS (SELECT 1 FROM {source}{where}))"  # noqa: S608 - no database reads it
-    value, member = (render_expression(side, columns) for side in mark.test.arguments)
-    return f"({value} IN (SELECT {member} FROM {source}{where}))"  # noqa: S608
 
 
 @dataclass(slots=True)

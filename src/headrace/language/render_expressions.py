@@ -6,13 +6,14 @@ Everything is in parentheses, columns are qualified and constants carry their ty
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Decimal
 from typing import Final
 
 from headrace.algebra.aggregates import MAY_COMPARE, AggregateCall
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, columns_of
+from headrace.algebra.query import Mark
 from headrace.algebra.series import AT, PAIR, POSITION, STRUCTURES
 from headrace.language.literals import shown_instant
 from headrace.language.primaries import RESERVED
@@ -50,6 +51,25 @@ _INFIX: Final = frozenset(
     }
 )
 _SUFFIXES: Final = {"TINYINT": "Y", "SMALLINT": "S", "INT": "", "BIGINT": "L"}
+
+
+def render_columns(alias: str, own: Iterable[str], bounds: Iterable[str], *, only: bool) -> dict[str, str]:
+    """The columns of a source and of its window; `window.end` where it is the only one: it may have such a column too."""
+    texts = {f"{alias}.{name}": f"{identifier(alias)}.{identifier(name)}" for name in (*bounds, *own)}
+    if only and alias.lower() != "window":
+        apart = {f"{alias}.{name}": name.replace("_", ".") for name in bounds if name != "window_id"}
+        texts |= {name: text for name, text in apart.items() if name.split(".")[-1] not in set(own)}
+    return texts
+
+
+def render_membership(mark: Mark, columns: Mapping[str, str]) -> str:
+    """A subquery of WHERE."""
+    source = f"{identifier(mark.right.name)} AS {identifier(mark.right.alias)}"
+    where = "" if mark.condition is None else f" WHERE {render_expression(mark.condition, columns)}"
+    if mark.test is None:
+        return f"(EXISTS (SELECT 1 FROM {source}{where}))"  # noqa: S608 - no database reads it
+    value, member = (render_expression(side, columns) for side in mark.test.arguments)
+    return f"({value} IN (SELECT {member} FROM {source}{where}))"  # noqa: S608
 
 
 def identifier(name: str) -> str:

@@ -53,7 +53,8 @@ class Names(Protocol):
 class BoundSource:
     """A source of FROM. `window` is None for relations; `bare` when none was written.
 
-    `hidden` holds lower-case names of columns that USING has joined with those of an earlier source.
+    `hidden` holds lower-case names of columns that USING has joined with those of an earlier source, `doubled` those of
+    bounds that both the window and the query it reads have, so that a plain name could mean either.
     """
 
     scan: StreamScan | RelationScan | QueryScan | UnionAll
@@ -61,6 +62,7 @@ class BoundSource:
     bare: bool
     span: Span
     hidden: frozenset[str] = frozenset()
+    doubled: frozenset[str] = frozenset()
 
     @property
     def alias(self) -> str:
@@ -79,6 +81,23 @@ class BoundSource:
             return Column(f"{self.alias}.{own.name}", own.type)
         kind = WINDOW_COLUMNS.get(name.lower()) if self.sliding else None
         return None if kind is None else Column(f"{self.alias}.{name.lower()}", kind)
+
+    def check_single(self, name: str, span: Span, text: str) -> None:
+        """Raises `UserError` where a column of that name is in the query that is read, and in its window too."""
+        if name.lower() not in self.doubled:
+            return
+        bound = name.lower().removeprefix("window_")
+        own = f"Write window.{bound} for the window's; for" if bound != "id" else "For"
+        inner = f"SELECT {name.lower()} AS inner_{bound}"
+        remedy = f"{own} the other give it another name in '{self.scan.name}': {inner}."
+        if not isinstance(self.scan, QueryScan):
+            remedy = f"Give the column another name: FROM ({inner}, … FROM {self.scan.name}) [RANGE …]."
+        raise UserError(
+            f"'{self.scan.name}' has a column '{name.lower()}', and so has its window",
+            span=span,
+            text=text,
+            remedy=remedy,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +127,11 @@ class Scope:
         )
 
     def _plain(self, name: Name, plain: str) -> Column:
+        source, column = self._holder(name, plain)
+        source.check_single(plain, name.span, self.text)
+        return column
+
+    def _holder(self, name: Name, plain: str) -> tuple[BoundSource, Column]:
         holders = [source for source in self.sources if plain.lower() not in source.hidden]
         found = [(source, column) for source in holders if (column := source.find(plain)) is not None]
         if len(found) > 1:
@@ -116,7 +140,7 @@ class Scope:
             self._fail(f"the column '{plain}' is in {where}", name, f"Write {choices}.")
         if not found:
             self._unknown(name, plain)
-        return found[0][1]
+        return found[0]
 
     def _qualified(self, name: Name, qualifier: str, plain: str) -> Column:
         source = self.source(qualifier)
@@ -128,12 +152,13 @@ class Scope:
         column = source.find(plain)
         if column is None:
             self._unknown(name, plain, source)
+        source.check_single(plain, name.span, self.text)
         return column
 
     def _bound_of_window(self, name: Name, plain: str) -> Column:
         if plain.lower() not in ("start", "end"):
             self._fail(f"a window has no '{plain}'", name, "It has window.start and window.end.")
-        return self._plain(name, f"window_{plain.lower()}")
+        return self._holder(name, f"window_{plain.lower()}")[1]
 
     def source(self, alias: str) -> BoundSource | None:
         """The source of that alias."""
