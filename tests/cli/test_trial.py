@@ -37,6 +37,12 @@ def test_pandas_frames_and_arrow_tables_do_as_well() -> None:
     assert hr.test(query, s=table.slice(0, 0)) == []
 
 
+def test_a_source_may_have_any_name_and_each_its_own() -> None:
+    assert hr.test("SELECT COUNT(*) AS n FROM tested", tested=ROWS) == [{"n": 6}]
+    with pytest.raises(hr.UserError, match="two of the sources s, S have the same name"):
+        hr.test("SELECT COUNT(*) AS n FROM s", s=ROWS, S=ROWS)
+
+
 def test_a_mistake_is_placed_in_the_query() -> None:
     with pytest.raises(hr.UserError, match="line 1, column 8: there is no column 'w'"):
         hr.test("SELECT w FROM s [RANGE 1 DAY SLIDE 1 DAY]", s=ROWS)

@@ -92,6 +92,15 @@ def test_a_relation_is_followed_as_changes_once_per_instant_below_punctuation(hu
     assert sums.invoke().to_pylist() == [{"k": "b", "t": 4}]
 
 
+def test_what_makes_no_sense_to_a_standing_query_is_refused_in_words(hub) -> None:
+    with pytest.raises(hr.UserError, match="a name cannot be empty"):
+        hub.register("SELECT k FROM cars", name="")
+    query = hub.register("SELECT k FROM cars", name="q")
+    for since in ("1970-01-01", at(0).date()):
+        with pytest.raises(hr.UserError, match=f"not {type(since).__name__}"):
+            query.history(since=since)
+
+
 WRONG = {
     "no stream": ("nope", ROWS, "there is no stream 'nope'"),
     "a column too many": ("cars", [{"zz": 1}], "has no column 'zz'"),

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Query
+from headrace.errors import UserError
 from headrace.language.cursor import Cursor
 from headrace.language.durations import duration
 from headrace.operators.grouping import flat
@@ -72,6 +73,7 @@ class StandingQuery:
         A relation's rows are its changes, with `__change` (+1, -1) and `__at`.
         """
         operator, query = self._bound()
+        start = None if since is None else instant_of(since)
         if isinstance(operator, Selection):
             tables = retelling.told_again(
                 self._hub.home, self._hub.catalog.require_query(self.name), operator
@@ -80,7 +82,7 @@ class StandingQuery:
             tables = results.told(self._hub.home, operator.id)
         if not tables:
             return _no_changes(query)
-        table = _since(pa.concat_tables(tables), since)
+        table = _since(pa.concat_tables(tables), start)
         return visible(results.ordered(table, sort_of(operator), query.schema.names), query, changes=True)
 
     def follow(self, since: Since = None) -> Iterator[pa.Table]:
@@ -89,8 +91,9 @@ class StandingQuery:
         Ends when the hub stops running. Wait-free for the pipeline: a slow follower holds nothing back.
         """
         operator, query = self._bound()
-        for part in self._told(operator, past=since is not None):
-            rows = results.ordered(_since(part, since), sort_of(operator), query.schema.names)
+        start = None if since is None else instant_of(since)
+        for part in self._told(operator, past=start is not None):
+            rows = results.ordered(_since(part, start), sort_of(operator), query.schema.names)
             if rows.num_rows:
                 yield visible(rows, query, changes=True)
 
@@ -142,16 +145,21 @@ def length_of(last: timedelta | Duration | str) -> Duration:
 
 
 def instant_of(since: datetime | Instant) -> Instant:
-    """Microseconds of a datetime (naive ones are UTC) or an instant."""
+    """Microseconds of a datetime (naive ones are UTC) or an instant. Raises `UserError` for anything else."""
     if isinstance(since, datetime):
         aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
         return (aware - EPOCH) // timedelta(microseconds=1)
-    return since
+    if not isinstance(since, int | np.integer):
+        raise UserError(
+            f"since is a datetime or microseconds since 1970, not {type(since).__name__}",
+            remedy="Write for example since=datetime(2024, 1, 1, tzinfo=UTC).",
+        )
+    return int(since)
 
 
-def _since(table: pa.Table, since: Since) -> pa.Table:
+def _since(table: pa.Table, since: Instant | None) -> pa.Table:
     if since is None or not table.num_rows:
         return table
     at = flat(table.column(AT)).to_numpy()
-    keep: np.ndarray = at >= instant_of(since)
+    keep: np.ndarray = at >= since
     return table.filter(pa.array(keep))

@@ -116,6 +116,8 @@ class Statements:
 
         Raises `UserError` that, among several, names the query of the first mistake.
         """
+        if "" in selects:
+            raise UserError("a name cannot be empty")
         many = len(selects) >= MANY
         with no_cycles_sought(many), self._turn, self._changes.all_or_none():
             for name, select in selects.items():

@@ -19,7 +19,7 @@ from headrace.runtime.plans import save_relation
 from headrace.schema import Schema
 from headrace.time import FOREVER
 
-_QUERY: Final = "tested"
+_QUERY: Final = "the tested query"
 
 
 def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
@@ -30,8 +30,13 @@ def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
 
         assert hr.test("SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k", s=rows) == expected
 
-    Raises `UserError` as registering the query would.
+    Raises `UserError` as registering the query would, and for two sources of one name but for case.
     """
+    if len({name.lower() for name in sources}) < len(sources):
+        raise UserError(
+            f"two of the sources {', '.join(sources)} have the same name",
+            remedy="Names are compared without case.",
+        )
     with (
         tempfile.TemporaryDirectory(prefix="headrace-test-") as folder,
         Hub(Path(folder), LocalExecutor(), tasks=1) as hub,

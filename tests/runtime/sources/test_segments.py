@@ -19,7 +19,7 @@ from headrace.errors import AlreadyPublished, UserError
 from headrace.runtime.sources.readers import read
 from headrace.runtime.sources.records import SourceChanged
 from headrace.runtime.sources.segments import write_push_segment
-from headrace.schema import DATE, INT, Field, Schema
+from headrace.schema import DATE, INT, TIMESTAMP, Field, Schema
 
 PUSH = StreamDefinition("s", SCHEMA, "push", time="at")
 AT = datetime(2023, 1, 1, tzinfo=UTC)
@@ -64,6 +64,9 @@ def test_many_rows_in_many_batches_come_back_in_order(tmp_path: Path) -> None:
     [
         ([{"k": "one", "at": AT}], "column k has to be INT: "),
         ([{"k": 1 << 40, "at": AT}], "column k has to be INT: "),
+        ([{"k": 1.0, "at": AT}, {"k": 1.5, "at": AT}], "column k has to be INT: 1.5 is no whole number"),
+        ([{"k": float("nan"), "at": AT}], "column k has to be INT: nan is no whole number"),
+        ([{"k": 1, "at": 1.5}], "column at has to be TIMESTAMP: 1.5 is no whole number"),
         ([{"k": 1, "att": AT}], "stream 's' has no column 'att'\n  Did you mean 'at'?"),
         ([1], "row 0 for stream 's' is int, not a dict"),
         ({"k": 1}, "stream 's' takes rows, not dict"),
@@ -82,6 +85,15 @@ def test_rows_that_do_not_fit_are_refused_whole(tmp_path: Path, rows: object, me
         write_push_segment(PUSH, rows, tmp_path / "segments", "a", ARRIVAL)
     assert message in str(refused.value)
     assert not list(tmp_path.rglob("*.arrow"))
+
+
+def test_the_first_moment_and_day_of_1970_are_read_from_text_like_any_other(tmp_path: Path) -> None:
+    stream = StreamDefinition("s", Schema((Field("d", DATE), Field("at", TIMESTAMP))), "push", time="at")
+    rows = [{"d": "1970-01-01", "at": "1970-01-01T00:00:00Z"}, {"d": "1970-01-02", "at": "1970-01-01"}]
+    record = write_push_segment(stream, rows, tmp_path, "a", ARRIVAL)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    days = [{"d": date(1970, 1, 1), "at": epoch}, {"d": date(1970, 1, 2), "at": epoch}]
+    assert everything(stream, [record]) == (days, [])
 
 
 def test_pandas_null_integers_and_dates_fit(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,7 +21,7 @@ from headrace.runtime.sources.cells import day, moment
 from headrace.runtime.sources.columns import fitted, matched
 from headrace.runtime.sources.records import WHOLE, IngestRecord
 from headrace.runtime.sources.refusal import WholeFile
-from headrace.schema import Field, to_arrow
+from headrace.schema import INTEGERS, Field, to_arrow
 from headrace.store.filesystem import LocalStore
 from headrace.time import Instant
 
@@ -167,11 +168,9 @@ def _of_columns(definition: StreamDefinition, columns: Mapping[str, Any], length
 
 def _array(definition: StreamDefinition, field: Field, values: Any) -> pa.Array:
     kind = to_arrow(field.type)
-    parsers: dict[str, Callable[[str], Any]] = {"TIMESTAMP": moment, "TIMESTAMP_NTZ": moment, "DATE": day}
-    parse = parsers.get(field.type.name)
-    if parse is not None and isinstance(values, list):
-        values = [(parse(each) or each) if isinstance(each, str) else each for each in values]
     try:
+        if isinstance(values, list):
+            values = _whole_cells(values, field)
         array = pa.array(
             values, from_pandas=not isinstance(values, list), type=None if hasattr(values, "dtype") else kind
         )
@@ -186,6 +185,20 @@ def _array(definition: StreamDefinition, field: Field, values: Any) -> pa.Array:
             f"the rows do not fit stream '{definition.name}': column {field.name} has to be {field.type}: {problem}",
             remedy="Convert the column before handing it in; no row was taken.",
         ) from None
+
+
+def _whole_cells(values: list[Any], field: Field) -> list[Any]:
+    """The cells, texts of times read; raises `ValueError` for a part of a number that Arrow would drop unasked."""
+    parsers: dict[str, Callable[[str], Any]] = {"TIMESTAMP": moment, "TIMESTAMP_NTZ": moment, "DATE": day}
+    parse = parsers.get(field.type.name)
+    if parse is not None:
+        read = [parse(each) if isinstance(each, str) else each for each in values]
+        values = [each if after is None else after for each, after in zip(values, read, strict=True)]
+    if parse is not None or field.type.name in (*INTEGERS, "INTERVAL"):
+        for each in values:
+            if isinstance(each, float | np.floating) and not float(each).is_integer():
+                raise ValueError(f"{each!r} is no whole number")
+    return values
 
 
 def _check_names(definition: StreamDefinition, names: Sequence[str]) -> None:
