@@ -30,7 +30,7 @@ from headrace.operators.shared_predicates import SharedPredicates
 from headrace.planner.lower import lower
 from headrace.reference.history import StreamRow
 from headrace.schema import BIGINT, DOUBLE, STRING, Field, Schema
-from headrace.time import BEGINNING, FOREVER, SECOND
+from headrace.time import BEGINNING, DAY, FOREVER, SECOND
 from tests.laws import strategies as some
 from tests.laws.comparing import canonical
 from tests.laws.driving import batch, plain
@@ -164,6 +164,15 @@ def test_a_common_pane_lies_within_one_pane_of_every_window(
     assert (starts[places] <= instants).all()
     for each in panes:
         assert (each.of_instants(starts[places]) == each.of_instants(instants)).all()
+
+
+def test_rows_that_lie_centuries_apart_cost_their_own_panes_only() -> None:
+    """An absurd event time among others: 6 · 10^15 panes of a microsecond and more lie between these."""
+    combs = [Panes.of(TimeSlide(*each)) for each in ((1, 1), (3, 2), (60 * SECOND, 7 * SECOND))]
+    instants = np.array([0, -200 * 365 * DAY, 5, 4, 5], np.int64)
+    places, starts = common_panes(combs, instants)
+    assert starts[places].tolist() == instants.tolist()
+    assert len(starts) == 4
 
 
 def test_a_predicate_of_its_own_keeps_a_query_apart() -> None:

@@ -9,6 +9,7 @@ Source: Krishnamurthy, Wu, Franklin 2006 (shared paired windows); Li 2008, secti
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -133,7 +134,10 @@ def _refold(member: PaneAggregate, layout: Layout, cells: Gathered) -> pa.Table:
 
 
 def common_panes(combs: Sequence[Panes], at: Ints) -> tuple[Ints, Ints]:
-    """The panes that no edge of any comb crosses: for each row its pane's place, and for each place its start."""
+    """The panes that no edge of any comb crosses: for each row its pane's place, and for each place its start.
+
+    Where rows lie far apart only the panes that hold one are named: an edge of each comb, the last at or before the row.
+    """
     low, high = int(at.min()), int(at.max())
     base, width = _grid(combs)
     first = (low - base) // width
@@ -141,6 +145,10 @@ def common_panes(combs: Sequence[Panes], at: Ints) -> tuple[Ints, Ints]:
     if count <= _MOST_GRID:
         start = base + first * width
         return (at - start) // width, start + np.arange(count) * width
+    if sum(panes.per_slide * ((high - low) // panes.slide + 2) for panes in combs) > _MOST_GRID + len(at):
+        begins = functools.reduce(np.maximum, (panes.starts(panes.of_instants(at)) for panes in combs))
+        starts, places = np.unique(begins, return_inverse=True)
+        return places, starts
     edges = np.unique(np.concatenate([_edges(panes, low, high) for panes in combs]))
     return np.searchsorted(edges, at, side="right") - 1, edges
 
