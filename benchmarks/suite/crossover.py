@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.adaptive_ways import Found, Way, every_way
 from benchmarks.curves import Curve, curves
 from benchmarks.report import Report
 from benchmarks.skewed_groups import Skewed
-from benchmarks.suite.adapt import Found, Way, every_way
 from benchmarks.thresholds import Ratio
 from headrace.algebra.windows import TimeSlide
 from headrace.operators.panes import Panes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.adaptive_ways import WAYS, every_way, run
 from benchmarks.skewed_groups import SMALL_SHARES, skewed
-from benchmarks.suite.adapt import WAYS, every_way, run
 from benchmarks.suite.crossover import crossover, drawn_evenly
 from headrace.algebra.windows import TimeSlide
 from headrace.time import SECOND

@@ -36,7 +36,7 @@ _LONGEST_SOCKET_FOLDER = 60  # a socket's whole path may have 103 bytes (macOS) 
 _SOCKET_PREFIX = "headrace-"
 _AFTERWARDS = ExitStack()  # what is to be undone when the one session a process can have has ended
 
-_KEPT_MEMORY = {
+KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
@@ -65,7 +65,7 @@ _FIXED: Mapping[str, str] = {
     "spark.executorEnv.PYTHONHASHSEED": "0",
     "spark.executorEnv.TZ": "UTC",
     **{f"spark.executorEnv.{name}": "1" for name in _ONE_THREAD},
-    **{f"spark.executorEnv.{name}": size for name, size in _KEPT_MEMORY.items()},
+    **{f"spark.executorEnv.{name}": size for name, size in KEPT_MEMORY.items()},
 }
 
 
