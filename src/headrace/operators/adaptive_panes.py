@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.aggregation import Answer, lift
+from headrace.operators.block_groups import by_block_and_group
 from headrace.operators.grouped import Grouped, fold
 from headrace.operators.grouping import SLOTS, Ints, flat, group, picked
 from headrace.operators.pane_store import (
     KEY,
     Layout,
     answer_onto,
-    by_block_and_group,
     cells_of_partials,
     fresh_slots,
     headed,
@@ -159,9 +159,9 @@ def fold_adaptively(
     keys = list(values[: len(grouped.keys)])
     given = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
     groups = group(keys, len(blocks), small=keeps, placed=keeps <= 1 and layout.is_light)
-    codes, count, found, member = by_block_and_group(blocks, groups)
+    codes, count, found, member, sizes = by_block_and_group(blocks, groups)
     counted = codes is groups.codes
-    answer = lift(layout.feds, given, codes, count, *((groups.sizes, groups.live) if counted else ()))
+    answer = lift(layout.feds, given, codes, count, sizes, groups.live if counted else None)
     taken = groups.keys if counted else [picked(key, member) for key in groups.keys]
     slots = fresh_slots(taken, count, slot)
     eager, own = _parted(answer.cells[layout.feds[0]][0], groups.large if counted else None, keeps)
@@ -207,7 +207,7 @@ def _sampled(layout: Layout, blocks: Ints, keys: Sequence[pa.Array], slots: np.n
     found: list[tuple[float, float]] = []
     for some in (np.flatnonzero(slots < _SAMPLED), np.arange(0, len(blocks), _EVERY)):
         groups = group([picked(flat(key), some) for key in keys], len(some))
-        codes, count, _, _ = by_block_and_group(blocks[some], groups)
+        codes, count, *_ = by_block_and_group(blocks[some], groups)
         few = int((np.bincount(codes, minlength=count) <= few_rows(layout)).sum()) if count else 0
         scale = len(blocks) / max(1, len(some))
         found.append((few * scale, count * scale) if count else (len(blocks), len(blocks)))
@@ -256,7 +256,7 @@ def _lone(
     """Rows of several tables as one, and which of them are of groups that have at most so many and no partial."""
     lone, cut = pa.concat_tables(rows), sum(table.num_rows for table in folded)
     heads = headed(layout, [*folded, lone])
-    codes, count, _, _ = by_block_and_group(heads.blocks, heads.groups)
+    codes, count, *_ = by_block_and_group(heads.blocks, heads.groups)
     return lone, _are_few(codes, cut, count, most)[codes[cut:]]
 
 
@@ -274,7 +274,7 @@ def _settled(
     held = pa.concat_tables(folded) if folded else layout.schema().empty_table()
     lone, cut = pa.concat_tables(rows), held.num_rows
     heads = headed(layout, [held, lone])
-    codes, count, blocks, members = by_block_and_group(heads.blocks, heads.groups)
+    codes, count, blocks, members, _ = by_block_and_group(heads.blocks, heads.groups)
     few = _are_few(codes, cut, count, most)
     large, lazy = np.flatnonzero(~few), few[codes[cut:]]
     lying = _in_order_of(heads.blocks[cut:], lone, np.flatnonzero(lazy))

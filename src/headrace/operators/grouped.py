@@ -18,11 +18,12 @@ from headrace.algebra.expressions import Column, Expression, Named, columns_of
 from headrace.operators import aggregation
 from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer, lift
+from headrace.operators.block_groups import by_block_and_group
 from headrace.operators.by_value import Histogram, lower_by_value
 from headrace.operators.cells import Fed
 from headrace.operators.comparing import compared
 from headrace.operators.grouping import Ints, flat, group, picked
-from headrace.operators.pane_store import Layout, by_block_and_group, fresh_slots
+from headrace.operators.pane_store import Layout, fresh_slots
 from headrace.operators.pane_windows import WindowCells
 
 
@@ -85,9 +86,9 @@ def fold(
             continue
         own = [*keys, arguments[grouped.distinct_arguments[place - 1]]] if place else keys
         groups = group(own, len(blocks), small=0, placed=layout.is_light)
-        codes, count, found, member = by_block_and_group(blocks, groups)
-        known = (groups.sizes, groups.live) if codes is groups.codes else ()
-        answer = lift(layout.feds, arguments, codes, count, *known)
+        codes, count, found, member, sizes = by_block_and_group(blocks, groups)
+        live = groups.live if codes is groups.codes else None
+        answer = lift(layout.feds, arguments, codes, count, sizes, live)
         taken = [picked(key, member) for key in groups.keys]
         folded.append(layout.table(found, taken, fresh_slots(taken[: len(keys)], count, slot), answer))
     return folded

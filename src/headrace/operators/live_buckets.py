@@ -15,10 +15,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.operators.block_groups import by_block_and_group
 from headrace.operators.changes import Span
 from headrace.operators.grouping import Ints
 from headrace.operators.operator import Sections
-from headrace.operators.pane_store import Layout, between, by_block_and_group, gather, reduce_answer
+from headrace.operators.pane_store import Layout, between, gather, reduce_answer
 from headrace.time import BEGINNING, Duration
 
 SECTION: Final = "live"
@@ -119,7 +120,7 @@ class LiveBuckets:
 
     def _summed(self, tables: Sequence[pa.Table], width: Duration) -> pa.Table:
         rows = gather(self.layout, tables)
-        codes, count, _, member = by_block_and_group(rows.blocks // width, rows.groups)
+        codes, count, _, member, _ = by_block_and_group(rows.blocks // width, rows.groups)
         earliest = np.full(count, np.iinfo(np.int64).max)
         np.minimum.at(earliest, codes, rows.blocks)
         slots = np.zeros(count, np.int16)

@@ -62,7 +62,9 @@ def _filled(operator: PaneAggregate, panes: Ints, due: tuple[int, int], turn: Tu
 
 
 def _panes(table: pa.Table) -> Ints:
-    found: Ints = flat(table.column(KEY)).to_numpy(zero_copy_only=False) - block_key(0, 0)
+    """Each pane of a table once: its rows are in their order."""
+    keys = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
+    found: Ints = keys[np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))] - block_key(0, 0)
     return found
 
 

@@ -23,8 +23,9 @@ import pyarrow as pa
 from headrace.algebra.expressions import Expression, Named
 from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer, lift, lift_each
+from headrace.operators.block_groups import Pairs, by_block_and_group
 from headrace.operators.cells import Fed
-from headrace.operators.grouping import Groups, Ints, compact, flat, group, picked, slots_of
+from headrace.operators.grouping import Groups, Ints, flat, group, picked, slots_of
 from headrace.operators.partials import Cells, Count, Extreme, Sum, reduce_onto
 from headrace.schema import to_arrow
 
@@ -290,48 +291,21 @@ def _merge_both(layout: Layout, partials: Sequence[pa.Table], lying: Sequence[pa
     held = pa.concat_tables(partials) if partials else layout.schema().empty_table()
     lone, cut = pa.concat_tables(lying), held.num_rows
     rows = headed(layout, [held, lone])
-    pairs = codes, count, _, _ = by_block_and_group(rows.blocks, rows.groups)
+    pairs = by_block_and_group(rows.blocks, rows.groups)
+    codes, count = pairs.codes, pairs.number
     answer = lift(layout.feds, layout.given(lone), codes[cut:], count)
     if cut:
         answer = answer_onto(layout, Answer(cells_of_partials(layout, held)[0]), codes[:cut], answer)
     return _merged(layout, rows, pairs, answer)
 
 
-def _merged(layout: Layout, rows: Gathered, pairs: tuple[Ints, int, Ints, Ints], answer: Answer) -> pa.Table:
-    codes, count, blocks, groups = pairs
+def _merged(layout: Layout, rows: Gathered, pairs: Pairs, answer: Answer) -> pa.Table:
+    codes, count, blocks, groups, _ = pairs
     slots = np.zeros(count, np.int16)
     slots[codes] = rows.slots
     keys = rows.groups.keys
     taken = keys if codes is rows.groups.codes else [picked(key, groups) for key in keys]
     return layout.table(blocks, taken, slots, answer)
-
-
-def by_block_and_group(blocks: Ints, groups: Groups) -> tuple[Ints, int, Ints, Ints]:
-    """Codes of (block, group) pairs in the order of blocks: code per row, count, and block and group of each code.
-
-    Of one block the codes are those of the groups, which may be places (`Groups.live`).
-    """
-    if not len(blocks):
-        return blocks, 0, blocks, blocks
-    low, high = int(blocks.min()), int(blocks.max())
-    if low == high:
-        return groups.codes, groups.count, np.full(groups.count, low), np.arange(groups.count)
-    groups = groups.dense()
-    if high - low < 4 * len(blocks):
-        distinct, local = None, blocks - low
-        span = high - low + 1
-    else:
-        distinct, local = np.unique(blocks, return_inverse=True)
-        span = len(distinct)
-    codes, live = compact(local * groups.count + groups.codes, span * groups.count)
-    place, member = np.divmod(live, groups.count)
-    found = place + low if distinct is None else distinct[place]
-    if (np.diff(found) < 0).any():
-        order = np.argsort(found, kind="stable")
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        codes, found, member = rank[codes], found[order], member[order]
-    return codes, len(live), found, member
 
 
 def between(tables: Iterable[pa.Table], low: int, high: int) -> list[pa.Table]:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.batch import Batch, Rejected
+from headrace.operators.block_groups import by_block_and_group
 from headrace.operators.family import Harvest, together
 from headrace.operators.grouping import Groups, Ints, compact, group
 from headrace.operators.operator import Scanned, Scanner
@@ -23,7 +24,6 @@ from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.pane_store import (
     Gathered,
     Layout,
-    by_block_and_group,
     fresh_slots,
     gather,
     merge_gathered,
@@ -117,7 +117,7 @@ class SharedPredicates:
         arguments = dict(zip(self.plan.arguments, values[len(keys) :], strict=True))
         places, starts = common_panes(self.plan.combs, batch.at)
         groups = group(keys, batch.rows)
-        codes, count, found, owner = by_block_and_group(places, groups)
+        codes, count, found, owner, _ = by_block_and_group(places, groups)
         folded = fold(self.plan.index, batch.columns, self.plan.layout.feds, arguments, codes, count)
         self._note(batch, folded.failed)
         cells = folded.cells

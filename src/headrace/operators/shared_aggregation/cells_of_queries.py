@@ -20,7 +20,7 @@ from headrace.operators.partials import Argument, Cells, Column, concatenate
 class Asked:
     """Rows by cell, and what is aggregated.
 
-    `codes[row]` in 0..count-1 is the row's (pane, group), as `pane_store.by_block_and_group` numbers them; `arguments`
+    `codes[row]` in 0..count-1 is the row's (pane, group), as `block_groups.by_block_and_group` numbers them; `arguments`
     the batch's values for each partial. The first of `feds` counts rows.
     """
 
