@@ -38,6 +38,8 @@ shapes = st.sampled_from(
         ("g, COUNT(*) AS n, AVG(x) AS mean, MAX(k) AS last", "GROUP BY g"),
         ("k AS g, MAX(x) AS x", "GROUP BY k ORDER BY x DESC, g LIMIT 2"),
         ("g, COUNT(DISTINCT k) AS ks, SUM(x) AS total", "GROUP BY g HAVING COUNT(*) > 1"),
+        ("FIRST(k) AS first, LAST(x) AS last, COUNT(*) AS n", ""),
+        ("g, LAST(x, TRUE) AS last, SLOPE(x) AS up, EWMA(x, INTERVAL 3 SECONDS) AS faded", "GROUP BY g"),
     ]
 )
 bounds = st.one_of(

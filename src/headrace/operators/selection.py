@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions import Expression, columns_of
 from headrace.algebra.query import Ago
+from headrace.algebra.series import AT, POSITION
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.family import Census, number_of
 from headrace.operators.finish import Finish, finish
@@ -130,8 +131,8 @@ class Selection:
 
     @property
     def fetched(self) -> frozenset[str]:
-        """The stream's columns that answers read."""
-        return frozenset().union(*(columns_of(each) for each in self.answer.kept))
+        """The stream's columns that answers read; a row's time and place come with every row."""
+        return frozenset().union(*(columns_of(each) for each in self.answer.kept)) - {AT, POSITION}
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> SelectionScanner:  # noqa: ARG002
         """Makes containers of a task's rows."""
