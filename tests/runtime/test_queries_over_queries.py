@@ -123,3 +123,58 @@ def test_streams_that_end_for_good_tell_what_they_would_tell_if_they_ended_here(
             assert sorted(hub.query(name).history().to_pylist(), key=repr) == sorted(
                 expected[name], key=repr
             ), name
+
+
+AT_ROWS = (
+    "[ROWS 2 SLIDE 2]",
+    "[ROWS 2 SLIDE 2 WATTR row_num]",
+    "[PARTITION BY k ROWS 1 SLIDE 1]",
+    "[RANGE 3 SECONDS SLIDE 2 ROWS]",
+    "[SESSION 2 SECONDS]",
+    "[DELTA 2 ON v]",
+)
+FEW = [
+    (1, "a"),
+    (3, "b"),
+    (10, "a"),
+    (20, "c"),
+    (20, "c"),
+    (21, "d"),
+    (40, "a"),
+    (41, "e"),
+    (60, "b"),
+    (61, "f"),
+    (90, "a"),
+]
+
+
+@pytest.mark.parametrize("window", AT_ROWS)
+def test_no_result_of_windows_that_end_at_rows_is_late_for_a_reader_that_follows_them(
+    tmp_path: Path, window: str
+) -> None:
+    """An epoch a row and no slack: a window that ends at the punctuation is told after it, and its time is before it."""
+    queries = {
+        "ended": f"SELECT k, v, window_end AS e FROM s {window}",
+        "plain": "SELECT k, v, e FROM ended",
+        "outer": "SELECT window_end, k, COUNT(*) AS n, SUM(v) AS t FROM ended [RANGE TUMBLING 20 SECONDS] GROUP BY k",
+    }
+    told = {}
+    for late in (False, True):
+        with open_hub(tmp_path / f"{late}", local=True) as hub:
+            hub.execute("CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+            if not late:
+                hub.register_many(queries)
+            for number, (second, k) in enumerate(FEW):
+                at = dt.datetime.fromtimestamp(second, dt.UTC)
+                hub.push("s", [{"k": k, "v": number, "at": at}])
+                hub.run_once()
+            if late:
+                hub.register_many(queries)
+            closing = hub.run_once()
+            for name in queries:
+                rows = hub.query(name).history().to_pylist()
+                rows += closing[name].to_pylist() if name in closing else []
+                told[name, late] = sorted(map(repr, rows))
+    assert told["plain", False] == told["ended", False] == told["plain", True]
+    assert told["outer", False] == told["outer", True]
+    assert len(told["outer", False]) > 3

@@ -2,7 +2,8 @@
 
 What a query committed in one epoch is input for its readers in the next. A window result's event time is window_end - 1
 microsecond, any other row's its instant. The stream's punctuation is how far the query has answered: no later result has
-an earlier time, so readers' windows close as soon as the query's own have.
+an earlier time, so readers' windows close as soon as the query's own have. Windows that end at rows are told once
+punctuation has passed their end, so one that ends at the punctuation is still to come, with a time a microsecond before it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from headrace.algebra.query import Join, Node, Query, QueryScan, StreamScan, UnionAll, children
+from headrace.algebra.query import (
+    Join,
+    Node,
+    Query,
+    QueryScan,
+    StreamScan,
+    UnionAll,
+    children,
+    find_window,
+    per_row_window,
+)
 from headrace.catalog.definitions import StreamDefinition
 from headrace.planner.stream_joins import Pairing
 from headrace.runtime import several
@@ -21,7 +32,7 @@ from headrace.runtime.home import Home
 from headrace.runtime.messages import Retention
 from headrace.runtime.results import kept_entries
 from headrace.store.manifest import Manifest
-from headrace.time import DAY
+from headrace.time import BEGINNING, DAY, FOREVER, Instant
 
 USING: Final = "results"
 _INNER: Final = ".inner"
@@ -42,7 +53,7 @@ def operator_of(stream: StreamDefinition) -> str:
 def stream_of(operator: str, query: Query, kept: Retention | None = None) -> StreamDefinition:
     """The results of an operator as a stream: read in place, for as long as they are kept anyway."""
     shift = "1" if query.emission == "windows" else "0"
-    options = {"operator": operator, "shift": shift}
+    options = {"operator": operator, "shift": shift, "behind": "1" if _ends_at_rows(query) else "0"}
     return StreamDefinition(
         name_of(operator),
         query.schema,
@@ -52,6 +63,16 @@ def stream_of(operator: str, query: Query, kept: Retention | None = None) -> Str
         archive="in place",
         retain=None if kept is None else kept.length,
     )
+
+
+def _ends_at_rows(query: Query) -> bool:
+    windowed = find_window(query.root) if query.emission == "windows" else None
+    return windowed is not None and per_row_window(windowed.window)
+
+
+def reached(stream: StreamDefinition, closed: Instant) -> Instant:
+    """The punctuation of a query's results when it has answered up to `closed`."""
+    return closed if closed in (BEGINNING, FOREVER) else closed - int(stream.options.get("behind", "0"))
 
 
 def of_pairs(pairing: Pairing, streams: Mapping[str, StreamDefinition]) -> dict[str, StreamDefinition]:

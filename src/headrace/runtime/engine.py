@@ -290,7 +290,8 @@ class Engine:
                     each.ordinal for each in self._waiting(stream) if each.ordinal not in taken.get(name, ())
                 ]
                 if not unread and derived.operator_of(stream) in self.manifest.operators:
-                    floors[name] = self._standing(derived.operator_of(stream)).closed
+                    closed = self._standing(derived.operator_of(stream)).closed
+                    floors[name] = derived.reached(stream, closed)
         return floors
 
     def _records(
