@@ -191,8 +191,14 @@ def of_rows(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tu
     window = node.window
     rows = stream_rows(node.source, moment)
     needed = sum(time_of(row, node) >= closed for row in rows)
-    lasts = {closing.series: closing for _, closing in row_windows(query, moment, closed)}
-    shown = sum(len(frame.rows) + 1 for each in lasts.values() for frame in each.frames.values())
+    told = (
+        isinstance(query.root, Emit) and query.root.kind != "rstream"
+    )  # what differs of the last from the one before
+    lasts = {closing.series: (before, closing) for before, closing in row_windows(query, moment, closed)}
+    both = [
+        each for pair in lasts.values() for each in (*(pair if told else ()), pair[1]) if each is not None
+    ]
+    shown = sum(len(frame.rows) + 1 for each in both for frame in each.frames.values())
     if isinstance(window, Custom):
         ends = [(number, window.kind.bounds(np.array([number], np.int64))[1][0]) for number in range(-60, 60)]
         opened = [number for number, end in ends if end > closed]
@@ -205,7 +211,7 @@ def of_rows(query: Query, node: Windowed, moment: Moment, closed: Instant) -> tu
         return needed, MATCHES * shown + 1
     parts = partitions(rows, window.partition, moment.rejects)
     if isinstance(window, RowsSlide):  # rows as they are; the last window is among them
-        kept = sum(min(len(part), window.count + window.slide) for part in parts)
+        kept = sum(min(len(part), window.count + (1 + told) * window.slide) for part in parts)
         return 0, MATCHES * (needed + kept)
     if isinstance(window, TupleSlide):
         needed += sum(closed - window.range < time_of(row, node) < closed for row in rows)

@@ -22,11 +22,13 @@ from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
 from headrace.operators.grouping import Ints, compact, flat, group, slots_of
 from headrace.operators.last_windows import (
     LAST,
+    LASTS,
+    TOLD,
     Chunk,
     Shown,
-    answers,
     finished,
     last_of_each,
+    latest_told,
     newest,
     told_apart,
 )
@@ -114,6 +116,7 @@ class FrameWindows:
         if self.telling is not None:
             kept = [run[LAST] for run in runs if LAST in run]
             results = told_apart(now.ends, results, kept, self.telling)
+            state[TOLD] = last_of_each(now.ends, results, self._slots)
         return Step(state, results, rejected, now.open)
 
     def _slots(self, keys: Sequence[pa.Array], rows: int) -> np.ndarray:
@@ -180,7 +183,7 @@ class FrameWindows:
             heads = newest_heads(self.parts, tables)
             assert heads is not None
             return self.cutter.open_heads(heads, turn.closed)
-        if section == LAST:
+        if section in LASTS:
             return newest(whole, self.partitions)
         if section == _OPEN:
             return whole.filter(pa.array(greatest(whole, self.parts, NUMBER)))
@@ -191,8 +194,7 @@ class FrameWindows:
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition that has ended: what INVOKE returns. None when there is none."""
-        stored = [run[LAST] for run in runs if LAST in run]
-        return answers(newest(pa.concat_tables(stored), self.partitions)) if stored else None
+        return latest_told(runs, self.telling, self.partitions)
 
 
 def _windows_of(now: Cut, keys: Sequence[pa.Array], numbers: Ints) -> Ints:

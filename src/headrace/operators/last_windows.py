@@ -1,5 +1,7 @@
 """What did the last window of each partition answer? Kept for INVOKE, and for ISTREAM and DSTREAM of the next one.
 
+Of queries with ISTREAM or DSTREAM what they told of it is kept as well: that is what INVOKE gives.
+
 At rest: the result rows of that window, beside them its end and its partition. A window that answered nothing leaves a row
 of NULLs that is not `__live`, so that no earlier one is taken for the last.
 """
@@ -18,12 +20,14 @@ from headrace.operators.bins import Ends
 from headrace.operators.changes import Telling, consolidated
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouping import Ints, flat, group
-from headrace.operators.operator import AT, SLOT, WINDOW
+from headrace.operators.operator import AT, SLOT, WINDOW, Sections
 
 Chunk: TypeAlias = tuple[Ints, dict[str, pa.Array], np.ndarray | None]
 """Window numbers, columns, and where an aggregate overflowed."""
 
 LAST: Final = "last"
+TOLD: Final = "told"
+LASTS: Final = (LAST, TOLD)
 LIVE: Final = "__live"
 UNTIL: Final = "__until"
 PART: Final = "__part"
@@ -92,6 +96,13 @@ def newest(kept: pa.Table, partitions: int) -> pa.Table:
     return kept.filter(pa.array(until == last[groups.codes]))
 
 
+def latest_told(runs: Sequence[Sections], telling: Telling | None, partitions: int) -> pa.Table | None:
+    """What was told of the last window of each partition; None when none has ended."""
+    section = LAST if telling is None else TOLD
+    stored = [run[section] for run in runs if section in run]
+    return answers(newest(pa.concat_tables(stored), partitions)) if stored else None
+
+
 def answers(kept: pa.Table) -> pa.Table:
     """The result rows alone."""
     own = kept.filter(kept.column(LIVE))
@@ -122,8 +133,9 @@ def told_apart(ends: Ends, results: pa.Table, kept: Sequence[pa.Table], telling:
         np.repeat([1, -1], signs),
         telling,
     )
-    at = ends.at[_ints(told, AT)]
-    return told.set_column(told.column_names.index(AT), AT, pa.array(at))
+    place = _ints(told, AT)
+    told = told.set_column(told.column_names.index(WINDOW), WINDOW, pa.array(place))
+    return told.set_column(told.column_names.index(AT), AT, pa.array(ends.at[place]))
 
 
 def _first_after(ends: Ends, before: pa.Table) -> tuple[Ints, Ints]:

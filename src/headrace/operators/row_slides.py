@@ -89,7 +89,10 @@ class RowSlides:
         return Step(state, results, rejected)
 
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
-        """Ranked rows of windows to come, and of the last one closed; unranked rows that still wait."""
+        """Ranked rows of windows to come, and of the last one closed; unranked rows that still wait.
+
+        What ISTREAM and DSTREAM tell of the last one depends on the one before it.
+        """
         if section == ROWS:
             held = hold(self.rows, tables)
             return held.where(held.at >= turn.closed).table
@@ -98,7 +101,8 @@ class RowSlides:
         groups = self.by_partition(whole)
         last = np.zeros(groups.count, np.int64)
         np.maximum.at(last, groups.codes, ranks)
-        return whole.filter(pa.array(ranks > (last // self.slide * self.slide - self.count)[groups.codes]))
+        shown = last // self.slide - (self.telling is not None)
+        return whole.filter(pa.array(ranks > (shown * self.slide - self.count)[groups.codes]))
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition, from state alone: what INVOKE returns. None when no window has closed."""

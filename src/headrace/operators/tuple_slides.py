@@ -25,11 +25,13 @@ from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
 from headrace.operators.grouping import Ints, flat, slots_of
 from headrace.operators.last_windows import (
     LAST,
+    LASTS,
+    TOLD,
     Chunk,
     Shown,
-    answers,
     finished,
     last_of_each,
+    latest_told,
     newest,
     told_apart,
 )
@@ -105,6 +107,7 @@ class TupleSlides:
         state[LAST] = last_of_each(ends, results, self._slots)
         if self.telling is not None:
             results = told_apart(ends, results, [run[LAST] for run in runs if LAST in run], self.telling)
+            state[TOLD] = last_of_each(ends, results, self._slots)
         return Step(state, results, rejected)
 
     @property
@@ -167,7 +170,7 @@ class TupleSlides:
         """Cells (or rows) of windows to come, marks that punctuation has not passed, one count a partition."""
         if section == COUNTS:
             return added(self._numbers, tables)
-        if section == LAST:
+        if section in LASTS:
             return newest(pa.concat_tables(tables), self.partitions)
         if section == MARKS:
             return _above(
@@ -180,10 +183,7 @@ class TupleSlides:
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition: what INVOKE returns. None when no window has closed."""
-        stored = [run[LAST] for run in runs if LAST in run]
-        if not stored:
-            return None
-        return answers(newest(pa.concat_tables(stored), self.partitions))
+        return latest_told(runs, self.telling, self.partitions)
 
 
 def _store(place: int) -> str:

@@ -24,11 +24,13 @@ from headrace.operators.grouped import Grouped, columns_of_cells
 from headrace.operators.grouping import Ints, compact, flat
 from headrace.operators.last_windows import (
     LAST,
+    LASTS,
+    TOLD,
     Chunk,
     Shown,
-    answers,
     finished,
     last_of_each,
+    latest_told,
     newest,
     told_apart,
 )
@@ -123,10 +125,14 @@ class UserWindows:
         chunks = self._rows(due, place, stored) if self.grouped is None else self._groups(due, place, stored)
         shown = Shown(due.start[order], due.end[order], due.number[order])
         results, rejected = finished(self.finish, self.bounds_prefix, ends, shown, chunks)
-        state[LAST] = last_of_each(ends, results, lambda _, rows: np.full(rows, self.rows.slot, np.int16))
+        state[LAST] = last_of_each(ends, results, self._slots)
         if self.telling is not None:
             results = told_apart(ends, results, [run[LAST] for run in runs if LAST in run], self.telling)
+            state[TOLD] = last_of_each(ends, results, self._slots)
         return Step(state, results, rejected, open_windows)
+
+    def _slots(self, _: Sequence[pa.Array], rows: int) -> np.ndarray:
+        return np.full(rows, self.rows.slot, np.int16)
 
     def _rows(self, due: _Windows, place: Ints, stored: Sequence[Sections]) -> Iterator[Chunk]:
         tables = [table for kept in stored if (table := kept.get(ROWS)) is not None]
@@ -149,7 +155,7 @@ class UserWindows:
 
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
         """What windows to come need: one cell a window and group, or their rows."""
-        if section == LAST:
+        if section in LASTS:
             return newest(pa.concat_tables(tables), 0)
         whole = _ending_after(pa.concat_tables(tables), turn.closed)
         if section == ROWS or self.grouped is None:
@@ -163,8 +169,7 @@ class UserWindows:
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The window that ended last: what INVOKE returns. None when there is none."""
-        stored = [run[LAST] for run in runs if LAST in run]
-        return answers(newest(pa.concat_tables(stored), 0)) if stored else None
+        return latest_told(runs, self.telling, 0)
 
 
 def _ending_after(table: pa.Table, closed: int) -> pa.Table:
