@@ -118,3 +118,21 @@ def test_what_run_once_gives_is_what_history_would_show(tmp_path: Path) -> None:
         hub.run_once(seal=True)
         for name, rows in told.items():
             assert hub.query(name).history().to_pylist()[-rows.num_rows :] == rows.to_pylist()
+
+
+def test_a_history_in_parts_is_the_history(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over several epochs, also from an instant on; and a query that tells rows, not windows; none has no parts."""
+    monkeypatch.setattr("headrace.runtime.results._STRETCH", 3)
+    hub.register("SELECT v FROM s WHERE v > 3", "rows")
+    for minute in range(MINUTES):
+        push(hub, minute)
+        hub.loop.drain()
+    for name in ("q", "rows"):
+        query = hub.query(name)
+        parts = list(query.history_in_parts())
+        assert [row for part in parts for row in part.to_pylist()] == query.history().to_pylist()
+        late = query.history_in_parts(since=START + dt.timedelta(minutes=6))
+        rows = [row for part in late for row in part.to_pylist()]
+        assert rows == query.history(since=START + dt.timedelta(minutes=6)).to_pylist() != []
+    assert len(list(hub.query("q").history_in_parts(since=START))) > 1
+    assert list(hub.query("q").history_in_parts(since=START + dt.timedelta(days=1))) == []

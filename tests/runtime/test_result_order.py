@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,10 +12,12 @@ from headrace.algebra.expressions import Column
 from headrace.algebra.query import SortKey
 from headrace.operators.finish import HIDDEN
 from headrace.operators.operator import AT
-from headrace.runtime.results import ordered
+from headrace.runtime.by_instant import Part, stretches
+from headrace.runtime.results import in_parts, ordered
 from headrace.schema import BIGINT
 
 FURTHEST = 2**63 - 1
+NAMES = ["key", "value"]
 small = st.integers(-3, 3)
 anything = small | st.integers(-FURTHEST - 1, FURTHEST)
 rows = st.lists(st.tuples(anything, small | anything, small), max_size=40)
@@ -46,3 +50,37 @@ def test_results_of_several_tasks_are_ordered_block_by_block_as_in_one_go(parts,
     assert shown.equals(ordered(table, [], ["key", "value"], table.num_rows))
     expected = sorted(row for part in parts for row in part)
     assert list(zip(*shown.to_pydict().values(), strict=True)) == [row[1:] for row in expected]
+
+
+@given(st.lists(rows, min_size=1, max_size=4), st.integers(1, 6), st.none() | small)
+def test_a_history_is_told_in_parts_in_the_order_of_all(parts, piece, since):
+    """Parts by instant come in pieces, others in one; tables share no instant."""
+    schema = pa.schema([("key", pa.int64()), ("value", pa.int64()), (AT, pa.int64())])
+    read = []
+    for part in (part for part in parts if part):
+        table = pa.table([[row[at] for row in part] for at in (1, 2, 0)], schema=schema)
+        at = table.column(AT).to_pylist()
+        size = piece if at == sorted(at) else len(at)
+        read.append(Part(min(at), lambda table=table, size=size: iter(table.to_batches(size))))
+    expected = sorted(row for part in parts for row in part if since is None or row[0] >= since)
+    told = [list(zip(*table.to_pydict().values(), strict=True)) for table in in_parts(read, [], NAMES, since)]
+    assert [row for rows in told for row in rows] == [row[1:] for row in expected]
+    stretch = [table.column(AT).to_pylist() for table in stretches(read, piece)]
+    assert all(max(before) < min(after) for before, after in pairwise(stretch))
+    assert sum(map(len, stretch)) == sum(map(len, parts))
+
+
+def test_a_long_history_is_read_piece_by_piece():
+    """Of two parts no more is in memory than a piece of each, however long they are."""
+    read, told = [0, 0], 0
+
+    def part(number):
+        for first in range(0, 100_000, 1000):
+            read[number] += 1000
+            at = range(first, first + 1000)
+            yield pa.record_batch([pa.array(at, pa.int64()), pa.array(at, pa.int64())], names=["key", AT])
+
+    for stretch in stretches([Part(0, lambda: part(0)), Part(0, lambda: part(1))], 1000):
+        told += stretch.num_rows
+        assert sum(read) - told <= 4000
+    assert told == 200_000

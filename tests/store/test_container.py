@@ -162,3 +162,22 @@ def test_small_sections_of_one_schema_rest_together_and_come_back_apart() -> Non
     damaged[at : at + 2] = b"ab"
     with pytest.raises(CorruptStore, match="group 0"):
         Container.open(bytes(damaged)).verify()
+
+
+def test_a_compressed_section_is_read_in_the_pieces_it_was_written_in():
+    long = pa.table({"n": pa.array(range(100_000), pa.int64())})
+    short = pa.table({"n": pa.array([1, 2], pa.int64())})
+    words = pa.table({"w": pa.array(["a", "b", "a"]).dictionary_encode()})
+    tables = {"long": long, "short": short, "words": words}
+    container = Container.open(b"".join(parts(tables, compressed=True, piece=30_000)))
+    assert [batch.num_rows for batch in container.batches("long")] == [30_000, 30_000, 30_000, 10_000]
+    assert all(pa.Table.from_batches(container.batches(name)).equals(table) for name, table in tables.items())
+    assert container.table("long").equals(long)
+
+
+def test_a_damaged_piece_is_told_as_damage():
+    long = pa.table({"n": pa.array(range(100_000), pa.int64())})
+    data = bytearray(b"".join(parts({"long": long}, compressed=True, piece=30_000)))
+    data[len(data) // 2 - 64 : len(data) // 2 + 64] = bytes(128)
+    with pytest.raises(CorruptStore):
+        list(Container.open(bytes(data)).batches("long"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -42,9 +43,18 @@ def open_run(store: Store, name: str) -> dict[str, pa.Table]:
 
 def section_of(store: Store, name: str, section: str) -> pa.Table:
     """One section of a run, memory-mapped; the others, of which a run of results may have ten thousand, stay as they are."""
+    return _container(store, name).table(section)
+
+
+def batches_of(store: Store, name: str, section: str) -> Callable[[], Iterator[pa.RecordBatch]]:
+    """What reads one section of a run, which is open from now on, a piece at a time."""
+    return partial(_container(store, name).batches, section)
+
+
+def _container(store: Store, name: str) -> Container:
     container = _cached(store, f"{name}#index", lambda: Container.open(store.map(name), name))
     assert isinstance(container, Container)
-    return container.table(section)
+    return container
 
 
 def close_state_runs(store: Store, live: Collection[str]) -> None:

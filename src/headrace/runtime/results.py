@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.algebra.query import Query, SortKey
 from headrace.operators.finish import HIDDEN
@@ -22,9 +23,11 @@ from headrace.operators.operator import AT, CHANGE
 from headrace.operators.revising import net
 from headrace.operators.sort_ranks import sort_rank, zero_signs
 from headrace.runtime.answered import answered as answered_by
+from headrace.runtime.by_instant import Part, stretches
 from headrace.runtime.collector import no_cycles_sought
 from headrace.runtime.home import Home
-from headrace.runtime.plans import section_of
+from headrace.runtime.plans import batches_of, section_of
+from headrace.store.container import PASSING
 from headrace.store.filesystem import MissingFile
 from headrace.store.forgetting import forgotten_of, is_forgotten
 from headrace.store.manifest import Manifest
@@ -34,6 +37,8 @@ SUMS: Final = "sums"
 """In a manifest's facts: operator → [run, rows] of what its forgotten changes add up to."""
 _BLOCK: Final = 1 << 13
 """Rows whose keys and order fit into memory that allocators keep at hand."""
+_STRETCH: Final = 1 << 16
+"""Rows of a history that are in memory together when it is told in parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +86,10 @@ def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> 
         yield EpochResults(epoch, pa.concat_tables(tables), part[-1][0] + 1)
 
 
-def told(home: Home, operator: str) -> list[pa.Table]:
-    """All result rows of an operator that are kept as of the newest epoch.
+def told(home: Home, operator: str, since: Instant | None = None) -> list[Part]:
+    """The result rows of an operator that are kept as of the newest epoch: at least those at or after `since`.
 
-    When its files are collected while they are read there is a newer epoch, which keeps less: those then.
+    When its files are collected while they are opened there is a newer epoch, which keeps less: those then.
     """
     while True:
         manifest = home.latest()
@@ -92,7 +97,11 @@ def told(home: Home, operator: str) -> list[pa.Table]:
             with no_cycles_sought(
                 wanted=True
             ):  # each file tells of all its queries in an index of small lists
-                return [part.table for part in epochs_of(home, manifest, operator)]
+                return [
+                    Part(facts[1], batches_of(home.store, entry["name"], operator))
+                    for _, entry in kept_entries(home, manifest)
+                    if (facts := answered_by(entry).get(operator)) and (since is None or facts[2] >= since)
+                ]
         except MissingFile:
             if home.latest().epoch == manifest.epoch:
                 raise
@@ -126,6 +135,23 @@ def ordered(
     return blocks[0] if len(blocks) == 1 else pa.concat_tables(blocks)
 
 
+def at_or_after(table: pa.Table, since: Instant | None) -> pa.Table:
+    """Its rows of an instant not before `since` (None: all)."""
+    if since is None:
+        return table
+    return table.filter(pa.array(flat(table.column(AT)).to_numpy() >= since))
+
+
+def in_parts(
+    parts: Sequence[Part], sort: Sequence[SortKey], outputs: Sequence[str], since: Instant | None = None
+) -> Iterator[pa.Table]:
+    """The rows of all parts at or after `since`, in the order of `ordered`, a table after another."""
+    for rows in stretches(parts, _STRETCH):
+        kept = at_or_after(rows, since)
+        if kept.num_rows:
+            yield ordered(kept, sort, outputs)
+
+
 def _blocks(table: pa.Table, block: int) -> list[pa.Table]:
     """The rows cut at instants into blocks that can be ordered one by one, where each part of the table is by instant.
 
@@ -153,7 +179,7 @@ def _blocks(table: pa.Table, block: int) -> list[pa.Table]:
 def _ordered(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> pa.Table:
     order = _order(table, sort, outputs)
     kept = table.select([*outputs, *((CHANGE, AT) if CHANGE in table.column_names else ())])
-    return kept if order is None else kept.take(pa.array(order))
+    return kept if order is None else pc.take(kept, pa.array(order), memory_pool=PASSING)
 
 
 def _order(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> np.ndarray | None:

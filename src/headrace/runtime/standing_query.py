@@ -13,11 +13,11 @@ from headrace.algebra.query import Query
 from headrace.errors import UserError
 from headrace.language.cursor import Cursor
 from headrace.language.durations import duration
-from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, CHANGE, Operator
 from headrace.operators.selection import Selection
 from headrace.runtime import answers, results, retelling
 from headrace.runtime.answers import sort_of
+from headrace.runtime.by_instant import Part
 from headrace.runtime.completeness import Completeness, completeness, plan_in_force
 from headrace.runtime.results import visible
 from headrace.runtime.shorter_answers import answer_within
@@ -72,18 +72,27 @@ class StandingQuery:
 
         A relation's rows are its changes, with `__change` (+1, -1) and `__at`.
         """
+        tables = list(self.history_in_parts(since))
+        return pa.concat_tables(tables) if tables else _no_changes(self._bound()[1])
+
+    def history_in_parts(self, since: Since = None) -> Iterator[pa.Table]:
+        """The rows of `history` in the same order, some ten thousand at a time: for one that is larger than memory.
+
+        What was committed when the first of them is asked for; no instant is in two tables.
+        """
         operator, query = self._bound()
         start = None if since is None else instant_of(since)
-        if isinstance(operator, Selection):
-            tables = retelling.told_again(
-                self._hub.home, self._hub.catalog.require_query(self.name), operator
-            )
-        else:
-            tables = results.told(self._hub.home, operator.id)
-        if not tables:
-            return _no_changes(query)
-        table = _since(pa.concat_tables(tables), start)
-        return visible(results.ordered(table, sort_of(operator), query.schema.names), query, changes=True)
+        for table in results.in_parts(
+            self._parts(operator, start), sort_of(operator), query.schema.names, start
+        ):
+            yield visible(table, query, changes=True)
+
+    def _parts(self, operator: Operator, start: Instant | None) -> list[Part]:
+        if not isinstance(operator, Selection):
+            return results.told(self._hub.home, operator.id, start)
+        standing = self._hub.catalog.require_query(self.name)
+        again = retelling.told_again(self._hub.home, standing, operator)
+        return [Part.of(table) for table in again if table.num_rows]
 
     def follow(self, since: Since = None) -> Iterator[pa.Table]:
         """Result rows as epochs commit them, one table an epoch; with `since` earlier ones first.
@@ -93,7 +102,7 @@ class StandingQuery:
         operator, query = self._bound()
         start = None if since is None else instant_of(since)
         for part in self._told(operator, past=start is not None):
-            rows = results.ordered(_since(part, start), sort_of(operator), query.schema.names)
+            rows = results.ordered(results.at_or_after(part, start), sort_of(operator), query.schema.names)
             if rows.num_rows:
                 yield visible(rows, query, changes=True)
 
@@ -155,11 +164,3 @@ def instant_of(since: datetime | Instant) -> Instant:
             remedy="Write for example since=datetime(2024, 1, 1, tzinfo=UTC).",
         )
     return int(since)
-
-
-def _since(table: pa.Table, since: Instant | None) -> pa.Table:
-    if since is None or not table.num_rows:
-        return table
-    at = flat(table.column(AT)).to_numpy()
-    keep: np.ndarray = at >= since
-    return table.filter(pa.array(keep))

@@ -35,6 +35,7 @@ from headrace.operators.selection import Selection, SelectionFamily, arrived
 from headrace.operators.shared_selections import BITS
 from headrace.runtime import names, several
 from headrace.runtime.blobs import ScanBlob, deltas_by_state, in_order
+from headrace.runtime.by_instant import PIECE, by_instant
 from headrace.runtime.collector import MANY, no_cycles_sought
 from headrace.runtime.compaction import (
     Owners,
@@ -378,12 +379,11 @@ class _StateTask:
         """A file for each retention there is among the queries that have answered."""
         classes: dict[str, dict[str, pa.Table]] = {}
         for query, table in self.results.items():
-            retention = self.plan.retentions.get(query)
-            classes.setdefault(KEEPS_ALL if retention is None else str(retention), {})[query] = table
+            classes.setdefault(str(self.plan.retentions.get(query, KEEPS_ALL)), {})[query] = by_instant(table)
         found = []
         for retention_class, tables in sorted(classes.items()):
             name = names.results_run(self._message.epoch, self._message.task)
-            self._store.write_once(name, parts(tables, compressed=True), durable=False)
+            self._store.write_once(name, parts(tables, compressed=True, piece=PIECE), durable=False)
             facts = {query: _facts(table) for query, table in tables.items()}
             found.append(ResultsFile(name, retention_class, facts))
         return tuple(found)

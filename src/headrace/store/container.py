@@ -14,7 +14,7 @@ import json
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -32,6 +32,12 @@ _TRAILER: Final = struct.Struct("<QII8s")
 """Length of the index, its CRC-32, version, magic."""
 _COMPRESSED_FROM: Final = 1 << 18
 """Sections of fewer bytes are not worth a decompression."""
+_ALONE: Final = pa.ipc.IpcReadOptions(use_threads=False)
+"""What another thread decompresses lies in that thread's memory, which the next piece then does not find free."""
+PASSING: Final = pa.system_memory_pool()
+"""Memory for pieces that come and go: the C library gives the next what the last has left. Arrow's own allocator lays each size
+elsewhere, in huge pages that the kernel has to clear first: four times as long for a history read piece by piece.
+"""
 _MERGED_BELOW: Final = 4 << 20
 """Bytes below which the chunks of a section are made one: opening many small batches costs more than copying them."""
 
@@ -51,14 +57,15 @@ def parts(
     stats: Mapping[str, Mapping[str, Any]] | None = None,
     checksums: bool = True,
     compressed: bool = False,
+    piece: int | None = None,
 ) -> list[Any]:
     """The bytes of a container as a list of buffers, ready for a gathering write.
 
     `stats` gives small JSON facts of a section, readable without its rows. Without `checksums` of the sections (for
     blobs that live for one exchange) only the index is protected. `compressed` is for what is read seldom: large sections
-    are smaller, and no longer views of the file when they are read.
+    are smaller, and no longer views of the file when they are read; of so many rows at a time (`Container.batches`) as `piece` says.
     """
-    writer = _Writer(checksums, compressed)
+    writer = _Writer(checksums, compressed, piece)
     grouped = dict[str, bytes]() if stats else _small_ones(tables)
     for name, table in tables.items():
         if name not in grouped:
@@ -109,8 +116,8 @@ def pack(
 
 
 class _Writer:
-    def __init__(self, checksums: bool, compressed: bool) -> None:
-        self._compressed = compressed
+    def __init__(self, checksums: bool, compressed: bool, piece: int | None) -> None:
+        self._compressed, self._piece = compressed, piece
         self._parts: list[Any] = [_PREAMBLE]
         self._at = len(_PREAMBLE)
         self._checksums = checksums
@@ -142,7 +149,7 @@ class _Writer:
         if _has_dictionary(schema):
             kind, bodies = _STREAM, [_stream(table)]
         elif self._compressed and not plain and table.nbytes >= _COMPRESSED_FROM:
-            kind, bodies = _STREAM, [_stream(table.combine_chunks(), "lz4")]
+            kind, bodies = _STREAM, [_stream(table.combine_chunks(), "lz4", self._piece)]
         else:
             if table.num_columns and table.column(0).num_chunks > 1 and table.nbytes < _MERGED_BELOW:
                 table = table.combine_chunks()
@@ -262,6 +269,18 @@ class Container:
             raise self._corrupt(f"section '{name}' holds {table.num_rows} rows where the index says {rows}")
         return table
 
+    def batches(self, name: str) -> Iterator[pa.RecordBatch]:
+        """A section's rows as they were written, one piece after another: of a compressed one no more than that is in memory."""
+        kind, number, _, _, places, _ = self._entry(name)
+        if kind != _STREAM or any(_is_dictionary(field.type) for field in self._schema_of(number)):
+            yield from self.table(name).to_batches()
+            return
+        try:
+            with pa.ipc.open_stream(self._piece(*places[0]), options=_ALONE, memory_pool=PASSING) as stream:
+                yield from stream
+        except (pa.ArrowInvalid, OSError) as error:
+            raise self._corrupt(f"section '{name}' cannot be read: {error}") from error
+
     def tables(self) -> dict[str, pa.Table]:
         """All sections."""
         return {name: self.table(name) for name in self._index["sections"]}
@@ -344,9 +363,9 @@ def _is_dictionary(kind: pa.DataType) -> bool:
     return any(_is_dictionary(kind.field(number).type) for number in range(kind.num_fields))
 
 
-def _stream(table: pa.Table, compression: str | None = None) -> pa.Buffer:
+def _stream(table: pa.Table, compression: str | None = None, piece: int | None = None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(unify_dictionaries=True, compression=compression)
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
+        writer.write_table(table, piece)
     return sink.getvalue()
