@@ -11,7 +11,8 @@ class StreamObservation:
     """One stream in one epoch.
 
     `rows` were read, late ones too but not the rejected; `bytes` they are in memory, in the columns that were read; `lag` is
-    the arrival clock minus the punctuation, in microseconds.
+    the arrival clock minus the punctuation, in microseconds. `keep` is the share of its rows that queries WITH SHEDDING are
+    shown, `shed` how many they were not shown: 0 where there is no such query.
     """
 
     rows: int = 0
@@ -20,6 +21,8 @@ class StreamObservation:
     rejected: int = 0
     punctuation: int | None = None
     lag: int | None = None
+    keep: float = 1.0
+    shed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from hypothesis import given, note
 from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.errors import UserError
 from headrace.language.bind import bind_query
-from headrace.language.render import render, render_query, render_relation, render_stream
+from headrace.language.render import render
+from headrace.language.render_definitions import render_query, render_relation, render_stream
 from headrace.language.statement import CreateQuery, CreateRelation, CreateStream
 from headrace.language.statements import parse_statement
 from headrace.time import HOUR, SECOND

@@ -10,7 +10,7 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.journal import query_from_json, query_to_json
 from headrace.errors import UserError
-from headrace.language.render import render_query
+from headrace.language.render_definitions import render_query
 from headrace.language.statement import CreateQuery
 from headrace.language.statements import parse_statement
 from headrace.runtime.hub import Hub

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.journal import query_from_json, query_to_json
-from headrace.language.render import render_query
+from headrace.language.render_definitions import render_query
 from headrace.operators import foldings
 from headrace.operators.family import family_of, state_name
 from headrace.operators.foldings import groups

@@ -29,8 +29,9 @@ class AggregateCall:
     condition: Expression | None = None
     within: Fraction | None = None
     """How wrong an approximate aggregate may be, as a part (of what, see `approximation`); None for exact aggregates."""
-    part: Choice["value", "bound"] = "value"
-    """`bound`: how far the approximate value may be from the exact one, up or down."""
+    part: Choice["value", "bound", "estimate", "error", "kept"] = "value"
+    """`bound`: how far the approximate value may be from the exact one, up or down. The others are of queries WITH SHEDDING,
+    see `headrace.algebra.shedding`."""
     share: float | None = None
     most: int | None = None
     against: tuple[tuple[str, Expression], ...] = ()

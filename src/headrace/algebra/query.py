@@ -310,13 +310,15 @@ class Query:
 
     `emission`: "windows" streams each closed window once; "relation" holds at every instant; "stream" emits rows at
     their instants (a relation-to-stream operator at the root, or a select over a bare stream). With `revisions` windows
-    that late rows change are told again, as what goes (-1) and what comes (+1).
+    that late rows change are told again, as what goes (-1) and what comes (+1). With `shedding` it may be answered from
+    fewer rows than there are, and says how far that may be from the answer over all of them.
     """
 
     root: Node
     emission: Emission
     emit_empty: bool = False
     revisions: Revisions | None = None
+    shedding: bool = False
 
     @property
     def schema(self) -> Schema:

@@ -28,18 +28,24 @@ def seed_of(stream: str) -> int:
     return zlib.crc32(stream.lower().encode())
 
 
+def hashes_of(position: Ints, seed: int) -> npt.NDArray[np.uint64]:
+    """The hash of each row: 64 bits, by its position and the stream alone (splitmix64)."""
+    mixed = position.astype(np.uint64) + np.uint64((seed * int(_STEP)) & (2**64 - 1))
+    mixed = (mixed + _STEP) & np.uint64(2**64 - 1)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
 def blocks_of(position: Ints, seed: int, blocks: int) -> npt.NDArray[np.int16]:
     """The block, from 0, of each row: the high bits of its hash, so that twice as many blocks halve each.
 
     >>> blocks_of(np.arange(6), 7, 4).tolist() == (blocks_of(np.arange(6), 7, 8) // 2).tolist()
     True
     """
-    mixed = position.astype(np.uint64) + np.uint64((seed * int(_STEP)) & (2**64 - 1))
-    mixed = (mixed + _STEP) & np.uint64(2**64 - 1)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
-    mixed ^= mixed >> np.uint64(31)
-    return ((mixed >> np.uint64(32)) * np.uint64(blocks) >> np.uint64(32)).astype(np.int16)
+    high = hashes_of(position, seed) >> np.uint64(32)
+    return (high * np.uint64(blocks) >> np.uint64(32)).astype(np.int16)
 
 
 def blocks_for(fraction: float, blocks: int) -> int:

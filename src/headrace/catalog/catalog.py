@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headrace.catalog.definitions import (
     FunctionDefinition,
@@ -29,6 +29,7 @@ from headrace.catalog.journal import (
 from headrace.catalog.registry import Edit, Registry
 from headrace.errors import CorruptStore, UserError, did_you_mean
 
+_Thing = TypeVar("_Thing")
 _OF_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retain", "set"})
 
 
@@ -64,10 +65,17 @@ class Catalog:
     functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
     windows: Mapping[str, WindowDefinition] = field(default_factory=dict)
     position: int = 0
+    keeps: Mapping[str, float] = field(default_factory=dict)
+    """The share of its rows that a stream keeps, by lower-case name, where that was changed since it was created."""
 
     def stream(self, name: str) -> StreamDefinition | None:
         """The stream of that name, or None."""
         return self.streams.get(name.lower())
+
+    def keep_of(self, name: str) -> float:
+        """The share of a stream's rows that queries WITH SHEDDING are shown, above 0 and at most 1."""
+        stream = self.stream(name)
+        return self.keeps.get(name.lower(), 1.0 if stream is None else stream.keep)
 
     def relation(self, name: str) -> StoredRelation | None:
         """The relation of that name, or None."""
@@ -129,7 +137,10 @@ class Catalog:
         match kind:
             case "create_stream":
                 stream = stream_from_json(entry["stream"])
-                return replace(after, streams={**self.streams, stream.name.lower(): stream})
+                streams = {**self.streams, stream.name.lower(): stream}
+                return replace(after, streams=streams, keeps=_but(self.keeps, stream.name))
+            case "keep":
+                return replace(after, keeps={**self.keeps, entry["name"].lower(): entry["keep"]})
             case "put_relation":
                 relation = relation_from_json(entry["relation"])
                 known = self.relation(relation.name)
@@ -147,7 +158,12 @@ class Catalog:
 
     def _without(self, kind: str, name: str) -> dict[str, Any]:
         room = {"stream": "streams", "relation": "relations"}[kind]
-        return {room: {key: value for key, value in getattr(self, room).items() if key != name}}
+        kept = self.keeps if kind == "relation" else _but(self.keeps, name)
+        return {room: _but(getattr(self, room), name), "keeps": kept}
+
+
+def _but(things: Mapping[str, _Thing], name: str) -> dict[str, _Thing]:
+    return {key: thing for key, thing in things.items() if key != name.lower()}
 
 
 def is_of_query(entry: Mapping[str, Any]) -> bool:

@@ -67,6 +67,7 @@ def stream_to_json(stream: StreamDefinition) -> dict[str, Any]:
         "archive": stream.archive,
         "retain": stream.retain,
         "blocks": stream.blocks,
+        **({} if stream.keep == 1 else {"keep": stream.keep}),
         "progress": asdict(stream.progress),
         "deduplicate": None if stream.deduplicate is None else asdict(stream.deduplicate),
     }

@@ -310,4 +310,5 @@ class Select:
     limit_span: Span | None = None
     emit_empty: Span | None = None
     revisions: RevisionsClause | None = None
+    shedding: Span | None = None
     having_span: Span | None = field(default=None, compare=False)

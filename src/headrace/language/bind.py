@@ -36,6 +36,7 @@ from headrace.language.bind_expressions import ExpressionBinder, located
 from headrace.language.bind_memberships import Memberships
 from headrace.language.bind_revisions import revisions
 from headrace.language.bind_sessions import per_group
+from headrace.language.bind_shedding import check_shedding, estimated
 from headrace.language.bind_sources import From, bind_from
 from headrace.language.bind_stream_joins import check_aggregates
 from headrace.language.bind_tree import tree
@@ -112,6 +113,9 @@ class _SelectBinder:
             having = self._bind(select.having, "HAVING", condition=True)
         order = [self._sort_expression(item.expression) for item in select.order_by]
         self._check_clauses()
+        if select.shedding is not None:
+            check_shedding(select, self.sources, self.grouping, having, self.text)
+            bound, order = estimated(select, self.grouping, bound, order, self.text)
         if self.grouped:
             self._keep_a_key()
             node = Aggregate(node, tuple(self.grouping.keys), tuple(self.grouping.aggregates))
@@ -394,4 +398,5 @@ class _SelectBinder:
             emission,
             select.emit_empty is not None,
             revisions(select, self.sources, self.text, grouped=self.grouped),
+            select.shedding is not None,
         )

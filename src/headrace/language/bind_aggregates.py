@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
+from typing import Literal as Choice
 
 from headrace.algebra.aggregates import (
     APPROXIMATE,
@@ -146,6 +147,18 @@ class Grouping:
         known = next(item.call for item in self.aggregates if Column(item.name, item.call.type) == value)
         kind = known.type if known.type.is_fractional else BIGINT
         return self._column(replace(known, type=kind, part="bound"))
+
+    def estimate(self, place: int) -> None:
+        """Let an aggregate be an estimate over weighted rows: WITH SHEDDING."""
+        item = self.aggregates[place]
+        call = replace(item.call, type=DOUBLE, part="estimate")
+        self.aggregates[place] = NamedAggregate(item.name, call)
+
+    def beside(self, name: str | None, part: Choice["error", "kept"]) -> Expression:
+        """The column of the error of the aggregate of that name, or of what was looked at of the group."""
+        own = next((item.call for item in self.aggregates if item.name == name), None)
+        call = own or AggregateCall("count", None, DOUBLE)
+        return self._column(replace(call, type=DOUBLE, part=part))
 
     def _approximate(self, function: str, node: FunctionCall, condition: Expression | None) -> AggregateCall:
         within, what = node.within or DEFAULT_WITHIN, function.upper()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,6 +26,7 @@ FILES: Final = frozenset({"csv", "json", "parquet", "arrow"})
 """Formats read from a path."""
 
 _MOST_BLOCKS: Final = 1024
+_DECIMAL: Final = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _TEXTS: Final = ("csv", "json")
 _ARCHIVES: Final[dict[str, Choice["copy", "in place", "none"]]] = {
     "copy": "copy",
@@ -61,6 +63,7 @@ def stream(cursor: Cursor) -> StreamDefinition:
     archive = taken(options, "archive")
     retain = taken(options, "retain")
     blocks = taken(options, "blocks")
+    keep = taken(options, "keep")
     _check_path(cursor, using, options)
     _by_whose_clocks(cursor, using, options, clauses.places)
     _check_order(cursor, using, options, clauses.places)
@@ -81,7 +84,39 @@ def stream(cursor: Cursor) -> StreamDefinition:
         clauses.progress.definition(),
         clauses.progress.deduplicate,
         1 if blocks is None else _blocks(cursor, blocks, archive, clauses.places["blocks"]),
+        1.0 if keep is None else share_to_keep(cursor, keep, clauses.places["keep"]),
     )
+
+
+def stream_options(cursor: Cursor) -> float:
+    """`(keep '0.25')`: what of a stream is changed while it runs.
+
+    Raises `UserError` for anything else.
+    """
+    start = cursor.token.span
+    places: dict[str, Span] = {}
+    given = option_list(cursor, places)
+    keep = taken(given, "keep")
+    for name in given:
+        raise cursor.error(
+            f"a stream has no option '{name}' that can be changed",
+            places[name.lower()],
+            "It has keep: (keep '0.25'). For others CREATE OR REPLACE STREAM.",
+        )
+    if keep is None:
+        raise cursor.error("no option is given", cursor.since(start), "Write (keep '0.25').")
+    return share_to_keep(cursor, keep, places["keep"])
+
+
+def share_to_keep(cursor: Cursor, text: str, at: Span) -> float:
+    """A share above 0 and at most 1, as a decimal number."""
+    if not _DECIMAL.fullmatch(text) or not 0 < float(text) <= 1:
+        raise cursor.error(
+            f"keep is a number above 0 and at most 1, not '{text}'",
+            at,
+            "It is the share of its rows that queries WITH SHEDDING are shown: '0.25' is every fourth, '1' all.",
+        )
+    return float(text)
 
 
 def relation(cursor: Cursor) -> RelationDefinition:

@@ -1,11 +1,11 @@
-"""How is a bound query, or a definition, said as text that means the same when it is read back?"""
+"""How is a bound query said as text that means the same when it is read back? Definitions are in `render_definitions`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.algebra.expressions import Expression, Literal
+from headrace.algebra.expressions import Expression, Literal, Named, columns_of
 from headrace.algebra.query import (
     Aggregate,
     Ago,
@@ -20,7 +20,6 @@ from headrace.algebra.query import (
     Query,
     QueryScan,
     RelationScan,
-    Revisions,
     SortKey,
     StreamScan,
     Top,
@@ -43,7 +42,6 @@ from headrace.algebra.windows import (
     Unbounded,
     Window,
 )
-from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.errors import UnsupportedQuery
 from headrace.language.literals import shown_instant
 from headrace.language.render_expressions import (
@@ -52,11 +50,10 @@ from headrace.language.render_expressions import (
     render_columns,
     render_expression,
     render_membership,
-    string,
 )
 from headrace.language.scope import WINDOW_COLUMNS
-from headrace.schema import INT, Schema
-from headrace.time import DAY, Instant, render_duration
+from headrace.schema import INT
+from headrace.time import Instant, render_duration
 
 
 def render(query: Query) -> str:
@@ -70,10 +67,13 @@ def render(query: Query) -> str:
     text = _Text(parts, _column_texts(query.root)).select()
     if parts.emit is not None:
         text = f"{parts.emit.kind.upper()}({text})"
-    return text + (" EMIT EMPTY" if query.emit_empty else "") + _revisions(query.revisions)
+    return text + (" EMIT EMPTY" if query.emit_empty else "") + _with(query)
 
 
-def _revisions(revisions: Revisions | None) -> str:
+def _with(query: Query) -> str:
+    revisions = query.revisions
+    if query.shedding:
+        return " WITH SHEDDING"
     if revisions is None or revisions.within is None:
         return "" if revisions is None else " WITH REVISIONS"
     return f" WITH REVISIONS FOR INTERVAL {render_duration(revisions.within)}"
@@ -164,10 +164,9 @@ class _Text:
     def select(self) -> str:
         """The SELECT without its relation-to-stream operator."""
         parts, above = self.parts, self._above()
-        assert parts.project is not None
         items = [
             f"{render_expression(column.expression, above)} AS {identifier(column.name)}"
-            for column in parts.project.columns
+            for column in self._written
         ]
         clauses = [
             f"SELECT {'DISTINCT ' if parts.distinct else ''}{', '.join(items)}",
@@ -186,6 +185,15 @@ class _Text:
         if parts.having is not None:
             clauses.append("HAVING " + render_expression(parts.having, above))
         return " ".join([*clauses, *self._top(above)])
+
+    @property
+    def _written(self) -> tuple[Named, ...]:
+        """The select list without the errors and shares that WITH SHEDDING brings by itself."""
+        project, aggregate = self.parts.project, self.parts.aggregate
+        assert project is not None
+        items = () if aggregate is None else aggregate.aggregates
+        added = {item.name for item in items if item.call.part in ("error", "kept")}
+        return tuple(each for each in project.columns if not columns_of(each.expression) & added)
 
     def _above(self) -> dict[str, str]:
         """How columns above the aggregation are written: keys and aggregates as what they are computed from."""
@@ -335,62 +343,3 @@ def _bracket(window: Window, columns: Mapping[str, str]) -> str:
 
 def _origin(at: Instant) -> str:
     return f" ORIGIN TIMESTAMP '{shown_instant(at)}'" if at else ""
-
-
-# --------------------------------------------------------------------------------------------------------- definitions
-
-
-def render_stream(stream: StreamDefinition) -> str:
-    """The CREATE STREAM that makes this definition."""
-    options = dict(stream.options)
-    if stream.retain is not None:
-        options["retain"] = render_duration(stream.retain)
-    if stream.max_ahead != DAY:
-        options["maxAhead"] = render_duration(stream.max_ahead)
-    if stream.archive != "copy":
-        options["archive"] = stream.archive
-    if stream.blocks != 1:
-        options["blocks"] = str(stream.blocks)
-    text = f"CREATE STREAM {identifier(stream.name)} {_columns(stream.schema)} USING {identifier(stream.using)}{_options(options)}"
-    if stream.time is not None:
-        text += f" TIMESTAMP BY {identifier(stream.time)}"
-    if stream.slack:
-        text += f" SLACK INTERVAL {render_duration(stream.slack)}"
-    if stream.punctuated_by is not None:
-        text += f" PUNCTUATED BY {stream.punctuated_by}"
-    if stream.idle_timeout is not None:
-        text += f" IDLE TIMEOUT INTERVAL {render_duration(stream.idle_timeout)}"
-    return text
-
-
-def render_relation(relation: RelationDefinition) -> str:
-    """The CREATE RELATION that makes this definition."""
-    using = identifier(relation.using)
-    return f"CREATE RELATION {identifier(relation.name)} {_columns(relation.schema)} USING {using}{_options(relation.options)}"
-
-
-def render_query(query: QueryDefinition) -> str:
-    """The CREATE QUERY that makes this definition."""
-    options = {} if query.retain is None else {"retain": render_duration(query.retain)}
-    options |= {} if query.owner is None else {"owner": query.owner}
-    options |= {} if query.sharing else {"sharing": "off"}
-    if query.tags:
-        options["tags"] = ", ".join(query.tags)
-    if query.materialize is not None:
-        options["materialize"] = query.materialize
-    if query.zone != "UTC":
-        options["timeZone"] = query.zone
-    told = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"
-    return f"CREATE QUERY {identifier(query.name)}{told} AS {query.text}"
-
-
-def _columns(schema: Schema) -> str:
-    return "(" + ", ".join(f"{identifier(field.name)} {field.type}" for field in schema) + ")"
-
-
-def _options(options: Mapping[str, str]) -> str:
-    return (
-        f" OPTIONS ({', '.join(f'{string(key)} {string(value)}' for key, value in options.items())})"
-        if options
-        else ""
-    )

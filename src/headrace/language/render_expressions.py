@@ -24,7 +24,7 @@ _KEYWORD_LIST: Final = """
 ALL ALTER ANTI CREATE CROSS CUMULATE DATE DESCRIBE DIV DROP DSTREAM EMPTY EXPLAIN FILTER HOP ILIKE
 INTERVAL INVOKE ISTREAM LANDMARK LATE LATERAL LEFT MINUS NATURAL NOW NULL NULLS OFFSET ORIGIN OVER
 PA PARTITION PAUSE QUERY RANGE RATTR REFRESH REGEXP REJECTS RELATION RESUME REVISIONS RIGHT RLIKE
-ROWS RSTREAM SATTR SEMI SESSION SHOW SLIDE STREAM TABLE TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ TRUE
+ROWS RSTREAM SATTR SEMI SESSION SHEDDING SHOW SLIDE STREAM TABLE TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ TRUE
 FALSE TUMBLE TUMBLING UNBOUNDED WA WATTR WINDOW X R
 """
 _KEYWORDS: Final = RESERVED | frozenset(_KEYWORD_LIST.split())
@@ -111,7 +111,7 @@ def render_aggregate(call: AggregateCall, columns: Mapping[str, str]) -> str:
     elif call.within is not None:
         percent = 100 * call.within
         text += f" WITHIN {Decimal(percent.numerator) / Decimal(percent.denominator):f} PERCENT"
-    return text if call.part == "value" else f"error_bound({text})"
+    return f"error_bound({text})" if call.part == "bound" else text
 
 
 def _is_pair(argument: Expression | None) -> bool:

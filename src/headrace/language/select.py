@@ -52,7 +52,7 @@ def at_select(cursor: Cursor) -> bool:
 
 
 def select(cursor: Cursor) -> Select:
-    """Pass a SELECT, or `ISTREAM(SELECT …)`, with what may follow it: EMIT EMPTY, WITH REVISIONS.
+    """Pass a SELECT, or `ISTREAM(SELECT …)`, with what may follow it: EMIT EMPTY, WITH REVISIONS, WITH SHEDDING.
 
     Raises `UserError` for mistakes and `UnsupportedQuery` for forms that are not available.
     """
@@ -81,9 +81,7 @@ def _trailers(cursor: Cursor, found: Select, start: Span) -> Select:
             cursor.expect("EMPTY", purpose=" after EMIT")
             found = replace(found, emit_empty=cursor.since(at))
         elif cursor.accept("WITH"):
-            cursor.expect("REVISIONS", purpose=" after WITH")
-            within = duration(cursor, "how late a row may be") if cursor.accept("FOR") else None
-            found = replace(found, revisions=RevisionsClause(within, cursor.since(at)))
+            found = _with(cursor, found, at)
         elif cursor.at_any("UNION", "EXCEPT", "INTERSECT", "MINUS"):
             raise cursor.unsupported(
                 f"{cursor.token.upper} is not available yet",
@@ -92,6 +90,16 @@ def _trailers(cursor: Cursor, found: Select, start: Span) -> Select:
             )
         else:
             return replace(found, span=cursor.since(start))
+
+
+def _with(cursor: Cursor, found: Select, at: Span) -> Select:
+    """What follows WITH after a SELECT."""
+    if cursor.accept("SHEDDING"):
+        return replace(found, shedding=cursor.since(at))
+    if not cursor.accept("REVISIONS"):
+        raise cursor.wanted("REVISIONS or SHEDDING after WITH")
+    within = duration(cursor, "how late a row may be") if cursor.accept("FOR") else None
+    return replace(found, revisions=RevisionsClause(within, cursor.since(at)))
 
 
 def _select(cursor: Cursor) -> Select:

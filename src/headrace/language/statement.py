@@ -78,6 +78,14 @@ class SetQuery(_Written):
 
 
 @dataclass(frozen=True, slots=True)
+class SetStream(_Written):
+    """`ALTER STREAM name SET (keep '0.25')`: the share of its rows that queries WITH SHEDDING are shown from now on."""
+
+    name: str
+    keep: float
+
+
+@dataclass(frozen=True, slots=True)
 class SetWindow(_Written):
     """`ALTER QUERY name SET WINDOW [RANGE … SLIDE …]`; `window` is the brackets as written, `at` their place in the script."""
 
@@ -194,6 +202,7 @@ Statement: TypeAlias = (
     | CreateRelation
     | CreateQuery
     | AlterQuery
+    | SetStream
     | SetWindow
     | RenameQuery
     | SetQuery

@@ -10,7 +10,7 @@ from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import Span, did_you_mean
 from headrace.language.ast import Expr, Select
 from headrace.language.cursor import Cursor
-from headrace.language.definitions import checked_zone, relation, stream
+from headrace.language.definitions import checked_zone, relation, stream, stream_options
 from headrace.language.durations import instant
 from headrace.language.expressions import expression
 from headrace.language.lexer import stretches
@@ -37,6 +37,7 @@ from headrace.language.statement import (
     RenameQuery,
     ResumeQuery,
     SetQuery,
+    SetStream,
     SetTimeZone,
     SetWindow,
     Show,
@@ -168,9 +169,14 @@ def _text(cursor: Cursor, found: Select | Expr) -> str:
 
 def _alter(cursor: Cursor) -> Statement:
     start = cursor.advance().span
+    if cursor.accept("STREAM"):
+        name = cursor.name("the stream's name")
+        cursor.expect("SET", purpose=" and options: ALTER STREAM … SET (keep '0.25')")
+        keep = stream_options(cursor)
+        return SetStream(*_written(cursor, start), name, keep)
     if not cursor.accept("QUERY"):
         raise cursor.wanted(
-            "QUERY after ALTER", "Streams and relations cannot be altered: drop and create them."
+            "QUERY or STREAM after ALTER", "Relations cannot be altered: drop and create them."
         )
     name = cursor.name("the query's name")
     if cursor.accept("AS"):

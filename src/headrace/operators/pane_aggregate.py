@@ -80,6 +80,8 @@ class PaneAggregate:
     """Groups of at most so many rows in a pane lie as their rows; None: all are folded. See `adaptive_panes`."""
     alone: bool = False
     """Whether it folds rows and keeps panes by itself, also where queries alike could do it for it."""
+    sheds: bool = False
+    """Whether it is shown the rows that the stream keeps, with what each stands for, instead of all."""
 
     @property
     def answers_empty(self) -> bool:

@@ -38,7 +38,9 @@ _HIGHEST = 1 << 55
 
 def can_give(donor: PaneAggregate, taker: PaneAggregate) -> bool:
     """Whether the donor's panes hold all that the taker's are made of: the same rows, its keys, its partials, its edges."""
-    if taker.stream != donor.stream or taker.steps != donor.steps or taker.answers_empty:
+    if (taker.stream, taker.steps, taker.sheds) != (donor.stream, donor.steps, donor.sheds):
+        return False
+    if taker.answers_empty:
         return False
     if donor.revisions is not None or taker.revisions is not None or donor.panes.has_gaps:
         return False

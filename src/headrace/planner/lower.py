@@ -48,6 +48,7 @@ from headrace.planner.lower_approximate import (
 )
 from headrace.planner.lower_correlated import check, has_correlated, regrouping
 from headrace.planner.lower_rows import Lowering, lower_rows, tells_changes, with_changes
+from headrace.planner.lower_shedding import weighted
 from headrace.planner.shape import Shape, shape_of
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
 
@@ -58,6 +59,8 @@ def lower(name: str, query: Query, operator_id: str) -> Operator:
     Raises `UnsupportedQuery` with the reason for what no operator answers yet.
     """
     shape = speaking_always(shape_of(query))
+    if query.shedding:
+        return replace(_pane_aggregate(name, query, weighted(shape), operator_id), sheds=True)
     if from_synopses(query, shape):
         counting = _pane_aggregate(name, query, counting_exactly(shape), operator_id)
         return approximate_windows(counting, _grouped(shape, _Rename(shape)).aggregates)

@@ -14,8 +14,10 @@ from fractions import Fraction
 from typing import Any
 
 from headrace.algebra.aggregates import OF_PAIRS, OF_SHAPE, AggregateCall
+from headrace.algebra.shedding import PARTS
 from headrace.reference.conversion import fit, in_range
 from headrace.reference.series import faded_mean, nearest, of_order, of_pairs, of_shape
+from headrace.reference.shedding import of_weighted
 from headrace.reference.values import identity, sort_key, unsigned
 
 
@@ -26,6 +28,8 @@ def aggregate(call: AggregateCall, values: Sequence[Any]) -> Any:
     """
     if call.part == "bound":
         return 0.0 if call.type.is_fractional else 0
+    if call.part in PARTS:
+        return of_weighted(call, values)
     present = [value for value in values if value is not None] if call.argument is not None else list(values)
     if call.distinct:
         present = list({identity(value): value for value in present}.values())

@@ -206,6 +206,7 @@ def _of_window(query: Query, moment: Moment, closing: Closing) -> list[Row]:
             frames=closing.frames,
             empty_groups=query.emit_empty,
             revisions=query.revisions,
+            shedding=query.shedding,
         ),
     )
 
@@ -288,7 +289,8 @@ def _only_adds(node: Node) -> bool:
 
 
 def _moment(query: Query, history: History, rejects: Rejects | None) -> Moment:
-    return Moment(history, BEGINNING, Rejects() if rejects is None else rejects, revisions=query.revisions)
+    rejects = Rejects() if rejects is None else rejects
+    return Moment(history, BEGINNING, rejects, revisions=query.revisions, shedding=query.shedding)
 
 
 def _tree(query: Query) -> Node:

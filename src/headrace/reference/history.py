@@ -22,13 +22,17 @@ Fate = Choice["accepted", "late", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class StreamRow:
-    """A row as it was ingested. `position` is unique and increasing within its stream; epochs count from 1."""
+    """A row as it was ingested. `position` is unique and increasing within its stream; epochs count from 1.
+
+    `weight`: how many rows it stands for in queries WITH SHEDDING; 0 when they are not shown it.
+    """
 
     values: Mapping[str, Any]
     at: Instant
     position: int
     epoch: int = 1
     fate: Fate = "accepted"
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,14 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.series import AT, POSITION
+from headrace.algebra.shedding import PARTS, WEIGHT
 from headrace.algebra.windows import Rows, TimeRange, Unbounded, slides
 from headrace.errors import UnsupportedQuery
 from headrace.reference.aggregate import aggregate
 from headrace.reference.conversion import RowError
 from headrace.reference.history import Fate, History
 from headrace.reference.scalar import evaluate, holds
+from headrace.reference.shedding import Weighed
 from headrace.reference.values import (
     ORDER,
     Row,
@@ -100,6 +102,7 @@ class Moment:
     empty_groups: bool = True
     revisions: Revisions | None = None
     within: tuple[Instant, Instant] | None = None
+    shedding: bool = False
 
 
 def stream_rows(node: Node, moment: Moment) -> list[Row]:
@@ -112,7 +115,10 @@ def stream_rows(node: Node, moment: Moment) -> list[Row]:
                 rows = stream.revised(moment.revisions.within)
             else:
                 rows = stream.ordered(fates)
-            return [_placed(row.values, node, row.at, row.position) for row in rows]
+            if moment.shedding:
+                rows = [row for row in rows if row.weight]
+            weight = f"{node.alias}.{WEIGHT}"
+            return [_placed(row.values, node, row.at, row.position) | {weight: row.weight} for row in rows]
         case UnionAll():
             return _united(node, moment)
         case Filter(source=source, predicate=predicate):
@@ -287,6 +293,8 @@ def _aggregate(node: Aggregate, moment: Moment) -> list[Row]:
         arguments = [
             ((row, _argument(call, row)),)
             if waits
+            else (_weighed(call, row),)
+            if call.part in PARTS
             else (_argument(call, row),)
             if call.condition is None or holds(call.condition, row)
             else ()
@@ -327,6 +335,13 @@ def _argument(call: AggregateCall, row: Row) -> Any:
     """What a row adds to an aggregate; True where only rows count."""
     wanted = counted(call)
     return True if wanted is None else evaluate(wanted, row)
+
+
+def _weighed(call: AggregateCall, row: Row) -> Weighed:
+    """The same with its weight, also of rows that do not count."""
+    counts = call.condition is None or holds(call.condition, row)
+    weight = next(each for name, each in row.items() if name.endswith(f".{WEIGHT}"))
+    return Weighed(_argument(call, row) if counts else None, weight)
 
 
 def _sliding(node: Node) -> list[Windowed]:

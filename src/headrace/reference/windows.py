@@ -7,7 +7,7 @@ slide-th row of its partition. Both give a sequence of `Closing`s, each with the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 
 import numpy as np
@@ -63,6 +63,10 @@ class TimeWindows:
     def __init__(self, query: Query, moment: Moment, limit: Instant, passed: Instant | None = None) -> None:
         self.nodes, self.limit = sliding_nodes(query), limit
         self.rows = {node: stream_rows(node.source, moment) for node in self.nodes}
+        every = replace(moment, shedding=False)
+        self.all_rows = (
+            {node: stream_rows(node.source, every) for node in self.nodes} if moment.shedding else self.rows
+        )
         self.slide, self.anchor = self._lattice()
         holding = {end for node in self.nodes for end in self._ends(node)}
         if query.emit_empty and holding:
@@ -86,7 +90,9 @@ class TimeWindows:
         if isinstance(node.window, TimeSlide):
             reach = [(self.next_end(at), at + node.window.range) for at in times]
         else:
-            last = self.next_end(max(times)) if times and self.limit == FOREVER else self.limit
+            ended = times and self.limit == FOREVER
+            every = (time_of(row, node) for row in self.all_rows[node]) if ended else ()
+            last = max(map(self.next_end, every), default=self.limit)
             reach = [(self.next_end(at), last) for at in times]
         return [end for first, last in reach for end in range(first, last + 1, self.slide)]
 

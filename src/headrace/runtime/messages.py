@@ -46,11 +46,17 @@ class EpochPlan:
     """Relation name → file that holds the version in force."""
     functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
     channels: Mapping[str, str] = field(default_factory=dict)
-    """Operator → the channel it reads of its stream, where that is not its accepted rows: "late" or "rejects"."""
+    """Operator → the channel it reads of its stream, where that is not its accepted rows: "late", "rejects", "kept"."""
     revisions: Mapping[str, Duration | None] = field(default_factory=dict)
     """Operator → how far behind the punctuation late rows may be that it takes in too (None: however far)."""
     retentions: Mapping[str, Retention] = field(default_factory=dict)
     """Operator → how long its results are kept; one that is not named keeps all."""
+    keeps: Mapping[str, float] = field(default_factory=dict)
+    """Stream → the share of its accepted rows that those who read "kept" are shown; one that is not named: all."""
+
+    def keep_of(self, stream: str) -> float:
+        """The share that is in force for rows that come now."""
+        return self.keeps.get(stream, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,8 @@ class Piece:
     """Something a scan task reads: an ingest record, or a run of the archive when the past is read again.
 
     `refused` is a file of rejects, for operators that read a stream's rejects over the past; `fill` another's panes.
-    `before` is the punctuation by which lateness is judged when it differs from the message's.
+    `before` is the punctuation by which lateness is judged when it differs from the message's, `keep` the share of its rows
+    that was kept when they came, where the past is read again.
     """
 
     stream: str
@@ -82,6 +89,7 @@ class Piece:
     before: Instant | None = None
     refused: str | None = None
     fill: Fill | None = None
+    keep: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +178,8 @@ class ScanReceipt:
     task: int
     rows: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
+    shed: Mapping[str, int] = field(default_factory=dict)
+    """Accepted rows that those who read "kept" were not shown."""
     latest_needed: Mapping[str, int] = field(default_factory=dict)
     rejected: Mapping[str, int] = field(default_factory=dict)
     greatest: Mapping[str, Instant] = field(default_factory=dict)

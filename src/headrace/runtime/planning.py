@@ -184,8 +184,14 @@ def make_plan(catalog: Catalog) -> EpochPlan:
     """All operators, the streams they read and the relations in force."""
     streams = {stream.name: stream for stream in catalog.streams.values()}
     relations = {relation.definition.name: relation.file for relation in catalog.relations.values()}
-    plan = EpochPlan({}, streams, relations, catalog.functions)
+    plan = EpochPlan({}, streams, relations, catalog.functions, keeps=_keeps(catalog))
     return _with_queries(plan, catalog, catalog.queries.values())
+
+
+def _keeps(catalog: Catalog) -> dict[str, float]:
+    """The streams that keep less than all of their rows."""
+    kept = {stream.name: catalog.keep_of(stream.name) for stream in catalog.streams.values()}
+    return {name: keep for name, keep in kept.items() if keep < 1}
 
 
 def _retention(retain: Duration | None, operator: str, query: Query) -> Retention | None:
@@ -221,6 +227,8 @@ def plan_after(
     What only changes queries over sources, which no other query reads, costs what it changes; what runs nothing else
     (a pause, another owner) leaves the plan the same object.
     """
+    if all(entry["do"] == "keep" for entry in entries):
+        return Replanned(replace(plan, keeps=_keeps(after)), frozenset())
     if not all(is_of_query(entry) for entry in entries):
         return Replanned(make_plan(after))
     gone: list[str] = []
@@ -324,14 +332,21 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
             if not standing.definition.sharing:
                 operator = unshared(operator)
             operators[operator.id] = operator
-            if channel != "rows":
-                channels[operator.id] = channel
+            if channel != "rows" or query.shedding:
+                channels[operator.id] = "kept" if query.shedding else channel
             if query.revisions is not None:
                 revisions[operator.id] = query.revisions.within
             retention = _retention(standing.definition.retain, operator_id, meaning)
             if retention is not None:
                 retentions[operator.id] = retention
-    return EpochPlan(operators, streams, plan.relations, plan.functions, channels, revisions, retentions)
+    return replace(
+        plan,
+        operators=operators,
+        streams=streams,
+        channels=channels,
+        revisions=revisions,
+        retentions=retentions,
+    )
 
 
 def _over_streams(

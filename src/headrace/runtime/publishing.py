@@ -23,11 +23,13 @@ from headrace.store.manifest import Manifest, StateRun
 from headrace.store.radix_list import ListFiles, RadixList
 from headrace.time import BEGINNING, FOREVER, Instant
 
-NEW_STREAM: Final[Mapping[str, int]] = {
+NEW_STREAM: Final[Mapping[str, int | float]] = {
     "next": 0,
     "rows": 0,
     "late": 0,
     "rejected": 0,
+    "keep": 1.0,
+    "shed": 0,
     "slack_needed": 0,
     "punctuation": BEGINNING,
     "greatest": BEGINNING,
@@ -53,9 +55,7 @@ def next_manifest(
     reached = after_scans(plan.streams, progress, () if work.is_replay else scans)
     lists = dict(before.lists)
     if not work.is_replay:
-        for name, entry in _archived(
-            before.epoch + 1, work, scans, progress, reached, plan.relations
-        ).items():
+        for name, entry in _archived(before.epoch + 1, work, scans, progress, reached, plan).items():
             _append(lists, f"archive:{name}", [entry.as_json()], files)
     operators = _operators(before, work, plan, reached)
     kept_since = _forget(lists, plan, operators, reached, files)
@@ -175,7 +175,7 @@ def _archived(
     scans: Sequence[ScanReceipt],
     progress: Mapping[str, StreamProgress],
     reached: Mapping[str, StreamProgress],
-    relations: Mapping[str, str],
+    plan: EpochPlan,
 ) -> dict[str, ArchiveEntry]:
     found = {}
     for name, ordinals in work.taken.items():
@@ -190,7 +190,8 @@ def _archived(
             progress[name].punctuation,
             reached[name].punctuation,
             merged(scans, name)[0],
-            relations,
+            plan.relations,
+            plan.keep_of(name),
         )
     return found
 
@@ -232,6 +233,7 @@ def _streams(
         known = as_known(known, reached[name], sources, now)
         if name in ends:
             known[shared_past.UNTIL] = ends[name]
+        known["keep"] = plan.keep_of(name)
         if name in work.taken:
             known["next"], known["arrived"] = max(work.taken[name]) + 1, now
         if not work.is_replay:
@@ -239,6 +241,7 @@ def _streams(
                 known["rows"] += scan.rows.get(name, 0)
                 known["late"] += scan.late.get(name, 0)
                 known["rejected"] += scan.rejected.get(name, 0)
+                known["shed"] = known.get("shed", 0) + scan.shed.get(name, 0)
                 known["slack_needed"] = max(known["slack_needed"], scan.latest_needed.get(name, 0))
             _repeats(known, plan.streams[name], [scan for scan in scans if name in scan.rows])
         found[name] = known
@@ -360,6 +363,8 @@ def _stream_seen(after: Manifest, name: str, scans: Sequence[ScanReceipt], now: 
         bytes=sum(scan.bytes.get(name, 0) for scan in scans),
         late=sum(scan.late.get(name, 0) for scan in scans),
         rejected=sum(scan.rejected.get(name, 0) for scan in scans),
+        shed=sum(scan.shed.get(name, 0) for scan in scans),
+        keep=after.streams[name].get("keep", 1.0),
         punctuation=punctuation,
         lag=now - punctuation if known else None,
     )

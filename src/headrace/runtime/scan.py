@@ -39,6 +39,7 @@ from headrace.runtime.reading import Arrival, arrivals
 from headrace.runtime.rejects import RejectWriter, read_refused
 from headrace.runtime.repeats import encode_keys, greatest_of, open_keys
 from headrace.runtime.several import Through
+from headrace.runtime.shedding import KeptRows
 from headrace.runtime.sources.records import ALL, PUNCTUATION
 from headrace.runtime.watch import Watch
 from headrace.store.filesystem import LocalStore, Store
@@ -71,6 +72,7 @@ class _StreamTask:
     scanners: list[Timed]
     late_scanners: list[Timed]
     reject_scanners: list[Timed]
+    kept: KeptRows
     revising: list[tuple[Duration | None, list[Timed]]]
     through: list[Through]
     """To those who read the stream with others as one; what they make of it is the whole task's."""
@@ -85,7 +87,7 @@ class _StreamTask:
     nanoseconds: int = 0
     """Of everything about the stream: reading, judging, archiving, and what the scanners take."""
 
-    def take(self, arrival: Arrival, punctuation: Instant, uri: str | None) -> None:
+    def take(self, arrival: Arrival, piece: Piece, punctuation: Instant) -> None:
         """Archive a batch, then offer its accepted rows to every operator; `punctuation` was in force when it came."""
         arrival = self.watch.judge(self.columns, arrival)
         self.refuse(arrival.rejects)
@@ -96,7 +98,7 @@ class _StreamTask:
         self.rows += len(arrival.at)
         self.greatest = max(self.greatest, int(arrival.at.max()))
         batch = Batch(dict(zip(self.columns, arrival.columns, strict=True)), arrival.at, arrival.position)
-        self.watch.see(batch, uri)
+        self.watch.see(batch, None if piece.record is None else piece.record.get("uri"))
         if arrival.late is not None:
             self.late += int(arrival.late.sum())
             self.deepest = max(self.deepest, self.punctuation - int(arrival.at.min()))
@@ -110,6 +112,7 @@ class _StreamTask:
                 _offer(scanners, batch)
         _offer(self.scanners, batch)
         _offer(self.through, batch)
+        self.kept.add(batch, piece.keep)
 
     def refuse(self, rejects: list[tuple[int, str, str]]) -> None:
         """Keep rejected rows, and offer them to queries over the rejects."""
@@ -139,7 +142,13 @@ class _StreamTask:
     @property
     def _every(self) -> list[Timed]:
         revising = [scanner for _, scanners in self.revising for scanner in scanners]
-        return [*self.scanners, *self.late_scanners, *self.reject_scanners, *revising]
+        return [
+            *self.scanners,
+            *self.late_scanners,
+            *self.reject_scanners,
+            *self.kept.readers,
+            *revising,
+        ]
 
 
 def _reach(punctuation: Instant, within: Duration | None) -> Instant:
@@ -192,7 +201,7 @@ class _ScanTask:
         punctuation = stream.punctuation if piece.before is None else piece.before
         for arrival in arrivals(self._store, piece, stream.definition, stream.columns, punctuation):
             stream.bytes += sum(column.nbytes for column in arrival.columns)
-            stream.take(arrival, punctuation, None if piece.record is None else piece.record.get("uri"))
+            stream.take(arrival, piece, punctuation)
 
     def _stream(self, name: str) -> _StreamTask:
         if name not in self._streams:
@@ -218,14 +227,15 @@ class _ScanTask:
         revising = {
             each.id: self._plan.revisions[each.id] for each in mine if each.id in self._plan.revisions
         }
-        rows, late, rejects = (
+        rows, late, rejects, kept = (
             timed(
                 [e for e in mine if channels[e.id] == channel and e.id not in revising],
                 relations,
                 self._message.adapting,
             )
-            for channel in ("rows", "late", "rejects")
+            for channel in ("rows", "late", "rejects", "kept")
         )
+        wanted = frozenset().union(*(columns_of(each) for each in mine if channels[each.id] == "kept"))
         fields = [definition.schema.arrow().field(column) for column in columns]
         new_run = partial(names.archive_run, name, self._message.epoch, self._message.task)
         return _StreamTask(
@@ -235,6 +245,7 @@ class _ScanTask:
             rows,
             late,
             rejects,
+            KeptRows.of(name, self._plan.keep_of(name), kept, wanted),
             [
                 (within, timed([each for each in mine if revising.get(each.id, -1) == within], relations))
                 for within in dict.fromkeys(revising.values())
@@ -301,6 +312,7 @@ class _ScanTask:
             task=self._message.task,
             rows={name: stream.rows for name, stream in streams.items()},
             late={name: stream.late for name, stream in streams.items() if stream.late},
+            shed={name: stream.kept.shed for name, stream in streams.items() if stream.kept.shed},
             latest_needed={name: stream.deepest for name, stream in streams.items() if stream.late},
             rejected={name: stream.rejects.rows for name, stream in streams.items() if stream.rejects.rows},
             greatest={name: stream.greatest for name, stream in streams.items()},

@@ -44,7 +44,8 @@ class Standing:
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
     """One epoch of one stream: what was read, where its copy is, the punctuation before and after, and which versions of
-    relations were in force (by name, the file): a row read again meets the same.
+    relations were in force (by name, the file): a row read again meets the same. `keep`: the share of its rows that queries
+    WITH SHEDDING were shown, so that they are shown the same rows again.
     """
 
     epoch: int
@@ -57,10 +58,14 @@ class ArchiveEntry:
     after: Instant
     greatest: Instant
     relations: Mapping[str, str] = field(default_factory=dict)
+    keep: float = 1.0
 
     def as_json(self) -> dict[str, Any]:
         """For the manifest's list."""
-        return asdict(self)
+        found = asdict(self)
+        if self.keep == 1:
+            del found["keep"]
+        return found
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> ArchiveEntry:
@@ -119,11 +124,11 @@ def pieces_of(
     refused = tuple(Piece(stream.name, 0, refused=name) for name in entry.rejects)
     if entry.files:
         return refused + tuple(
-            Piece(stream.name, 0, archived=name, before=entry.before) for name in entry.files
+            Piece(stream.name, 0, archived=name, before=entry.before, keep=entry.keep) for name in entry.files
         )
     if stream.archive == "in place":
         return tuple(
-            Piece(stream.name, ordinal, record=records[ordinal], before=entry.before)
+            Piece(stream.name, ordinal, record=records[ordinal], before=entry.before, keep=entry.keep)
             for ordinal in entry.ordinals
         )
     return refused

@@ -60,6 +60,7 @@ class Statements:
             said.RenameQuery: self._rename,
             said.SetQuery: self._set_query,
             said.SetWindow: self._set_window,
+            said.SetStream: self._set_stream,
             said.Drop: self._drop,
             said.PauseQuery: self._pause,
             said.ResumeQuery: self._resume,
@@ -296,6 +297,19 @@ class Statements:
         return Outcome(
             "alter", statement.new_name, f"query {known.definition.name} is now {statement.new_name}"
         )
+
+    def _set_stream(self, statement: said.SetStream) -> Outcome:
+        """In force from the next epoch on; rows that came before stay as they were shown."""
+        known = self._catalog.stream(statement.name)
+        if known is None:
+            names = [stream.name for stream in self._catalog.streams.values()]
+            raise UserError(
+                f"there is no stream '{statement.name}'", remedy=did_you_mean(statement.name, names)
+            )
+        if self._catalog.keep_of(known.name) != statement.keep:
+            self._hub.log({"do": "keep", "name": known.name, "keep": statement.keep})
+        told = f"stream {known.name} keeps {statement.keep:g} of its rows for queries WITH SHEDDING"
+        return Outcome("alter", known.name, told)
 
     def _set_query(self, statement: said.SetQuery) -> Outcome:
         """What was forgotten does not come back; nothing that is there goes before the next epoch."""
