@@ -101,6 +101,10 @@ def approximate(function, argument=None, part="value"):
     return replace(agg(function, argument), within=Fraction(1, 100), part=part)
 
 
+def of_weighted(function, argument, part):
+    return replace(agg(function, argument), part=part, type=DOUBLE)
+
+
 TOP = AggregateCall("approx_top_k", Cast(col("v"), STRING), STRING, within=Fraction(1, 100), most=1)
 MEAN = Column("mean", DOUBLE)
 VALUE = Cast(col("v"), DOUBLE)
@@ -285,6 +289,25 @@ QUERIES = {
     "SELECT COUNT(*) AS n FROM s [SESSION 3 SECONDS] WITH REVISIONS": replace(
         count_of(Session(3 * SECOND)), revisions=Revisions()
     ),
+    "SELECT COUNT(*) AS n, AVG(v) AS mean, MAX(v) AS top FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] WITH SHEDDING": replace(
+        query(
+            select(
+                grouped(
+                    windowed(TEN),
+                    [],
+                    n=of_weighted("count", None, "estimate"),
+                    n_error=of_weighted("count", None, "error"),
+                    mean=of_weighted("avg", col("v"), "estimate"),
+                    mean_error=of_weighted("avg", col("v"), "error"),
+                    top=agg("max", col("v")),
+                    top_error=of_weighted("max", col("v"), "error"),
+                    kept=of_weighted("count", None, "kept"),
+                ),
+                *("n", "n_error", "mean", "mean_error", "top", "top_error", "kept"),
+            )
+        ),
+        shedding=True,
+    ),
     TOTAL + " WITH REVISIONS": replace(TOTALS, revisions=Revisions()),
     TOTAL + " WITH REVISIONS FOR INTERVAL 12 SECONDS": replace(TOTALS, revisions=Revisions(12 * SECOND)),
     "SELECT v FROM s WHERE k IN (SELECT id FROM names)": query(
@@ -313,7 +336,7 @@ def parsed(value: str) -> str | None:
 
 
 def read_history(lines: list[str]) -> History:
-    epochs, names, slack, into = [[]], [], 0, "stream"
+    epochs, names, slack, into, weights = [[]], [], 0, "stream", []
     for line in lines:
         words = line.split()
         if words[0] in ("stream", "relation"):
@@ -322,9 +345,12 @@ def read_history(lines: list[str]) -> History:
             epochs.append([])
         elif into == "stream":
             epochs[-1].append(row(parsed(words[0]), int(words[1]), float(words[2])))
+            weights.append(float(words[3].removeprefix("x")) if len(words) > 3 else 1.0)
         else:
             names.append({"id": parsed(words[0]), "name": words[1]})
-    return History({"s": record(epochs, "at", slack * SECOND)}, {"names": names})
+    stream = record(epochs, "at", slack * SECOND)
+    rows = (replace(each, weight=weight) for each, weight in zip(stream.rows, weights, strict=True))
+    return History({"s": replace(stream, rows=tuple(rows))}, {"names": names})
 
 
 def asked(what: str, query: Query, history: History) -> list[str]:

@@ -81,7 +81,9 @@ def _check_call(call: AggregateCall, grouping: Grouping, span: Span, text: str) 
     if call.distinct:
         _refuse("for DISTINCT: how many values were not seen cannot be told from those that were", span, text)
     if call.function not in (*ESTIMATED, *ONE_SIDED) or call.within is not None:
-        _refuse(f"for {call.function.upper()}: fewer rows say nothing of how wrong it is", span, text)
+        _refuse(
+            f"for {call.function.upper()}: how wrong it is with fewer rows cannot be told yet", span, text
+        )
 
 
 def _reason(select: Select, sources: From) -> str | None:
@@ -97,7 +99,7 @@ def _reason(select: Select, sources: From) -> str | None:
     if select.joins:
         return "with a join: a row that meets several is lost with all of them, which no error could count"
     if not isinstance(window, TimeSlide | Landmark):
-        return "over windows that do not end at instants known before: what is not seen could move them"
+        return "where windows do not end at instants that are known before"
     return None
 
 

@@ -171,7 +171,11 @@ def _alter(cursor: Cursor) -> Statement:
     start = cursor.advance().span
     if cursor.accept("STREAM"):
         name = cursor.name("the stream's name")
-        cursor.expect("SET", purpose=" and options: ALTER STREAM … SET (keep '0.25')")
+        if not cursor.accept("SET"):
+            raise cursor.wanted(
+                "SET and options: ALTER STREAM … SET (keep '0.25')",
+                "Nothing else of a stream can be altered: drop it and create it.",
+            )
         keep = stream_options(cursor)
         return SetStream(*_written(cursor, start), name, keep)
     if not cursor.accept("QUERY"):

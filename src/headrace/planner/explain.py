@@ -129,6 +129,8 @@ def _pane_aggregate(operator: PaneAggregate) -> Iterator[str]:
     yield from _few_rows(operator)
     where = "one slot" if operator.single_slot is not None else "by group"
     yield f"  group by {', '.join(show(key.expression) for key in operator.keys) or 'nothing'} (routed to {where})"
+    if operator.sheds:
+        yield "  answered from the rows that the stream keeps, maybe fewer than there are (WITH SHEDDING)"
     if operator.alone:
         yield "  shares its panes with no query (sharing 'off')"
 

@@ -100,6 +100,8 @@ def _reached(stream: StreamDefinition, known: Mapping[str, Any]) -> Iterator[tup
         if stream.punctuated_by is None and stream.progress.behind is None and not stream.progress.external:
             yield "slack needed", render_duration(stream.slack + known["slack_needed"])
     yield "rejected rows", str(known.get("rejected", 0))
+    yield "kept for queries WITH SHEDDING", f"{known.get('keep', stream.keep):g}"
+    yield "shed rows", str(known.get("shed", 0))
     if stream.deduplicate is not None:
         yield "repeated rows", str(known.get("repeated", 0))
         yield "keys kept", str(sum(file["rows"] for file in known.get("keys", ())))

@@ -85,6 +85,8 @@ _STREAM_COLUMNS = {
     "late": pa.int64(),
     "rejected": pa.int64(),
     "punctuation": pa.string(),
+    "keep": pa.float64(),
+    "shed": pa.int64(),
 }
 _RELATION_COLUMNS = {"name": pa.string(), "using": pa.string(), "version": pa.int64()}
 _QUERY_COLUMNS = {
@@ -106,6 +108,8 @@ def _streams(home: Home, manifest: Manifest) -> list[dict[str, Any]]:
                 "late": known.get("late", 0),
                 "rejected": known.get("rejected", 0),
                 "punctuation": _instant(known.get("punctuation", BEGINNING)),
+                "keep": home.catalog.keep_of(stream.name),
+                "shed": known.get("shed", 0),
             }
         )
     return found
