@@ -17,6 +17,7 @@ from headrace.operators.grouping import Ints
 from headrace.operators.lower_synopses import is_synopsis, lower_synopsis, synopses_of
 from headrace.operators.of_moments import of_pairs, of_shape
 from headrace.operators.partials import Argument, Cells, Count, Sum
+from headrace.operators.presence import present
 from headrace.schema import BOOLEAN, to_arrow
 
 
@@ -62,7 +63,8 @@ def feds_of(call: AggregateCall) -> tuple[Fed, ...]:
     argument = effective_argument(call)
     if argument is None:
         return (at_rest.rows_fed(),)
-    counted = at_rest.count_fed(argument)
+    told = present(argument)
+    counted = at_rest.rows_fed() if told is None else at_rest.count_fed(told)
     if is_synopsis(call):
         return synopses_of(call, argument)
     match call.function:

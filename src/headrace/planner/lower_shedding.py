@@ -66,12 +66,15 @@ class _Sums:
         return Call("=", (self._more(None, None), _ZERO), BOOLEAN)
 
     def _estimate(self, call: AggregateCall) -> Expression:
-        exact = Cast(self._of(call.function, call.argument, call.condition), DOUBLE)
         if call.function == "count":
-            return _plus(exact, self._more(call.argument, call.condition))
+            return self._rows(call)
         total = self._sum(call, WEIGHT)
         if call.function == "avg":
             total = _over(total, self._rows(call))
+        assert call.argument is not None
+        if call.argument.type.is_fractional:
+            return total  # the sum of doubles that it would be without weights
+        exact = Cast(self._of(call.function, call.argument, call.condition), DOUBLE)
         return Case(((self._nothing_shed, exact),), total, DOUBLE)
 
     def _error(self, call: AggregateCall) -> Expression:
