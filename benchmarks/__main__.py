@@ -25,6 +25,7 @@ from benchmarks.suite.punctuation import bounded, disordered, overhead, punctuat
 from benchmarks.suite.queries import queries
 from benchmarks.suite.query_index import query_index
 from benchmarks.suite.ranges import ranges
+from benchmarks.suite.shedding import shedding
 from benchmarks.suite.sketches import sketches
 from benchmarks.suite.skew import late_union, skew
 from benchmarks.suite.slack import band, blocks
@@ -71,6 +72,7 @@ SUITE = {
     "correlated": correlated,
     "correlated-sliding": correlated_sliding,
     "sketches": sketches,
+    "shedding": shedding,
 }
 EXPERIMENTS = {
     "E1": "buffering",

@@ -47,6 +47,12 @@ def test_every_query_survives_being_rendered(text: str) -> None:
         "SELECT auction FROM bids WHERE auction NOT IN (SELECT id FROM category) OR bidder IN (SELECT id FROM people)",
         "SELECT COUNT(*) FROM bids JOIN category ON id = auction WHERE NOT EXISTS (SELECT * FROM people p WHERE p.id = bidder) GROUP BY price",
         "SELECT COUNT(*) FROM bids [RANGE TUMBLING 1 HOUR] EMIT EMPTY WITH REVISIONS FOR INTERVAL 90 MINUTES",
+        (
+            "SELECT auction, COUNT(*) AS n, AVG(price) FILTER (WHERE bidder > 1), MAX(price) AS top "
+            "FROM bids [RANGE TUMBLING 1 HOUR] WHERE price > 1 GROUP BY auction ORDER BY n DESC WITH SHEDDING"
+        ),
+        "SELECT SUM(price) AS s, COUNT(bidder) AS c, window.end FROM bids GROUP BY window(at, '1 minute') WITH SHEDDING",
+        "SELECT m FROM (SELECT COUNT(*) AS m FROM bids [LANDMARK SLIDE 1 HOUR] WITH SHEDDING) [RANGE 1 HOUR] WHERE m_error < 5",
         "SELECT window.start FROM bids GROUP BY window(at, '1 minute')",
         "SELECT count(*) FROM bids WHERE price > 1 GROUP BY window(at, '1 minute'), 'x', 5 + 0",
         "SELECT APPROX_COUNT(*) WITHIN 0.125 PERCENT AS n, ERROR_BOUND(n) + 1 AS b FROM bids [RANGE TUMBLING 1 HOUR]",

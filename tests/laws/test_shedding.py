@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import tempfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from headrace.algebra.query import Query
 from headrace.archive.runs import POSITION
 from headrace.catalog.definitions import StreamDefinition
 from headrace.language.bind import bind_query
+from headrace.operators.adaptive_panes import EVERY_ROW
 from headrace.operators.local import drive
 from headrace.planner.lower import lower
 from headrace.reference.evaluate import windows_answer
@@ -134,7 +135,13 @@ CATALOG.streams["s"] = StreamDefinition("s", some.SCHEMA, "push", time="at")
 
 
 def driven(
-    query: Query, history: History, keeps: Sequence[float], cuts: Any, tasks: list[int], merges: Any
+    query: Query,
+    history: History,
+    keeps: Sequence[float],
+    cuts: Any,
+    tasks: list[int],
+    merges: Any,
+    keeping: Mapping[int, int] | None = None,
 ) -> list:
     """What the operator answers to the rows that are kept; each split is thinned by itself, with all else that it has."""
     operator, stream = lower("q", query, "q"), history.streams["s"]
@@ -145,7 +152,15 @@ def driven(
             [shown_of(each, seed, keep) for each in parts] for keep, parts in zip(keeps, batches, strict=True)
         ]
     batches = [[each.only(operator.columns) for each in parts] for parts in batches]
-    found = drive(operator, batches, stream.punctuations, tasks, final=False, compact_after=merges)
+    found = drive(
+        operator,
+        batches,
+        stream.punctuations,
+        tasks,
+        final=False,
+        compact_after=merges,
+        keeping=keeping or {},
+    )
     return plain(found.results, query)
 
 
@@ -166,7 +181,8 @@ def test_whatever_the_shares_and_the_cuts_estimates_and_errors_are_the_reference
     tasks = [data.draw(st.integers(1, 3), "tasks") for _ in cuts]
     merges = data.draw(st.dictionaries(st.integers(0, 4), st.integers(1, 3), max_size=3), "compactions")
     history = History({"s": stream}, {})
-    found = driven(query, history, keeps, cuts, tasks, merges)
+    keeping = data.draw(st.dictionaries(st.integers(0, 4), st.sampled_from((0, 1, 3, EVERY_ROW))), "few rows")
+    found = driven(query, history, keeps, cuts, tasks, merges, keeping)
     expected = windows_answer(query, history, history.punctuation(query))
     alike(found, expected, query, greatest(stream))
 

@@ -1,0 +1,120 @@
+"""What does a stream gain that keeps a part of its rows? Fifty queries WITH SHEDDING of which no two group alike.
+
+Each counts and adds by another key over tumbling windows of 10 s, so that none shares panes with another. Epochs of 200,000 rows
+without a JVM and without an archive, the share changed from epoch to epoch in one home; in turn with them the same queries
+without WITH SHEDDING, the yardstick. Reading a row costs the same whether it is kept or not.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.expected import WrongAnswer
+from benchmarks.plot import Bar
+from benchmarks.report import Report
+from benchmarks.thresholds import Ratio
+from headrace.runtime.hub import Hub
+from headrace.runtime.opening import open_hub
+
+ROWS, QUERIES, KEYS, WARM = 200_000, 50, 1000, 1
+KEEPS = (1.0, 0.5, 0.25, 0.1)
+EXACT = "exact"
+_STREAM = (
+    "CREATE STREAM s (at TIMESTAMP, key INT, v INT) USING push OPTIONS (archive 'none') TIMESTAMP BY at;"
+)
+
+
+def _query(number: int, shedding: bool) -> str:
+    """Groups by a key of its own."""
+    key = f"(key * {number + 1}) % {100 + number}"
+    text = f"SELECT window_end, {key} AS g, COUNT(*) AS n, SUM(v) AS total FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY {key}"
+    return f"{text} WITH SHEDDING" if shedding else text
+
+
+def shedding(rows: int, rounds: int) -> Report:
+    """Medians over `2 * rounds` epochs of each share; `rows` has no say."""
+    del rows
+    spent = _measured(2 * rounds)
+    rates = {case: ROWS / seconds / 1e6 for case, seconds in spent.items()}
+    table = [
+        {"kept": case, "million_rows_per_s": float(f"{rate:.3g}"), "to_all": round(rate / rates["1"], 2)}
+        for case, rate in rates.items()
+    ]
+    drawn = [
+        Bar(
+            "no shedding" if case == EXACT else f"kept: {case}",
+            rate,
+            "yardstick" if case == EXACT else "ours",
+        )
+        for case, rate in rates.items()
+    ]
+    ratios = [
+        Ratio("rate where a tenth is kept to that where all is", rates["0.1"] / rates["1"], 3),
+        Ratio("rate where a quarter is kept to that where all is", rates["0.25"] / rates["1"], 2),
+        Ratio("rate where a quarter is kept to that without shedding", rates["0.25"] / rates[EXACT], 1),
+    ]
+    assert __doc__ is not None
+    return Report(
+        "shedding",
+        "Fifty queries over a part of the rows",
+        table,
+        ratios,
+        drawn,
+        "M rows/s",
+        [__doc__.strip()],
+    )
+
+
+def _measured(epochs: int) -> dict[str, float]:
+    """Median seconds of an epoch by the share kept. Raises `WrongAnswer` where estimates are far from what is counted."""
+    cases = [EXACT, *(f"{keep:g}" for keep in KEEPS)]
+    spent: dict[str, list[float]] = {case: [] for case in cases}
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-shedding-") as name,
+        open_hub(Path(name) / "exact", local=True) as exact,
+        open_hub(Path(name) / "shedding", local=True) as thinned,
+    ):
+        for hub in (exact, thinned):
+            hub.execute(_STREAM)
+            hub.register_many({f"q{each}": _query(each, hub is thinned) for each in range(QUERIES)})
+        turn = 0
+        for _ in range(epochs + WARM):
+            for case in cases:
+                hub = exact if case == EXACT else thinned
+                if case != EXACT:
+                    hub.execute(f"ALTER STREAM s SET (keep '{case}')")
+                hub.push("s", _batch(turn))
+                turn += 1
+                started = time.perf_counter()
+                hub.catch_up()
+                spent[case].append(time.perf_counter() - started)
+        _check(thinned)
+    return {case: statistics.median(each[WARM:]) for case, each in spent.items()}
+
+
+def _batch(turn: int) -> pa.Table:
+    """The rows of one window, in order of time."""
+    random = np.random.default_rng(turn)
+    at = turn * 10_000_000 + np.sort(random.integers(0, 10_000_000, ROWS))
+    return pa.table(
+        {
+            "at": pa.array(at).cast(pa.timestamp("us", tz="UTC")),
+            "key": pa.array(random.integers(0, KEYS, ROWS), pa.int32()),
+            "v": pa.array(random.integers(0, 100, ROWS), pa.int32()),
+        }
+    )
+
+
+def _check(hub: Hub) -> None:
+    """All groups of a window together are its rows, within six standard deviations."""
+    told = hub.query("q0").history().to_pandas()
+    for at, rows in told.groupby("window_end"):
+        error = (rows["n_error"] ** 2).sum() ** 0.5 / 1.96
+        if abs(rows["n"].sum() - ROWS) > 6 * error + 1e-6:
+            raise WrongAnswer(f"window {at}: {rows['n'].sum():,.0f} of {ROWS:,} rows")
