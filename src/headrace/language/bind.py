@@ -108,9 +108,7 @@ class _SelectBinder:
             node = self._filtered()
             self._add_keys()
         bound = self._select_list()
-        having = None
-        if select.having is not None:
-            having = self._bind(select.having, "HAVING", condition=True)
+        having = None if select.having is None else self._bind(select.having, "HAVING", condition=True)
         order = [self._sort_expression(item.expression) for item in select.order_by]
         self._check_clauses()
         if select.shedding is not None:
