@@ -20,6 +20,8 @@ from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.pane_transfer import can_give
 from headrace.runtime.hub import Hub
 from headrace.runtime.opening import open_hub
+from headrace.runtime.setbacks import setbacks
+from headrace.store.manifest import Manifest
 
 START = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 STREAM = "CREATE STREAM s (at TIMESTAMP, k INT, v INT) USING push{} TIMESTAMP BY at;"
@@ -129,6 +131,13 @@ def test_a_change_of_the_share_changes_no_operator(hub: Hub) -> None:
     position = hub.catalog.position
     hub.execute("ALTER STREAM s SET (keep '0.50')")
     assert hub.catalog.position == position
+
+
+def test_late_rows_that_a_query_with_revisions_takes_in_are_lost_to_one_with_shedding(hub: Hub) -> None:
+    hub.execute(f"DROP QUERY exact; CREATE QUERY mended AS {COUNTED} WITH REVISIONS")
+    fed(hub, 1, 0)
+    told = list(setbacks(hub.home, Manifest(0, 0), hub.home.latest(), kept=True))
+    assert any("but of queries WITH REVISIONS" in each for each in told), told
 
 
 def test_there_must_be_such_a_stream(hub: Hub) -> None:

@@ -74,7 +74,7 @@ def _taken_in(home: Home, after: Manifest) -> dict[str, str]:
         readers = [
             name
             for name, operator in plan.operators.items()
-            if operator.stream == stream and plan.channels.get(name, "rows") == "rows"
+            if operator.stream == stream and plan.channels.get(name, "rows") in ("rows", "kept")
         ]
         revising = [plan.revisions[name] for name in readers if name in plan.revisions]
         if revising and len(revising) == len(readers) and not any(within is not None for within in revising):
