@@ -17,7 +17,7 @@ from headrace.operators.grouping import Ints
 from headrace.operators.lower_synopses import is_synopsis, lower_synopsis, synopses_of
 from headrace.operators.of_moments import of_pairs, of_shape
 from headrace.operators.partials import Argument, Cells, Count, Sum
-from headrace.operators.presence import present
+from headrace.operators.presence import alike, present
 from headrace.schema import BOOLEAN, to_arrow
 
 
@@ -112,6 +112,10 @@ def lift(
             if every is None:
                 every = _taken(fed.partial.lift(Argument(np.empty(0), None), codes, count), live)
             cells[fed] = every  # who counts where nothing is NULL counts all rows
+            continue
+        weight = alike(fed.expression, values) if isinstance(fed.partial, Sum) else None
+        if every is not None and weight is not None:
+            cells[fed] = (every[0] * weight,)
             continue
         if fed.encoding == "limbs2" and (found := at_rest.summable(values)) is not None:
             cells[fed] = _sums_as_limbs(*found, codes, count, live)

@@ -1,11 +1,14 @@
-"""Of which rows does a weighted value tell something? Of those of the value itself: a row's weight is never NULL.
+"""What is known of weighted values before they are added? A row's weight is never NULL, and rows read together weigh alike.
 
-A sum over weights beside a sum of the same values then shares its count of rows, where it is one.
+A sum over weights beside a sum of the same values then shares its count of rows, where it is one; and weights that are all the same
+are added by counting rows.
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+import pyarrow as pa
 
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, columns_of
 from headrace.algebra.shedding import MORE, SPREAD, WEIGHT
@@ -36,3 +39,11 @@ def _present(value: Expression) -> Expression | None:
             return Case(((condition, kept),), Literal(None, kept.type), kept.type)
         case _:
             return value
+
+
+def alike(argument: Expression | None, values: pa.Array | None) -> float | None:
+    """The weight that all rows have, where an argument is a part of the weights; None where it is not, or they differ."""
+    if not (isinstance(argument, Column) and argument.name in _WEIGHTS) or values is None or not len(values):
+        return None
+    weights = values.to_numpy(zero_copy_only=False)
+    return float(weights[0]) if (weights == weights[0]).all() else None
