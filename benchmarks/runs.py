@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
 import os
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import numpy as np
 
 from benchmarks import data, expected, folders
 from benchmarks.contenders import Contender
@@ -19,6 +24,7 @@ from benchmarks.environments import java_home, python_of
 from benchmarks.memory import EVERY_SECONDS, PeakMemory
 
 LONGEST_SECONDS = 900
+_LIBC = ctypes.CDLL(None)
 
 
 class RunFailed(Exception):
@@ -116,23 +122,38 @@ def in_turn(entries: list[tuple[Contender, str]], wanted: int, rounds: int) -> l
 def run(who: Contender, task: str, count: int, sample_seconds: float = EVERY_SECONDS) -> Measurement:
     """Run `who` once in its own process and check what it answered; its memory is looked at every `sample_seconds`."""
     rows = data.rows(count, who.form)
-    _into_memory(rows.folder)
     scratch = folders.fresh("run")
     output = scratch / "output"
     command = [str(python_of(who.peer)), "-m", who.module, "--task", task, "--rows", str(count)]
     command += ["--rows-folder", str(rows.folder), "--output", str(output)]
     for option, value in who.options.items():
         command += ["--option", f"{option}={value}"]
-    said, memory = run_watched(command, scratch, sample_seconds)
+    with _in_memory(rows.folder):
+        said, memory = run_watched(command, scratch, sample_seconds)
     result_rows = expected.check(output, task, count)
     peak = memory.peak_kb / 1024
     return Measurement(count, said["seconds"], said["startup_seconds"], peak, result_rows, memory.samples)
 
 
-def _into_memory(folder: Path) -> None:
-    """Read the rows once, so that whoever comes first does not pay for the disk."""
-    for file in folder.iterdir():
-        file.read_bytes()
+@contextmanager
+def _in_memory(folder: Path) -> Iterator[None]:
+    """Read the rows once, so that whoever comes first does not pay for the disk, and keep them there while a contender starts.
+
+    Some kernels take pages back within seconds in which nobody reads them. Where locking is not allowed that may happen.
+    """
+    with ExitStack() as held:
+        for file in folder.iterdir():
+            file.read_bytes()
+            if file.stat().st_size:
+                mapped = held.enter_context(_mapped(file))
+                _LIBC.mlock(ctypes.c_void_p(np.frombuffer(mapped, np.uint8).ctypes.data), len(mapped))
+        yield
+
+
+@contextmanager
+def _mapped(file: Path) -> Iterator[mmap.mmap]:
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        yield mapped
 
 
 def run_watched(
