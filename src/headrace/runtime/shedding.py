@@ -6,8 +6,11 @@ kept. The decision is a function of the stream, a row's position and the share i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.shedding import MORE, SPREAD, WEIGHT
@@ -16,16 +19,26 @@ from headrace.operators.batch import Batch
 from headrace.overload.shedding import kept, weight_of
 from headrace.runtime.measuring import Timed
 
+_ENOUGH: Final = 1 << 17
+"""Rows that are worth a reader's while: what is kept of a batch may be few."""
+
 
 @dataclass(slots=True)
 class KeptRows:
-    """The readers of a stream's kept rows in one task; `keep` is the share of rows that come now, `shed` counts the others."""
+    """The readers of a stream's kept rows in one task; `keep` is the share of rows that come now, `shed` counts the others.
+
+    Few rows wait for those of the next batches, until `flush`.
+    """
 
     readers: list[Timed]
     columns: frozenset[str]
     seed: int
     keep: float
     shed: int = 0
+    _waiting: list[Batch] = field(default_factory=list)
+    _rows: int = 0
+    _share: float = 1.0
+    """Of the rows that wait: rows that weigh alike are shown together."""
 
     @staticmethod
     def of(stream: str, keep: float, readers: list[Timed], columns: frozenset[str]) -> KeptRows:
@@ -36,9 +49,23 @@ class KeptRows:
         """Show the readers what is kept of accepted rows; `then` is the share that was in force when they were first read."""
         if not self.readers or not batch.rows:
             return
-        shown = shown_of(batch.only(self.columns), self.seed, self.keep if then is None else then)
+        keep = self.keep if then is None else then
+        shown = shown_of(batch.only(self.columns), self.seed, keep)
         self.shed += batch.rows - shown.rows
-        if shown.rows:
+        if not shown.rows:
+            return
+        if self._waiting and (self._share != keep or _types(self._waiting[0]) != _types(shown)):
+            self.flush()
+        self._waiting.append(shown)
+        self._share = keep
+        self._rows += shown.rows
+        if self._rows >= _ENOUGH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Show the readers the rows that wait."""
+        if self._waiting:
+            shown, self._waiting, self._rows = joined(self._waiting), [], 0
             for reader in self.readers:
                 reader.add(shown)
 
@@ -51,3 +78,19 @@ def shown_of(batch: Batch, seed: int, keep: float) -> Batch:
     weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
     added = {name: pa.repeat(pa.scalar(each, pa.float64()), batch.rows) for name, each in weights.items()}
     return Batch({**batch.columns, **added}, batch.at, batch.position)
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """The rows of batches with the same columns, one after the other."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = {
+        name: pa.concat_arrays([each.columns[name] for each in batches]) for name in batches[0].columns
+    }
+    at = np.concatenate([each.at for each in batches])
+    return Batch(columns, at, np.concatenate([each.position for each in batches]))
+
+
+def _types(batch: Batch) -> list[pa.DataType]:
+    """How its columns lie, which may differ from file to file."""
+    return [column.type for column in batch.columns.values()]
