@@ -163,7 +163,7 @@ def test_a_bracket_stands_below_where_and_group_by_window_above_it() -> None:
 
 def test_every_clause_has_its_place() -> None:
     query = bound(
-        "SELECT DISTINCT name, count(*) AS n FROM bids [RANGE 1 HOUR SLIDE 1 HOUR] JOIN category ON auction = id"
+        "SELECT DISTINCT name, count(*) AS n FROM bids [RANGE 1 HOUR] JOIN category ON auction = id"
         " WHERE price > 1 BEGIN NOW - INTERVAL 1 DAY END NOW GROUP BY name HAVING count(*) > 2 ORDER BY n DESC LIMIT 5"
     )
     expected = "Top < Distinct < Project < Filter < Aggregate < Bounds < Filter < Join < Windowed < StreamScan < RelationScan"
@@ -263,4 +263,11 @@ def test_an_expression_over_a_schema_has_plain_column_names() -> None:
     schema = CATALOG.streams["bids"].schema
     assert bind_expression("price > 1", schema) == Call(
         ">", (Column("price", DOUBLE), Literal(1.0, DOUBLE)), BOOLEAN
+    )
+
+
+def test_a_range_of_nothing_is_now() -> None:
+    assert only(bound("SELECT price FROM bids [RANGE 0 SECONDS]"), Windowed).window == TimeRange(0)
+    assert bound("RSTREAM(SELECT count(*) FROM bids [RANGE 0 MINUTES])") == bound(
+        "RSTREAM(SELECT count(*) FROM bids [NOW])"
     )

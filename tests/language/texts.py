@@ -8,6 +8,7 @@ AGGREGATES = ("count(*)", "count(price)", "count(DISTINCT auction)", "sum(price)
 SLIDING = ("[RANGE 10 MINUTES SLIDE 1 MINUTE]", "[RANGE 1 MINUTE SLIDE 7 SECONDS ORIGIN '1970-01-01 00:00:03']", "[RANGE TUMBLING 1 HOUR]", "[LANDMARK SLIDE 1 DAY]", "[ROWS 5 SLIDE 2]", "[PARTITION BY auction ROWS 5 SLIDE 2]", "[ROWS 5 SLIDE 2 WATTR row_num]", "[RANGE 5 MINUTES SLIDE 1 ROW]", "[RANGE 5 MINUTES RATTR at, SLIDE 3 ROWS SATTR row-num, PA auction]", "[PARTITION BY auction DELTA 2.5 ON price * 2]", "[PARTITION BY auction SESSION 5 MINUTES]", "[SESSION 90 SECONDS, WATTR at]", "[WINDOW months(2)]", "[WINDOW cumulate(INTERVAL 1 HOUR, INTERVAL 1 DAY)]", "[WINDOW months() ON price + 1, bidder]")  # fmt: skip
 INSTANT = ("[RANGE 10 MINUTES]", "[NOW]", "[RANGE UNBOUNDED]", "[ROWS 5]", "[PARTITION BY auction, price + 1 ROWS 5]", "[RANGE 1500 MILLISECONDS]")  # fmt: skip
 JOINS = ("", "", "", " JOIN category c ON b.auction = c.id", " LEFT JOIN category c ON b.auction = c.id AND c.name <> 'x' AND price > 3", ", category c", " CROSS JOIN people p JOIN category c ON c.id = p.id AND b.auction > 5")  # fmt: skip
+BOUNDS = (" BEGIN '2020-01-01' END NOW", " BEGIN NOW - INTERVAL 2 DAYS END NOW")
 KEYS = ("auction", "price + 1", "bidder", "date_trunc('HOUR', at)", "auction % 2 = 0", "1")
 
 
@@ -28,9 +29,10 @@ def selects(draw: st.DrawFn) -> str:
     distinct = draw(st.integers(0, 5)) == 0
     text = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(items)} FROM bids b {bracket}{join}"
     text += " WHERE " + " AND ".join(f"({item})" for item in where) if where else ""
-    text += draw(
-        st.sampled_from(("", "", " BEGIN '2020-01-01' END NOW", " BEGIN NOW - INTERVAL 2 DAYS END NOW"))
-    )
+    until = (
+        (" BEGIN '2020-01-01' END '2023-11-15'",) if sliding or "ROWS" in bracket else BOUNDS
+    )  # NOW moves on
+    text += draw(st.sampled_from(("", "", *until)))
     groups = [*keys, *(["window(at, '10 minutes', '1 minute', '5 seconds')"] if grouped_window else [])]
     text += " GROUP BY " + ", ".join(groups) if groups else ""
     if aggregated and draw(st.booleans()):

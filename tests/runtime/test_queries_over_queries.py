@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,65 @@ def test_no_result_of_windows_that_end_at_rows_is_late_for_a_reader_that_follows
     assert told["plain", False] == told["ended", False] == told["plain", True]
     assert told["outer", False] == told["outer", True]
     assert len(told["outer", False]) > 3
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("slack", [0, 7])
+def test_windows_of_delta_that_the_end_of_the_stream_ends_reach_the_queries_over_them(
+    tmp_path: Path, sealed: bool, slack: int
+) -> None:
+    """Each key has a window in progress when the stream ends, and punctuation has passed the rows of all but the last."""
+    queries = {
+        "held": "SELECT k, COUNT(*) AS v, window_end AS e FROM s [PARTITION BY k DELTA 2 ON v] GROUP BY k",
+        "plain": "SELECT k, v, e FROM held",
+        "outer": "SELECT k, SUM(v) AS v FROM held [RANGE TUMBLING 20 SECONDS] GROUP BY k",
+    }
+    told = {}
+    for size in (1, 4, 9):
+        with open_hub(tmp_path / f"{size}", local=True) as hub:
+            hub.execute(
+                f"CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at SLACK {slack} SECONDS"
+            )
+            hub.register_many(queries)
+            rows = [
+                {"k": "abcdef"[n % 6], "v": 0, "at": dt.datetime.fromtimestamp(1 + 5 * n, dt.UTC)}
+                for n in range(13)
+            ]
+            for start in range(0, len(rows), size):
+                hub.push("s", rows[start : start + size])
+                hub.run_once()
+            if sealed:
+                hub.finish(seal=True)
+            closing = {} if sealed else hub.run_once()
+            for name in queries:
+                found = hub.query(name).history().to_pylist()
+                found += closing[name].to_pylist() if name in closing else []
+                told[name, size] = sorted(map(repr, found))
+    assert told["plain", 1] == told["held", 1]
+    assert len(told["outer", 1]) == len(told["held", 1]) == 6
+    for name in queries:
+        assert told[name, 1] == told[name, 4] == told[name, 9]
+
+
+def test_a_variance_of_integers_that_did_not_change_is_not_told_as_a_change(tmp_path: Path) -> None:
+    """The same hundred values in every window, cut into epochs and tasks in another way each time."""
+    with open_hub(tmp_path, local=True) as hub:
+        hub.execute("CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+        select = "SELECT VARIANCE(v) AS x, STDDEV_POP(v) AS y FROM s [RANGE TUMBLING 100 SECONDS]"
+        hub.register(f"ISTREAM({select})", "changes")
+        values = [(n * 7919) % 1013 for n in range(100)]
+        for window in range(6):
+            rows = [
+                {"k": "a", "v": v, "at": dt.datetime.fromtimestamp(100 * window + n, dt.UTC)}
+                for n, v in enumerate(values[window:] + values[:window])
+            ]
+            for start in range(0, 100, 7 + 13 * window):
+                hub.push("s", rows[start : start + 7 + 13 * window])
+                hub.run_once()
+        told = hub.query("changes").history().to_pylist()
+    exact = [Fraction(v) for v in values]
+    mean = sum(exact) / 100
+    spread = sum((v - mean) ** 2 for v in exact)
+    assert [(row["x"], row["y"]) for row in told] == [
+        (pytest.approx(float(spread / 99), rel=1e-15), pytest.approx(float(spread / 100) ** 0.5, rel=1e-15))
+    ]

@@ -312,3 +312,4 @@ class Select:
     revisions: RevisionsClause | None = None
     shedding: Span | None = None
     having_span: Span | None = field(default=None, compare=False)
+    bounds_span: Span | None = field(default=None, compare=False)

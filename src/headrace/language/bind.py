@@ -140,7 +140,7 @@ class _SelectBinder:
             where = binder.condition(self.select.where, "WHERE")
         select = self.select
         limits = None if self.sources.others else select.bounds  # of joined streams they are windows by now
-        inside = None if limits is None else condition(limits, self.sources.stream)
+        inside = None if limits is None else condition(select, self.sources.stream, self.text)
         if inside is not None:
             where = inside if where is None else Call("and", (where, inside), BOOLEAN)
         node = tree(self.sources, where, self.members, grouped_window=select.window is not None)

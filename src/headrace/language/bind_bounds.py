@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from headrace.algebra.expressions import Call, Expression, Literal
 from headrace.algebra.query import Ago, StreamScan, UnionAll
-from headrace.algebra.windows import TimeRange, Unbounded
+from headrace.algebra.windows import Rows, TimeRange, Unbounded
+from headrace.errors import UnsupportedQuery
+from headrace.language.ast import Select
 from headrace.language.scope import BoundSource
 from headrace.schema import BOOLEAN
-from headrace.time import Instant
 
 
-def condition(bounds: tuple[Instant | Ago, Instant | Ago], stream: BoundSource) -> Expression | None:
-    """The bounds as a condition on the rows of such a window, to be added to WHERE.
+def condition(select: Select, stream: BoundSource, text: str) -> Expression | None:
+    """The bounds as a condition on the rows of such a window, to be added to WHERE; None over other windows.
 
-    None where they are none: over other windows, with NOW, and where the stream's time is not one of its columns.
+    Raises `UnsupportedQuery` for NOW, and where the stream's time is not one of its columns.
     """
-    begin, end = bounds
-    if isinstance(stream.window, TimeRange | Unbounded) or isinstance(begin, Ago) or isinstance(end, Ago):
+    if select.bounds is None or isinstance(stream.window, TimeRange | Unbounded):
         return None
+    begin, end = select.bounds
+    if isinstance(begin, Ago) or isinstance(end, Ago):
+        _refuse_now(select, stream, text)
     time = stream.find(stream.scan.time or "") if isinstance(stream.scan, StreamScan | UnionAll) else None
     if time is None:
-        return None
+        raise UnsupportedQuery(
+            "BEGIN … END beside a window that slides or counts rows compares the stream's time column, and here there is none",
+            span=select.bounds_span,
+            text=text,
+            remedy="Put BEGIN … END into the query that is read, or leave out the window or its SLIDE.",
+        )
     low = Call(">=", (time, Literal(begin, time.type)), BOOLEAN)
     return Call("and", (low, Call("<=", (time, Literal(end, time.type)), BOOLEAN)), BOOLEAN)
+
+
+def _refuse_now(select: Select, stream: BoundSource, text: str) -> NoReturn:
+    if isinstance(stream.window, Rows):
+        reason = "a window of ROWS changes only when rows come, and rows would leave it as NOW moves on"
+        remedy = "Give two instants, or use a window of time: FROM s [RANGE 10 MINUTES]."
+    else:
+        reason = "NOW moves on, and a window that has ended is told once"
+        remedy = "Give two instants, or leave out the window or its SLIDE."
+    raise UnsupportedQuery(
+        f"NOW in BEGIN … END is not available beside this window: {reason}",
+        span=select.bounds_span,
+        text=text,
+        remedy=remedy,
+    )

@@ -118,8 +118,9 @@ def _select(cursor: Cursor) -> Select:
     clauses: dict[str, Any] = {"distinct": distinct, "emit": emit, "joins": joins}
     if cursor.accept("WHERE"):
         clauses["where"] = expression(cursor)
+    bounds = cursor.token.span
     if cursor.accept("BEGIN"):
-        clauses["bounds"] = _bounds(cursor)
+        clauses |= {"bounds": _bounds(cursor), "bounds_span": cursor.since(bounds)}
     if cursor.accept("GROUP"):
         clauses["group_by"], clauses["window"] = _group_by(cursor)
     having = cursor.token.span

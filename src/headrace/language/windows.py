@@ -102,8 +102,18 @@ def _range(cursor: Cursor, start: Span, given: Options) -> WindowClause:
     tumbling = cursor.accept("TUMBLING")
     if tumbling and cursor.accept("ALL"):
         return RangeWindow(WHOLE.range, WHOLE.slide, WHOLE.anchor, None, cursor.since(start))
-    length = positive_duration(cursor, "the range of the window")
+    began = cursor.token.span
+    length = duration(cursor, "the range of the window")
+    extent = cursor.since(began)
     found = options(cursor, given)
+    if length < 0 or (length == 0 and (tumbling or found.slides)):
+        raise cursor.error(
+            "the range of a window that slides must be longer than nothing"
+            if length == 0
+            else "the range of the window must be nothing or longer",
+            extent,
+            "[RANGE 0 SECONDS], like [NOW], holds the rows of an instant, and has no SLIDE.",
+        )
     if tumbling and found.slides:
         raise cursor.error("a TUMBLING window has no SLIDE of its own", cursor.since(start))
     if found.slide_rows is not None:

@@ -14,6 +14,7 @@ from headrace.algebra.expressions import Case, Expression, Literal
 from headrace.operators import cells as at_rest
 from headrace.operators.cells import Fed
 from headrace.operators.grouping import Ints
+from headrace.operators.integer_moments import exact_variance
 from headrace.operators.lower_synopses import is_synopsis, lower_synopsis, synopses_of
 from headrace.operators.of_moments import of_pairs, of_shape
 from headrace.operators.partials import Argument, Cells, Count, Sum
@@ -85,6 +86,8 @@ def feds_of(call: AggregateCall) -> tuple[Fed, ...]:
             return (at_rest.pairs_fed(argument),)
         case function if function in OF_SHAPE:
             return (at_rest.shape_fed(argument),)
+        case _ if argument.type.is_integer or argument.type.name == "DECIMAL":
+            return counted, at_rest.sum_fed(argument), at_rest.squares_fed(argument)
         case _:
             return (at_rest.moments_fed(argument),)
 
@@ -119,6 +122,11 @@ def lift(
             continue
         if fed.encoding == "limbs2" and (found := at_rest.summable(values)) is not None:
             cells[fed] = _sums_as_limbs(*found, codes, count, live)
+            continue
+        if fed.encoding == "squares" and (squares := at_rest.summable_squares(values)) is not None:
+            low, high = _sums_as_limbs(*squares, codes, count, live)
+            none = np.zeros(len(low), np.int64)
+            cells[fed] = (low, high, *[none] * (fed.partial.width - 2))
             continue
         if (dictionary := at_rest.dictionary_of(fed, values)) is not None:
             dictionaries[fed] = dictionary
@@ -177,6 +185,10 @@ def lower(call: AggregateCall, answer: Answer) -> Lowered:
     if len(feds) == 1:
         return Lowered(_of_one(call, feds[0], answer))
     number, value = answer.cells[feds[0]][0], answer.cells[feds[1]]
+    if feds[-1].encoding == "squares":
+        assert call.argument is not None
+        scale = call.argument.type.scale if call.argument.type.name == "DECIMAL" else 0
+        return Lowered(exact_variance(call.function, number, value, answer.cells[feds[2]], scale))
     if call.function in ("min", "max"):
         return Lowered(_extreme(call, feds[1], value[0], number, answer))
     if feds[1].encoding == "double":

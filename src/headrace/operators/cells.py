@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from headrace.algebra.expressions import Expression
 from headrace.operators.central_moments import CoMoments, Moments, Shape
 from headrace.operators.grouping import Ints, as_int64, flat, hashes
+from headrace.operators.integer_moments import carried, squared
 from headrace.operators.partials import Argument, Cells, Column, Count, Extreme, Partial, Sum
 from headrace.operators.synopsis_partial import Synopsis
 from headrace.operators.timed_partials import NOWHERE, Fading, Placed
@@ -26,7 +27,18 @@ from headrace.synopses.kinds import Kind
 from headrace.time import Duration
 
 Encoding = Choice[
-    "rows", "int", "limbs2", "limbs4", "double", "ranked", "hash", "text", "pair", "timed", "placed"
+    "rows",
+    "int",
+    "limbs2",
+    "limbs4",
+    "squares",
+    "double",
+    "ranked",
+    "hash",
+    "text",
+    "pair",
+    "timed",
+    "placed",
 ]
 
 
@@ -93,8 +105,14 @@ def extreme_fed(expression: Expression, largest: bool) -> Fed:
 
 
 def moments_fed(expression: Expression) -> Fed:
-    """The partial for variances."""
+    """The partial for variances of doubles."""
     return Fed(Moments(), expression, "double")
+
+
+def squares_fed(expression: Expression) -> Fed:
+    """The partial for variances of integers and decimals, beside their sum: the exact sum of squares, whatever the cut."""
+    width = {"DECIMAL": 8, "BIGINT": 4}.get(expression.type.name, 2)
+    return Fed(Sum(width, integer=True), expression, "squares")
 
 
 def synopsis_fed(
@@ -160,6 +178,8 @@ def _numbers(fed: Fed, values: pa.Array, dictionary: pa.Array | None) -> Column:
         return limbs.T
     if fed.encoding == "limbs4":
         return _decimal_limbs(values)
+    if fed.encoding == "squares":
+        return _squares(values, fed.partial.width)
     if fed.encoding in ("pair", "timed", "placed"):
         return _structure(fed.encoding, values)
     return ranks(values, dictionary)
@@ -172,6 +192,27 @@ def summable(values: pa.Array | None) -> tuple[Ints, int] | None:
     whole = as_int64(values)
     most = max(int(whole.max()), -int(whole.min()))
     return (whole, most) if most * len(whole) < 1 << 62 else None
+
+
+def summable_squares(values: pa.Array | None) -> tuple[Ints, int] | None:
+    """Squares of integers, NULL as 0, of which no sum leaves 64 bits, and the greatest; None where one might."""
+    if values is None or not len(values) or pa.types.is_decimal(values.type):
+        return None
+    whole = as_int64(values)
+    most = max(int(whole.max()), -int(whole.min())) ** 2
+    return (whole * whole, most) if most * len(whole) < 1 << 62 else None
+
+
+def _squares(values: pa.Array, width: int) -> Column:
+    """The squares of integers or of unscaled decimals as `width` limbs."""
+    if pa.types.is_decimal(values.type):
+        return squared(_decimal_limbs(pc.abs(values)))
+    whole = as_int64(values)
+    if width == 2:
+        square = whole * whole
+        return np.stack([square & 0xFFFFFFFF, square >> 32], axis=1)
+    sizes = np.abs(whole).view(np.uint64)  # also of the least integer, whose size no int64 holds
+    return squared(np.stack([sizes & np.uint64(0xFFFFFFFF), sizes >> np.uint64(32)], axis=1))
 
 
 def _structure(encoding: Encoding, values: pa.Array) -> Column:
@@ -194,7 +235,7 @@ def dictionary_of(fed: Fed, values: pa.Array | None) -> pa.Array | None:
 
 
 def _as_double(values: pa.Array) -> pa.Array:
-    """Integers may lose digits above 2^53 here: AVG and VARIANCE are doubles in Spark too."""
+    """Integers may lose digits above 2^53 here."""
     return values.cast(pa.float64(), safe=False)
 
 
@@ -267,13 +308,7 @@ def as_doubles(limbs: Cells) -> Column:
 
 def whole_numbers(limbs: Cells, kind: Type) -> tuple[pa.Array, np.ndarray]:
     """Exact integers or decimals from summed limbs, and where they do not fit the type (there NULL)."""
-    parts: list[Column] = []
-    carry = np.zeros(len(limbs[0]), np.int64)
-    for limb in limbs:
-        full = limb.astype(np.int64) + carry
-        carry = full >> 32
-        parts.append(full & 0xFFFFFFFF)
-    parts[-1] = full
+    parts = carried(limbs)
     if kind.name != "DECIMAL":
         return _bigints(parts)
     top = parts[3]

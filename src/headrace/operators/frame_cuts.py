@@ -55,13 +55,16 @@ class _Sorted:
 
 @dataclass(frozen=True, slots=True)
 class _Frames:
-    """Frames in that order: where each opens and stops, and the times of its first and its last row."""
+    """Frames in that order: where each opens and stops, and the times of its first and its last row; and `closed`, the
+    punctuation up to which answers were given before.
+    """
 
     opens: Ints
     stops: Ints
     first: Ints
     last: Ints
     is_last: np.ndarray
+    closed: Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,10 @@ class ByDelta:
         return over
 
     def told_at(self, frames: _Frames) -> Ints:
-        """When each frame is emitted: at the row that begins the next, the last one at its own last row."""
-        return np.where(frames.is_last, frames.last, np.r_[frames.first[1:], 0])
+        """When each frame is emitted: at the row that begins the next, the last one at its own last row, but no earlier than
+        punctuation stood before the stream ended, or those who read the answers as a stream would have them late.
+        """
+        return np.where(frames.is_last, np.maximum(frames.last, frames.closed), np.r_[frames.first[1:], 0])
 
     def window_end(self, last: Ints) -> Ints:
         """What is shown as the end of frames with these last rows."""
@@ -155,8 +160,15 @@ class ByGap:
 Cutter: TypeAlias = ByDelta | ByGap
 
 
-def cut(parts: tuple[str, ...], cutter: Cutter, rows: Held, heads: pa.Table | None, limit: Instant) -> Cut:
-    """Continue the frames of `heads` with rows that punctuation at `limit` has passed."""
+def cut(
+    parts: tuple[str, ...],
+    cutter: Cutter,
+    rows: Held,
+    heads: pa.Table | None,
+    closed: Instant,
+    limit: Instant,
+) -> Cut:
+    """Continue the frames of `heads` with rows that punctuation has passed as it went from `closed` to `limit`."""
     older = 0 if heads is None else heads.num_rows
     keys = [_both(rows.table, heads, name) for name in parts]
     stand = _sorted(group(keys, rows.rows + older).codes, rows, heads, cutter.on)
@@ -166,7 +178,7 @@ def cut(parts: tuple[str, ...], cutter: Cutter, rows: Held, heads: pa.Table | No
     opens = np.flatnonzero(fresh | begins)
     stops = np.r_[opens[1:], len(number)]
     is_last = np.r_[stand.codes[opens[1:]] != stand.codes[opens[:-1]], True]
-    frames = _Frames(opens, stops, stand.first[opens], stand.last[stops - 1], is_last)
+    frames = _Frames(opens, stops, stand.first[opens], stand.last[stops - 1], is_last, closed)
     over = cutter.ended(frames, limit)
     ended = np.flatnonzero(over)
     picked = pa.array(stand.source[opens[ended]])

@@ -105,7 +105,7 @@ class FrameWindows:
             heads = self.cutter.open_heads(heads, turn.closed)  # what ended, also with its stream, ends once
         if not (passed.rows or (heads is not None and self.cutter.time_ends(heads, limit))):
             return Step(state, open_windows=0 if heads is None else heads.num_rows)
-        now = cut(self.parts, self.cutter, passed, heads, limit)
+        now = cut(self.parts, self.cutter, passed, heads, turn.closed, limit)
         state |= {_HEADS: now.heads} | self._kept(passed, now.number)
         if not now.ends.count:
             return Step(state, open_windows=now.open)

@@ -243,6 +243,8 @@ def partials(operator: PaneAggregate) -> list[str]:
 
 def _kind(fed: Fed) -> str:
     partial = fed.partial
+    if fed.encoding == "squares":
+        return "squares"
     return type(partial.kind if isinstance(partial, Synopsis) else partial).__name__.lower()
 
 

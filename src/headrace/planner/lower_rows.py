@@ -202,9 +202,8 @@ def lower_rows(lowering: Lowering) -> Operator:
     shape = lowering.shape
     if shape.bounds is not None and not isinstance(shape.window, TimeRange | Unbounded):
         raise UnsupportedQuery(
-            "BEGIN ... END beside a window that slides or counts rows takes two instants of the stream's time column:"
-            " NOW moves on, and such a window is told once",
-            remedy="Give two instants, or leave out the window or its SLIDE.",
+            "BEGIN ... END beside a window that slides or counts rows is a condition of WHERE on the stream's time column",
+            remedy="Compare that column in WHERE, or leave out the window or its SLIDE.",
         )
     match shape.window:
         case TimeSlide() | Landmark():

@@ -167,13 +167,13 @@ def _closings(
     query: Query, moment: Moment, limit: Instant, punctuation: Instant
 ) -> Iterable[tuple[Closing | None, Closing]]:
     if slides_by_rows(query):
-        return row_windows(query, moment, limit)
+        return row_windows(query, moment, limit, punctuation)
     return TimeWindows(query, moment, limit, punctuation).closed(vacated=isinstance(query.root, Emit))
 
 
 def _latest(query: Query, moment: Moment, punctuation: Instant) -> Iterable[tuple[Closing | None, Closing]]:
     if slides_by_rows(query):
-        return row_windows(query, moment, punctuation)
+        return row_windows(query, moment, punctuation, punctuation)
     windows = TimeWindows(query, moment, punctuation)
     end = windows.next_end(punctuation) - windows.slide
     if punctuation == FOREVER:

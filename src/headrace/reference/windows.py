@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isnan
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,10 @@ from headrace.reference.relational import Frame, Moment, partitions, position_of
 from headrace.reference.scalar import evaluate
 from headrace.reference.values import Row
 from headrace.schema import to_arrow
-from headrace.time import FOREVER, Instant
+from headrace.time import BEGINNING, FOREVER, Instant
+
+Emitted: TypeAlias = list[tuple[Instant, Frame]]
+"""Windows with the instants at which they are emitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,9 @@ class TimeWindows:
         ]
 
 
-def row_windows(query: Query, moment: Moment, limit: Instant) -> list[tuple[Closing | None, Closing]]:
+def row_windows(
+    query: Query, moment: Moment, limit: Instant, punctuation: Instant = BEGINNING
+) -> list[tuple[Closing | None, Closing]]:
     """(before, now) for every window that ends at a row, each partition's one after the other.
 
     Rows numbered in stream order count once they are below `limit`, rows numbered by arrival count when they come.
@@ -148,16 +154,16 @@ def row_windows(query: Query, moment: Moment, limit: Instant) -> list[tuple[Clos
     pairs: list[tuple[Closing | None, Closing]] = []
     for series, part in enumerate(every):
         before = None
-        for emitted, frame in _frames(node, part, limit):
+        for emitted, frame in _frames(node, part, limit, punctuation):
             now = Closing(emitted, emitted, {node: frame}, series=series)
             pairs.append((before, now))
             before = now
     return pairs
 
 
-def _frames(node: Windowed, part: list[Row], limit: Instant) -> list[tuple[Instant, Frame]]:
+def _frames(node: Windowed, part: list[Row], limit: Instant, punctuation: Instant) -> Emitted:
     if isinstance(node.window, Delta):
-        return _delta_frames(node, part, limit)
+        return _delta_frames(node, part, limit, BEGINNING if punctuation == FOREVER else punctuation)
     if isinstance(node.window, Custom):
         return [(frame.end, frame) for frame in _user_frames(node, node.window, part) if frame.end <= limit]
     if isinstance(node.window, Session):
@@ -167,8 +173,10 @@ def _frames(node: Windowed, part: list[Row], limit: Instant) -> list[tuple[Insta
     return [(frame.end, frame) for frame in frames(node, part, limit)]
 
 
-def _delta_frames(node: Windowed, part: list[Row], limit: Instant) -> list[tuple[Instant, Frame]]:
-    """Each window at the row that begins the next one; the last at its own last row, when the stream has ended."""
+def _delta_frames(node: Windowed, part: list[Row], limit: Instant, punctuation: Instant) -> Emitted:
+    """Each window at the row that begins the next one; the last when the stream has ended: at its own last row, or where
+    punctuation stood if that had passed it.
+    """
     window, found, first = node.window, list[list[Row]](), None
     assert isinstance(window, Delta)
     for row in (row for row in part if time_of(row, node) < limit):
@@ -180,7 +188,7 @@ def _delta_frames(node: Windowed, part: list[Row], limit: Instant) -> list[tuple
         first = value if first is None else first
     ends = [time_of(following[0], node) for following in found[1:]]
     if limit == FOREVER and found:
-        ends.append(time_of(found[-1][-1], node))
+        ends.append(max(time_of(found[-1][-1], node), punctuation))
     return [
         (end, Frame(tuple(held), time_of(held[0], node), time_of(held[-1], node), number))
         for number, (end, held) in enumerate(zip(ends, found, strict=False), start=1)
