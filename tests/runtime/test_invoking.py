@@ -321,6 +321,20 @@ def test_changes_are_told_again_to_whoever_looks_as_if_they_had_been_kept(tmp_pa
         assert sum(part.num_rows for part in followed) == histories[2].num_rows
 
 
+def test_changes_of_what_reads_the_times_and_places_of_rows_are_told_again_too(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    text = f"SELECT FIRST(x) AS first, LAST(x) AS x, LAST(g) AS g FROM s {SINCE_20}"
+    with rig.hub(2, {}) as hub:
+        for mode in MODES:
+            hub.execute(f"CREATE QUERY {mode} OPTIONS (materialize '{mode}') AS {text}")
+        for file in FILES[:6]:
+            rig.drop(file)
+            hub.catch_up()
+        told = [hub.query(mode).history() for mode in MODES]
+        assert told[2].num_rows > 10
+        assert told[0] == told[1] == told[2]
+
+
 def test_what_a_selection_would_tell_as_its_stream_ends_is_what_one_that_keeps_all_of_its_answer_would(
     tmp_path: Path,
 ) -> None:

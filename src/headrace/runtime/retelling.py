@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from headrace.algebra.series import AT, POSITION
 from headrace.catalog.catalog import StandingQuery
 from headrace.errors import HeadraceError, UserError
 from headrace.operators.batch import Batch
@@ -83,13 +84,12 @@ class Retelling:
         assert stream is not None
         start = max(standing.since, self._place, past.first)
         scanner = self.teller.scanner({})
+        stored = self.teller.columns - {AT, POSITION}  # these two every row has beside its columns
         for entry in past.entries[start - past.first : standing.replayed - past.first]:
             for name in entry.files:
                 run = ArchivedRun(self.home.store, name, stream)
                 keys = run.keys
-                batch = Batch(
-                    {each: run.column(each) for each in self.teller.columns}, keys.at, keys.position
-                )
+                batch = Batch({each: run.column(each) for each in stored}, keys.at, keys.position)
                 scanner.add(batch if keys.accepted is None else batch.where(keys.accepted))
         self._place = max(start, standing.replayed)
         deltas = scanner.finish().deltas
