@@ -28,8 +28,9 @@ RELATIONS = {
     "people": ("id BIGINT, name STRING, city STRING", "id,name,city\n1,p,A\n6,q,\n,r,C\n"),
 }
 PRICES = (None, 0.5, 1.0, 2.0, 3.5, 150.0, -1.0, 0.0, -0.0, math.nan)
-ROUNDING = re.compile(r"STREAM\(.*(stddev\(price|regr|corr|slope|ewma|zscore|kurtosis)")
-"""Doubles differ in their last figure with the cut, and what differs between windows shows it."""
+ROUNDING = re.compile(r"(stddev\(price|regr|corr|slope|ewma|zscore|kurtosis)")
+SLIDING = re.compile(r"^SELECT.*( SLIDE |TUMBLING|SESSION|DELTA|\[WINDOW|window\(at)")
+"""Doubles differ in their last figure with the cut, and what tells changes, as all do but windows that slide, shows it."""
 ENDLESS = re.compile(r"EMIT EMPTY|LANDMARK|cumulate")
 """What has a window at each slide, though no row comes for years."""
 Row = dict[str, Any]
@@ -127,8 +128,8 @@ def test_a_text_that_binds_runs_and_answers_the_same_whenever_it_was_registered(
             again = answered(late, names)
     for name in names:
         note(texts[int(name[1:])])
-        if ROUNDING.search(texts[int(name[1:])]):
-            continue
         history, closing, asked = told[name]
-        assert rounded([*history, *closing]) == rounded([*again[name][0], *again[name][1]])
-        assert rounded(asked) == rounded(again[name][2])
+        text = texts[int(name[1:])]
+        if SLIDING.search(text) or not ROUNDING.search(text):
+            assert rounded([*history, *closing]) == rounded([*again[name][0], *again[name][1]])
+            assert rounded(asked) == rounded(again[name][2])
