@@ -84,3 +84,16 @@ def test_a_long_history_is_read_piece_by_piece():
         told += stretch.num_rows
         assert sum(read) - told <= 4000
     assert told == 200_000
+
+
+def test_many_small_parts_and_many_rows_of_one_instant_are_told_whole():
+    """Nothing is looked at again for each of them."""
+    small = [
+        pa.table({"key": pa.array([at], pa.int64()), AT: pa.array([at], pa.int64())}) for at in range(3000)
+    ]
+    one = pa.table({"key": pa.array(range(5000), pa.int64()), AT: pa.array([7] * 5000, pa.int64())})
+    parts = [Part.of(table) for table in small] + [Part(7, lambda: iter(one.to_batches(10)))]
+    told = list(stretches(parts, 100))
+    at = [each for table in told for each in table.column(AT).to_pylist()]
+    assert sorted(at) == sorted([*range(3000), *[7] * 5000])
+    assert all(max(a.column(AT).to_pylist()) < min(b.column(AT).to_pylist()) for a, b in pairwise(told))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 
 import numpy as np
@@ -170,8 +171,10 @@ def test_a_compressed_section_is_read_in_the_pieces_it_was_written_in():
     words = pa.table({"w": pa.array(["a", "b", "a"]).dictionary_encode()})
     tables = {"long": long, "short": short, "words": words}
     container = Container.open(b"".join(parts(tables, compressed=True, piece=30_000)))
-    assert [batch.num_rows for batch in container.batches("long")] == [30_000, 30_000, 30_000, 10_000]
-    assert all(pa.Table.from_batches(container.batches(name)).equals(table) for name, table in tables.items())
+    assert [batch.num_rows for batch in container.batches("long")()] == [30_000, 30_000, 30_000, 10_000]
+    assert all(
+        pa.Table.from_batches(container.batches(name)()).equals(table) for name, table in tables.items()
+    )
     assert container.table("long").equals(long)
 
 
@@ -180,4 +183,16 @@ def test_a_damaged_piece_is_told_as_damage():
     data = bytearray(b"".join(parts({"long": long}, compressed=True, piece=30_000)))
     data[len(data) // 2 - 64 : len(data) // 2 + 64] = bytes(128)
     with pytest.raises(CorruptStore):
-        list(Container.open(bytes(data)).batches("long"))
+        list(Container.open(bytes(data)).batches("long")())
+
+
+def test_what_reads_a_section_does_not_hold_the_index_of_all_others():
+    tables = {"long": pa.table({"n": pa.array(range(100_000), pa.int64())}), "short": pa.table({"n": [1]})}
+    container = Container.open(b"".join(parts(tables, compressed=True, piece=30_000)), "of a history")
+    readers = [container.batches(name) for name in tables]
+    del container
+    gc.collect()
+    assert not [
+        held for held in gc.get_objects() if isinstance(held, Container) and held._name == "of a history"
+    ]
+    assert [sum(batch.num_rows for batch in read()) for read in readers] == [100_000, 1]

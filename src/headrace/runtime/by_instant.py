@@ -42,6 +42,7 @@ def stretches(parts: Sequence[Part], rows: int) -> Iterator[pa.Table]:
     heapq.heapify(unread)
     readers: dict[int, Iterator[pa.RecordBatch]] = {}
     held: list[pa.RecordBatch] = []
+    count, enough = 0, rows
     while unread:
         bound, place = heapq.heappop(unread)
         if place not in readers:
@@ -51,11 +52,14 @@ def stretches(parts: Sequence[Part], rows: int) -> Iterator[pa.Table]:
             del readers[place]
         elif batch.num_rows:
             held.append(by_instant(batch))
+            count += batch.num_rows
             heapq.heappush(unread, (max(bound, held[-1].column(AT)[-1].as_py()), place))
         else:
             heapq.heappush(unread, (bound, place))
-        if not unread or sum(each.num_rows for each in held) >= rows:
+        if not unread or count >= enough:
             ready, held = _parted(held, unread[0][0] if unread else None)
+            count = sum(each.num_rows for each in held)
+            enough = max(rows, 2 * count)  # many rows of one instant are not looked at again for each batch
             if ready:
                 yield pa.Table.from_batches(ready)
 

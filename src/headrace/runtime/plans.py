@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -48,7 +47,7 @@ def section_of(store: Store, name: str, section: str) -> pa.Table:
 
 def batches_of(store: Store, name: str, section: str) -> Callable[[], Iterator[pa.RecordBatch]]:
     """What reads one section of a run, which is open from now on, a piece at a time."""
-    return partial(_container(store, name).batches, section)
+    return _container(store, name).batches(section)
 
 
 def _container(store: Store, name: str) -> Container:

@@ -94,9 +94,7 @@ def told(home: Home, operator: str, since: Instant | None = None) -> list[Part]:
     while True:
         manifest = home.latest()
         try:
-            with no_cycles_sought(
-                wanted=True
-            ):  # each file tells of all its queries in an index of small lists
+            with no_cycles_sought(wanted=True):  # a file's index of all its queries is many small lists
                 return [
                     Part(facts[1], batches_of(home.store, entry["name"], operator))
                     for _, entry in kept_entries(home, manifest)

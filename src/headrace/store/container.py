@@ -14,9 +14,9 @@ import json
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -269,17 +269,16 @@ class Container:
             raise self._corrupt(f"section '{name}' holds {table.num_rows} rows where the index says {rows}")
         return table
 
-    def batches(self, name: str) -> Iterator[pa.RecordBatch]:
-        """A section's rows as they were written, one piece after another: of a compressed one no more than that is in memory."""
+    def batches(self, name: str) -> Callable[[], Iterator[pa.RecordBatch]]:
+        """What reads a section's rows as they were written, one piece after another: of a compressed one no more is in memory.
+
+        It holds the section alone, not the index of all others, so that thousands of files may wait to be read.
+        """
         kind, number, _, _, places, _ = self._entry(name)
         if kind != _STREAM or any(_is_dictionary(field.type) for field in self._schema_of(number)):
-            yield from self.table(name).to_batches()
-            return
-        try:
-            with pa.ipc.open_stream(self._piece(*places[0]), options=_ALONE, memory_pool=PASSING) as stream:
-                yield from stream
-        except (pa.ArrowInvalid, OSError) as error:
-            raise self._corrupt(f"section '{name}' cannot be read: {error}") from error
+            whole = self.table(name).to_batches()
+            return partial(iter, whole)
+        return partial(_pieces, self._piece(*places[0]), name, self._name)
 
     def tables(self) -> dict[str, pa.Table]:
         """All sections."""
@@ -316,6 +315,16 @@ class Container:
 
     def _corrupt(self, what: str) -> CorruptStore:
         return CorruptStore(f"the container '{self._name}' is damaged: {what}")
+
+
+def _pieces(body: pa.Buffer, section: str, container: str) -> Iterator[pa.RecordBatch]:
+    try:
+        with pa.ipc.open_stream(body, options=_ALONE, memory_pool=PASSING) as stream:
+            yield from stream
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptStore(
+            f"the container '{container}' is damaged: section '{section}' cannot be read: {error}"
+        ) from error
 
 
 def _index_of(buffer: pa.Buffer, name: str) -> dict[str, Any]:
