@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchmarks.data import ROWS
 
@@ -14,7 +14,7 @@ class Contender:
     """One system in one variant.
 
     `most_rows` bounds the rows of the slow ones, by task: rates are compared, and a run should end within minutes.
-    A `yardstick` is measured and shown, but no threshold is about it.
+    A `yardstick` is measured and shown, but no threshold is about it. `environment` is set where it starts.
     """
 
     name: str
@@ -24,21 +24,20 @@ class Contender:
     options: dict[str, str] = field(default_factory=dict)
     most_rows: dict[str, int] = field(default_factory=dict)
     yardstick: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
 
     def rows(self, task: str, wanted: int) -> int:
         return min(wanted, self.most_rows.get(task, ROWS))
 
 
-HEADRACE = Contender("headrace", "benchmarks.headrace_runner", "parquet", options={"archive": "none"})
-ARCHIVED = Contender(
-    "headrace, archive on", "benchmarks.headrace_runner", "parquet", options={"archive": "on"}
+_OURS = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""What comes and goes piece by piece finds the memory of the piece before, as in the pipeline's own workers."""
+
+HEADRACE = Contender(
+    "headrace", "benchmarks.headrace_runner", "parquet", options={"archive": "none"}, environment=_OURS
 )
-TEN_WINDOWS = Contender(
-    "headrace, ten windows",
-    "benchmarks.headrace_runner",
-    "parquet",
-    options={"archive": "none", "windows": "ten"},
-)
+ARCHIVED = replace(HEADRACE, name="headrace, archive on", options={"archive": "on"})
+TEN_WINDOWS = replace(HEADRACE, name="headrace, ten windows", options={"archive": "none", "windows": "ten"})
 BYTEWAX = Contender(
     "bytewax",
     f"{_PEERS}.bytewax.runner",

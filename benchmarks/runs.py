@@ -9,11 +9,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,7 @@ def run(who: Contender, task: str, count: int, sample_seconds: float = EVERY_SEC
     for option, value in who.options.items():
         command += ["--option", f"{option}={value}"]
     with _in_memory(rows.folder):
-        said, memory = run_watched(command, scratch, sample_seconds)
+        said, memory = run_watched(command, scratch, sample_seconds, who.environment)
     result_rows = expected.check(output, task, count)
     peak = memory.peak_kb / 1024
     return Measurement(count, said["seconds"], said["startup_seconds"], peak, result_rows, memory.samples)
@@ -157,7 +158,10 @@ def _mapped(file: Path) -> Iterator[mmap.mmap]:
 
 
 def run_watched(
-    command: list[str], scratch: Path, sample_seconds: float = EVERY_SECONDS
+    command: list[str],
+    scratch: Path,
+    sample_seconds: float = EVERY_SECONDS,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[dict[str, Any], PeakMemory]:
     """What a runner says of itself on its last line, and its processes' memory at its peak. Raises `RunFailed`."""
     python = command[0]
@@ -168,6 +172,7 @@ def run_watched(
         "PYTHONHASHSEED": "0",
         "TMPDIR": str(scratch),
         "TZ": "UTC",
+        **environment,
     }
     with (scratch / "stdout").open("wb") as out, (scratch / "stderr").open("wb") as err:
         process = subprocess.Popen(

@@ -15,6 +15,7 @@ from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_ty
 from headrace.algebra.expressions import Column, Named
 from headrace.operators import pane_windows
 from headrace.operators.adaptive_panes import Sizes, panes_pay
+from headrace.operators.closed_panes import ClosedPanes
 from headrace.operators.grouped import Grouped, fold
 from headrace.operators.pane_store import Layout, merge, pane_keys
 from headrace.operators.pane_windows import windows
@@ -47,7 +48,7 @@ def forced(patch: pytest.MonkeyPatch, *, differences: bool) -> None:
 def told(layout: Layout, panes: Panes, tables: list[pa.Table], due: range) -> set[tuple[Any, ...]]:
     top = (panes.per_window or 1).bit_length() - 1
     found = set()
-    for chunk in windows(layout, panes, tables, due, top):
+    for chunk in windows(layout, panes, ClosedPanes(tables), due, top):
         cells = [part.tolist() for fed in layout.feds for part in chunk.answer.cells[fed]]
         found |= set(zip(chunk.windows.tolist(), chunk.keys[0].to_pylist(), *cells, strict=True))
     return found

@@ -196,3 +196,30 @@ def test_what_reads_a_section_does_not_hold_the_index_of_all_others():
         held for held in gc.get_objects() if isinstance(held, Container) and held._name == "of a history"
     ]
     assert [sum(batch.num_rows for batch in read()) for read in readers] == [100_000, 1]
+
+
+def test_columns_that_are_one_memory_are_written_once_and_are_one_again() -> None:
+    """Counts under two names, and an end that is an instant too: in a stream that is compressed, in pieces, and plain."""
+    counts = np.random.default_rng(1).integers(0, 1 << 40, 40_000)
+    other, stamp = pa.array(counts.astype(float)), pa.timestamp("us", tz="UTC")
+    columns = [pa.array(counts), other, pa.array(counts).cast(stamp), pa.array(counts)]
+    table = pa.table(columns, pa.schema([("a", "int64"), ("b", "double"), ("c", stamp), ("d", "int64")]))
+    for options in ({"compressed": True}, {"compressed": True, "piece": 1000}, {}):
+        written = b"".join(parts({"t": table}, **options))
+        alone = b"".join(parts({"t": table.select(["a", "b"])}, **options))
+        assert len(written) < len(alone) + 2000, "two of four columns are written"
+        container = Container.open(written)
+        container.verify()
+        for found in (container.table("t"), pa.Table.from_batches(container.batches("t")())):
+            assert found.equals(table)
+            addresses = {found.column(name).chunk(0).buffers()[1].address for name in ("a", "c", "d")}
+            assert len(addresses) == 1
+
+
+def test_columns_of_equal_numbers_that_are_not_one_memory_stay_apart() -> None:
+    """Also such as share a buffer but not the place in it."""
+    whole = pa.array(np.arange(80_000))
+    table = pa.table({"a": whole[:40_000], "b": whole[40_000:], "c": pa.array(np.arange(40_000))})
+    found = Container.open(pack({"t": table})).table("t")
+    assert found.equals(table)
+    assert len({found.column(name).chunk(0).buffers()[1].address for name in "abc"}) == 3

@@ -26,6 +26,14 @@ class Pairs(NamedTuple):
     sizes: Ints | None = None
 
 
+def are_several(blocks: Ints) -> bool:
+    """True only where rows are of more than one block, seen without looking at all of them.
+
+    The groups of such rows may be `unseen`: the pairs that rows have are looked for.
+    """
+    return bool(len(blocks)) and blocks.item(0) != blocks.item(-1)
+
+
 def by_block_and_group(blocks: Ints, groups: Groups) -> Pairs:
     """Number the (block, group) pairs that rows have."""
     if not len(blocks):

@@ -20,6 +20,8 @@ SLOTS: Final = 256
 """A power of two: a slot is the last bits of a hash."""
 Ints: TypeAlias = npt.NDArray[np.int64]
 _WIDEST: Final = 2**62
+_MANY: Final = 8
+"""So many rows a group, and groups without rows are few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +49,26 @@ class Groups:
 
 
 def group(
-    columns: Sequence[pa.Array], rows: int, *, small: int | None = None, placed: bool = False
+    columns: Sequence[pa.Array],
+    rows: int,
+    *,
+    small: int | None = None,
+    placed: bool = False,
+    unseen: bool = False,
 ) -> Groups:
     """Group `rows` rows by equal values of the columns; without columns there is one group (none when no rows).
 
     With `small` rows are counted, and groups of at most so many come last, where that is free: of integers in a narrow range.
-    With `placed` their codes may be places (`live`), which saves a pass over the rows.
+    With `placed` their codes may be places (`live`), which saves a pass over the rows. With `unseen` there may be a few groups
+    without rows, and rows need not be looked at to know which: for who finds out later anyway.
     """
     if not columns:
         return Groups(np.zeros(rows, np.int64), 1 if rows else 0, ())
     if len(columns) == 1 and small is not None:
         narrow = _narrow(flat(columns[0]))
         if narrow is not None:
+            if unseen and _MANY * narrow[2] <= rows:
+                return _every(*narrow, columns[0].type)
             found = _by_size(*narrow, columns[0].type, small)
             return found if placed and narrow[2] <= rows else found.dense()
     encoded = [_encode(normalise(flat(column))) for column in columns]
@@ -137,6 +147,11 @@ def _narrow(column: pa.Array) -> tuple[Ints, int, int] | None:
     if high - low >= 4 * len(values):
         return None
     return values.astype(np.int64, copy=False) - low, low, high - low + 1
+
+
+def _every(local: Ints, low: int, span: int, kind: pa.DataType) -> Groups:
+    """A group for each integer of the range."""
+    return Groups(local, span, (pa.array(np.arange(low, low + span), kind),))
 
 
 def _by_size(local: Ints, low: int, span: int, kind: pa.DataType, small: int) -> Groups:

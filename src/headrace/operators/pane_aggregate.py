@@ -302,7 +302,7 @@ def close(
     arrived = [delta[SEEN] for delta in deltas if SEEN in delta]
     if arrived:
         state[SEEN] = one_extent(arrived)
-    present = extent(stores[0].sealed)
+    present = extent(stores[0].closed.panes)
     if operator.answers_empty:
         present = extent([*arrived, *(run[SEEN] for run in runs if SEEN in run)])
     every = (part[name] for part in (*runs, *deltas) for name in ("open0", FEW_OPEN) if name in part)
@@ -361,7 +361,7 @@ def _open_windows(
 def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> Iterator[Chunk]:
     """The windows in `due`."""
     plain, *others = (
-        windows(layout, operator.panes, store.sealed, due, operator.top_level)
+        windows(layout, operator.panes, store.closed, due, operator.top_level)
         for layout, store in zip(operator.layouts, stores, strict=True)
     )
     beside = [list(each) for each in others]

@@ -20,7 +20,8 @@ import pyarrow as pa
 from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer
 from headrace.operators.cells import Fed
-from headrace.operators.grouping import Ints, compact, flat
+from headrace.operators.closed_panes import ClosedPanes
+from headrace.operators.grouping import Ints, compact, flat, picked
 from headrace.operators.pane_store import (
     KEY,
     Gathered,
@@ -81,10 +82,9 @@ def extent(tables: Sequence[pa.Table]) -> tuple[int, int] | None:
     return (min(end[0] for end in ends), max(end[1] for end in ends)) if ends else None
 
 
-def windows(
-    layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int
-) -> Iterator[WindowCells]:
-    """The cells of all windows in `due`, a chunk at a time; `sealed` holds every closed pane and its blocks."""
+def windows(layout: Layout, panes: Panes, closed: ClosedPanes, due: range, top: int) -> Iterator[WindowCells]:
+    """The cells of all windows in `due`, a chunk at a time; `top` is the highest level of blocks."""
+    sealed = closed.panes
     if panes.per_window == 1 and due:
         held = between(sealed, block_key(0, panes.stop(due[0]) - 1), block_key(0, panes.stop(due[-1])))
         if len(held) == 1 and not layout.are_rows(held[0]):
@@ -96,7 +96,7 @@ def windows(
         chunk = range(start, min(due.stop, start + (many or few)))
         steady = _steady(panes, sealed, start, due.stop)
         if steady - start >= min(len(chunk), _LONG_STEADY) > 1:
-            found = _chunk(layout, panes, sealed, range(start, start + 1), top)
+            found = _chunk(layout, panes, closed.blocks, range(start, start + 1), top)
             if found is not None:
                 yield from _repeated(found, range(start, steady))
             start = steady if found is not None else _skip(panes, sealed, steady)
@@ -107,7 +107,7 @@ def windows(
                 many = 0
                 continue
         else:
-            found = _chunk(layout, panes, sealed, chunk, top)
+            found = _chunk(layout, panes, closed.blocks, chunk, top)
         if found is not None:
             yield found
             start = chunk.stop
@@ -179,10 +179,7 @@ def _rolled(
         return False, None
     starts = panes.per_slide * np.arange(len(due))
     answer = rolling(layout, rows, rows.blocks - block_key(0, first), starts, length)
-    alive = np.flatnonzero(answer.cells[layout.feds[0]][0] > 0)
-    window, member = np.divmod(alive, count)
-    keys = tuple(key.take(pa.array(member)) for key in rows.groups.keys)
-    return True, WindowCells(window + due.start, keys, select(answer, alive))
+    return True, _alive(layout, rows, answer, due)
 
 
 def _chunk_length(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
@@ -275,10 +272,20 @@ def _dense(
             whole = fed.partial.combine(_at(backward, left_range[1] - firsts), centre)
             whole = fed.partial.combine(whole, _at(forward, stops - right_range[0]))
             cells[fed] = tuple(part.reshape(-1) for part in whole)
-    alive = np.flatnonzero(cells[layout.feds[0]][0] > 0)
-    window, member = np.divmod(alive, count)
-    keys = tuple(key.take(pa.array(member)) for key in rows.groups.keys)
-    return WindowCells(window + due.start, keys, select(Answer(cells, rows.answer.dictionaries), alive))
+    return _alive(layout, rows, Answer(cells, rows.answer.dictionaries), due)
+
+
+def _alive(layout: Layout, rows: Gathered, answer: Answer, due: range) -> WindowCells:
+    """Of a cell for each window and group, windows slowest, those that hold a row."""
+    held = answer.cells[layout.feds[0]][0] > 0
+    if held.all():
+        window, member = np.divmod(np.arange(len(held)), rows.groups.count)
+    else:
+        alive = np.flatnonzero(held)
+        answer = select(answer, alive)
+        window, member = np.divmod(alive, rows.groups.count)
+    keys = tuple(picked(key, member) for key in rows.groups.keys)
+    return WindowCells(window + due.start, keys, answer)
 
 
 @dataclass(frozen=True, slots=True)

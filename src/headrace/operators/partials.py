@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ from headrace.operators.grouping import Ints
 Column: TypeAlias = npt.NDArray[Any]
 Cells: TypeAlias = tuple[Column, ...]
 """The columns of one partial; all of one shape."""
+_LONG_ROW: Final = 512
+"""Numbers a row from which a loop over rows is faster than one over columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class Count:
 
     def accumulate(self, cells: Cells) -> Cells:
         """Running sums."""
-        return (np.add.accumulate(cells[0], axis=0),)
+        return (running(np.add, cells[0]),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class Sum:
 
     def accumulate(self, cells: Cells) -> Cells:
         """Running sums."""
-        return tuple(np.add.accumulate(part, axis=0) for part in cells)
+        return tuple(running(np.add, part) for part in cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,22 @@ class Extreme:
 
     def accumulate(self, cells: Cells) -> Cells:
         """Running extremes."""
-        return (self.ufunc.accumulate(cells[0], axis=0),)
+        return (running(self.ufunc, cells[0]),)
+
+
+def running(ufunc: np.ufunc, part: Column) -> Column:
+    """Prefix combinations along axis 0, in that order.
+
+    numpy's own go down one column after the other: of long rows that takes up to eight times as long as row after row.
+    """
+    if part.ndim < 2 or part[:1].size < _LONG_ROW:
+        found: Column = ufunc.accumulate(part, axis=0)
+        return found
+    out = np.empty(part.shape, part.dtype)
+    out[:1] = part[:1]
+    for place in range(1, len(part)):
+        ufunc(out[place - 1], part[place], out=out[place])
+    return out
 
 
 def _scatter(ufunc: np.ufunc, values: Column, cells: Ints, out: Column) -> Column:

@@ -1,6 +1,8 @@
 """What becomes of panes when punctuation passes them: they are merged for good, and their blocks are built.
 
-Written once, in the epoch in which they close: a delta, never a rewrite.
+Written once, in the epoch in which they close: a delta, never a rewrite. Panes that no window to come holds are needed for
+the answers of this epoch alone. Where windows are rolled over (`rolling_panes`) these are made from parts of panes as well, so
+that such panes are merged, and their blocks built, only when a window asks for it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Revisions
 from headrace.operators.adaptive_panes import FEW_OPEN, FEW_SEALED, in_order, settle
+from headrace.operators.closed_panes import ClosedPanes
 from headrace.operators.grouping import flat
 from headrace.operators.late_panes import into_blocks, settled_at
 from headrace.operators.operator import Sections, Turn
@@ -30,7 +33,7 @@ class Sealed:
     """One store's tables after sealing: what stays open, what windows are made from, and the state's new sections."""
 
     still_open: Sequence[pa.Table]
-    sealed: list[pa.Table]
+    closed: ClosedPanes
     kept: Sections
 
 
@@ -55,7 +58,7 @@ class PaneStore:
         alone = len(deltas) == 1  # one task's rows are folded already
         if turn.now == BEGINNING:
             still_open = arrived if alone else self._merged(layout, arrived)
-            return Sealed(still_open, sealed, _sections(layout, place, still_open, []))
+            return Sealed(still_open, ClosedPanes(sealed), _sections(layout, place, still_open, []))
         edge = _HIGHEST if turn.final else self.panes.of_instant(turn.now)
         before = _LOWEST if turn.closed == BEGINNING else self.panes.of_instant(turn.closed)
         border = block_key(0, edge)
@@ -63,13 +66,24 @@ class PaneStore:
         passed, later = parted(arrived, border)
         ripe += passed
         still_open = later if alone else self._merged(layout, later)
+        since = self._spent_below(turn.now)
+        spent, ripe = parted(ripe, block_key(0, since))
         # A pane that is its own window is told now and not kept: there is nothing to save.
         whole = self.panes.per_window == 1 and ripe
         fresh = [merge(layout, ripe)] if whole else self._merged(layout, ripe)
-        made = self._with_blocks(layout, fresh, sealed, before, edge)
-        # What closed and is in no window to come was needed for the answers of this epoch alone.
+        made = self._with_blocks(layout, fresh, sealed, max(before, since), edge)
         kept = self.live(made, settled_at(turn.now, self.revisions))
-        return Sealed(still_open, [*sealed, *made], _sections(layout, place, still_open, kept))
+
+        def ended() -> list[pa.Table]:
+            return self._with_blocks(layout, self._merged(layout, spent), sealed, before, since)
+
+        closed = ClosedPanes([*sealed, *made], spent, ended)
+        return Sealed(still_open, closed, _sections(layout, place, still_open, kept))
+
+    def _spent_below(self, now: Instant) -> int:
+        """Panes below it are in no window that closes after `now`, and neither are the blocks that hold them."""
+        first = self._horizon(now) if self.panes.per_window != 1 and self.revisions is None else None
+        return _LOWEST if first is None else first >> self.top << self.top
 
     def _with_blocks(
         self, layout: Layout, fresh: Sequence[pa.Table], sealed: Sequence[pa.Table], before: int, edge: int
@@ -101,15 +115,19 @@ class PaneStore:
         """Closed panes and blocks that a window ending after `settled` may hold, by level."""
         if settled == BEGINNING:
             return list(tables)
-        first = self.panes.first(self.panes.last_closed(settled) + 1)
-        if first is None:
+        horizon = self._horizon(settled)
+        if horizon is None:
             return list(tables)
-        horizon = min(first, _HIGHEST)
         return [
             table
             for level in range(self.top + 1)
             for table in between(tables, block_key(level, horizon >> level), block_key(level, _HIGHEST))
         ]
+
+    def _horizon(self, settled: Instant) -> int | None:
+        """The first pane of the first window that ends after `settled`; None where windows have no beginning."""
+        first = self.panes.first(self.panes.last_closed(settled) + 1)
+        return None if first is None else min(first, _HIGHEST)
 
 
 def parents(

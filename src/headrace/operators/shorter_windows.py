@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.errors import UserError
 from headrace.operators.approximate_instants import ApproximateInstants
 from headrace.operators.approximate_windows import ApproximateWindows, answer_of
+from headrace.operators.closed_panes import ClosedPanes
 from headrace.operators.family import family_of, together
 from headrace.operators.finish import finish
 from headrace.operators.grouping import flat
@@ -117,7 +118,9 @@ def _of_panes(
 ) -> pa.Table | None:
     asked = replace(operator, panes=_shortened(operator, length), range=length)
     asked = together((asked,)) if family_of(operator) is not None else asked
-    stores = [Sealed((), asked.store.closed(runs, place), {}) for place, _ in enumerate(asked.layouts)]
+    stores = [
+        Sealed((), ClosedPanes(asked.store.closed(runs, place)), {}) for place, _ in enumerate(asked.layouts)
+    ]
     window = asked.panes.last_closed(closed)
     if asked.answers_empty and window < _first_window(asked, runs):
         return None

@@ -37,7 +37,7 @@ SUMS: Final = "sums"
 """In a manifest's facts: operator → [run, rows] of what its forgotten changes add up to."""
 _BLOCK: Final = 1 << 13
 """Rows whose keys and order fit into memory that allocators keep at hand."""
-_STRETCH: Final = 1 << 16
+_STRETCH: Final = 1 << 15
 """Rows of a history that are in memory together when it is told in parts."""
 
 

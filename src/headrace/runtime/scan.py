@@ -43,6 +43,7 @@ from headrace.runtime.shedding import KeptRows
 from headrace.runtime.sources.records import ALL, PUNCTUATION
 from headrace.runtime.watch import Watch
 from headrace.store.filesystem import LocalStore, Store
+from headrace.store.shared_columns import filtered
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
@@ -387,9 +388,9 @@ def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.T
         return
     slots = flat(table.column(SLOT)).to_numpy()
     owner = np.searchsorted(np.asarray(owners), slots, side="right") - 1
-    for task in np.unique(owner).tolist():
+    for task in np.flatnonzero(np.bincount(owner, minlength=len(owners))).tolist():
         mine = owner == task
-        yield task, table if mine.all() else table.filter(pa.array(mine))
+        yield task, table if mine.all() else filtered(table, pa.array(mine))
 
 
 def _blocks(stream: StreamDefinition) -> Callable[[Ints], np.ndarray] | None:

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.errors import EpochFailed, HeadraceError
+from headrace.runtime.collector import modules_not_sought
 from headrace.runtime.messages import ScanMessage, StateMessage, StateReceipt
 from headrace.runtime.scan import run_scan
 from headrace.runtime.session import was_interrupted
@@ -138,6 +139,7 @@ def _owner(task: int) -> int:
 
 
 def _scan(messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    modules_not_sought()
     for message in messages:
         scan = pickle.loads(message)
         try:
@@ -148,6 +150,7 @@ def _scan(messages: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _advance(order: bytes, blobs: Sequence[bytes]) -> StateReceipt | _Failure:
+    modules_not_sought()
     failed = next((blob for blob in blobs if blob.startswith(_FAILED)), None)
     if failed is not None:
         return _Failure(pickle.loads(failed[len(_FAILED) :]))

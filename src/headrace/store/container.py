@@ -4,7 +4,7 @@ A container holds sections, each an Arrow table, and a small JSON header. State 
 tasks exchange are all containers. Reading is lazy and copies nothing: a table is a view of the mapped file.
 
 Layout: a 64-byte preamble; the record batches of all sections and one copy of each distinct schema, as Arrow IPC
-messages, each aligned to 64 bytes; an index in JSON; a trailer with the index's length and checksum, a version and a
+messages, each aligned to 64 bytes, of columns that are one memory once (`shared_columns`); an index in JSON; a trailer with the index's length and checksum, a version and a
 magic word. The index comes last, so that a writer never goes back.
 """
 
@@ -22,6 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.errors import CorruptStore, StoreError
+from headrace.store.shared_columns import Twins, schema_without, twins_of, with_twins, without
 
 VERSION: Final = 1
 MAGIC: Final = b"HEADRACE"
@@ -146,6 +147,9 @@ class _Writer:
         self, name: str, table: pa.Table, stats: Mapping[str, Any] | None, *, plain: bool = False
     ) -> None:
         schema = table.schema.serialize().to_pybytes()
+        twins = twins_of(table) if table.nbytes >= _COMPRESSED_FROM and not plain else []
+        if twins:
+            table = without(table, twins)
         if _has_dictionary(schema):
             kind, bodies = _STREAM, [_stream(table)]
         elif self._compressed and not plain and table.nbytes >= _COMPRESSED_FROM:
@@ -162,6 +166,8 @@ class _Writer:
             places.append([self._put(body), body.size])
         checksum = crc if self._checksums else None
         self._sections[name] = [kind, number, table.num_rows, checksum, places, stats]
+        if twins:
+            self._sections[name].append(twins)
 
     def finish(self, header: Mapping[str, Any]) -> list[Any]:
         schemas = [[self._put(schema), len(schema), zlib.crc32(schema)] for schema in self._schemas]
@@ -220,14 +226,14 @@ class Container:
         """All sections in the order they were written."""
         return {
             name: Section(rows, self._bytes(kind, rows, places), stats or {})
-            for name, (kind, _, rows, _, places, stats) in self._index["sections"].items()
+            for name, (kind, _, rows, _, places, stats, *_) in self._index["sections"].items()
         }
 
     def _bytes(self, kind: int, rows: int, places: list[list[int]]) -> int:
         """Bytes of a section's rows; of one in a group its share."""
         if kind != _SLICE:
             return sum(size for _, size in places)
-        _, _, all_rows, _, pieces, _ = self._index["groups"][places[0][0]]
+        _, _, all_rows, _, pieces, *_ = self._index["groups"][places[0][0]]
         whole = sum(size for _, size in pieces)
         return int(whole * rows // max(all_rows, 1))
 
@@ -244,7 +250,7 @@ class Container:
 
     def table(self, name: str) -> pa.Table:
         """A section's rows, without copying them."""
-        kind, _, rows, _, places, _ = self._entry(name)
+        kind, _, rows, _, places, *_ = self._entry(name)
         if kind == _SLICE:
             ((group, start),) = places
             if group not in self._groups:
@@ -254,15 +260,18 @@ class Container:
         return self._read(name, self._entry(name))
 
     def _read(self, name: str, entry: list[Any]) -> pa.Table:
-        kind, number, rows, _, places, _ = entry
-        schema = self._schema_of(number)
+        kind, number, rows, _, places, _, *more = entry
+        schema, twins = self._schema_of(number), more[0] if more else ()
         try:
             if kind == _STREAM:
-                with pa.ipc.open_stream(self._piece(*places[0])) as stream:
-                    table = stream.read_all()
+                with pa.ipc.open_stream(self._piece(*places[0]), options=_ALONE) as stream:
+                    batches = list(stream)
             else:
-                batches = [pa.ipc.read_record_batch(self._piece(*place), schema) for place in places]
-                table = pa.Table.from_batches(batches, schema)
+                stored = schema_without(schema, twins) if twins else schema
+                batches = [pa.ipc.read_record_batch(self._piece(*place), stored) for place in places]
+            if twins:
+                batches = [with_twins(batch, schema, twins) for batch in batches]
+            table = pa.Table.from_batches(batches, schema)
         except (pa.ArrowInvalid, OSError) as error:
             raise self._corrupt(f"section '{name}' cannot be read: {error}") from error
         if table.num_rows != rows:
@@ -274,11 +283,13 @@ class Container:
 
         It holds the section alone, not the index of all others, so that thousands of files may wait to be read.
         """
-        kind, number, _, _, places, _ = self._entry(name)
-        if kind != _STREAM or any(_is_dictionary(field.type) for field in self._schema_of(number)):
+        kind, number, _, _, places, _, *more = self._entry(name)
+        schema = self._schema_of(number)
+        if kind != _STREAM or any(_is_dictionary(field.type) for field in schema):
             whole = self.table(name).to_batches()
             return partial(iter, whole)
-        return partial(_pieces, self._piece(*places[0]), name, self._name)
+        pieces = partial(_pieces, self._piece(*places[0]), name, self._name)
+        return partial(_with_twins, pieces, schema, more[0]) if more else pieces
 
     def tables(self) -> dict[str, pa.Table]:
         """All sections."""
@@ -292,7 +303,7 @@ class Container:
         whole = {name: entry for name, entry in self._index["sections"].items() if entry[0] != _SLICE}
         groups = {f"group {number}": entry for number, entry in enumerate(self._index["groups"])}
         for name, entry in {**groups, **whole}.items():
-            _, _, _, expected, places, _ = entry
+            _, _, _, expected, places, *_ = entry
             crc = 0
             for place in places:
                 crc = zlib.crc32(self._piece(*place), crc)
@@ -325,6 +336,12 @@ def _pieces(body: pa.Buffer, section: str, container: str) -> Iterator[pa.Record
         raise CorruptStore(
             f"the container '{container}' is damaged: section '{section}' cannot be read: {error}"
         ) from error
+
+
+def _with_twins(
+    pieces: Callable[[], Iterator[pa.RecordBatch]], schema: pa.Schema, twins: Twins
+) -> Iterator[pa.RecordBatch]:
+    return (with_twins(batch, schema, twins) for batch in pieces())
 
 
 def _index_of(buffer: pa.Buffer, name: str) -> dict[str, Any]:
@@ -374,7 +391,7 @@ def _is_dictionary(kind: pa.DataType) -> bool:
 
 def _stream(table: pa.Table, compression: str | None = None, piece: int | None = None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(unify_dictionaries=True, compression=compression)
+    options = pa.ipc.IpcWriteOptions(unify_dictionaries=True, compression=compression, use_threads=False)
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table, piece)
     return sink.getvalue()

@@ -1,0 +1,35 @@
+"""Panes that punctuation has passed, as windows are made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+
+@dataclass(slots=True)
+class ClosedPanes:
+    """Closed panes that some window to come may hold, with their blocks, and `spent` ones, which are needed now or never.
+
+    A spent pane may lie in parts, in several tables; `ended` merges them and builds their blocks.
+    """
+
+    lasting: Sequence[pa.Table]
+    spent: Sequence[pa.Table] = ()
+    ended: Callable[[], Sequence[pa.Table]] = tuple
+    _blocks: list[pa.Table] | None = field(default=None, init=False)
+
+    @property
+    def panes(self) -> list[pa.Table]:
+        """Every pane, some perhaps in parts, and some blocks."""
+        return [*self.lasting, *self.spent]
+
+    @property
+    def blocks(self) -> list[pa.Table]:
+        """Every pane as one, and every block of panes; made when first asked for."""
+        if not self.spent:
+            return [*self.lasting]
+        if self._blocks is None:
+            self._blocks = [*self.lasting, *self.ended()]
+        return self._blocks
