@@ -173,3 +173,12 @@ def test_of_two_processes_that_publish_the_same_names_each_name_has_one_winner(s
     won = [[int(n) for n in racer.communicate()[0].split()] for racer in racers]
     assert sorted(won[0] + won[1]) == list(range(NAMES))
     assert all(store.read(f"m/{n}") == f"{me}".encode() for me, each in enumerate(won) for n in each)
+
+
+def test_a_file_that_is_set_aside_is_as_it_was(store: LocalStore) -> None:
+    data = bytes(range(256)) * 4096
+    store.write_once("runs/one", [data])
+    mapped = store.map("runs/one")
+    store.set_aside("runs/one")
+    store.set_aside("runs/none")
+    assert mapped.to_pybytes() == store.read("runs/one") == data

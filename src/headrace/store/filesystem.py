@@ -84,6 +84,10 @@ class Store(Protocol):
         """Make files durable that were written without it."""
         ...
 
+    def set_aside(self, name: str) -> None:
+        """Say that a durable file will not be read soon: the memory that holds its bytes may serve others."""
+        ...
+
     def list(self, prefix: str = "", *, unfinished: bool = False) -> list[StoredFile]:
         """Files whose name begins with the prefix, by name; with `unfinished` those that never got their name."""
         ...
@@ -194,6 +198,14 @@ class LocalStore:
                 self._disk.fsync_folder(folder)
         except OSError as error:
             raise self._told(error, str(error.filename or "files"), "sync") from error
+
+    def set_aside(self, name: str) -> None:
+        """Let go of the pages in which the system holds the file, where it takes such advice."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        # Advice: where it cannot be given there is less free memory, and nothing else.
+        with suppress(OSError), Path(self.path(name)).open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def list(self, prefix: str = "", *, unfinished: bool = False) -> list[StoredFile]:
         """Files whose name begins with the prefix, sorted by name."""
