@@ -87,10 +87,10 @@ class Series:
 
 
 def in_turn(entries: list[tuple[Contender, str]], wanted: int, rounds: int) -> list[Series]:
-    """Run every (contender, task) `rounds` times, interleaved.
+    """Run every (contender, task) `rounds` times, interleaved; one that is named several times runs as often in each round.
 
     A wrong answer of ours raises `WrongAnswer`. A peer's run with a wrong answer does not count, and is told: some drop rows
-    when a machine stalls. Raises `WrongAnswer` too when none of a peer's runs was right.
+    when a machine stalls. A peer none of whose answers was right has no series.
     """
     wrong: dict[tuple[str, str], int] = {}
     runs: dict[tuple[str, str], list[Measurement]] = {(who.name, task): [] for who, task in entries}
@@ -99,8 +99,7 @@ def in_turn(entries: list[tuple[Contender, str]], wanted: int, rounds: int) -> l
             try:
                 done = run(who, task, who.rows(task, wanted))
             except expected.WrongAnswer as error:
-                last_chance = number == rounds and not runs[who.name, task]
-                if who.peer is None or last_chance:
+                if who.peer is None:
                     raise
                 wrong[who.name, task] = wrong.get((who.name, task), 0) + 1
                 print(
@@ -116,7 +115,8 @@ def in_turn(entries: list[tuple[Contender, str]], wanted: int, rounds: int) -> l
             )
     return [
         Series(who.name, task, who.yardstick, tuple(runs[who.name, task]), wrong.get((who.name, task), 0))
-        for who, task in entries
+        for who, task in {(who.name, task): (who, task) for who, task in entries}.values()
+        if runs[who.name, task]
     ]
 
 

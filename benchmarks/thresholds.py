@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.expected import WrongAnswer
 from benchmarks.runs import Series
 
 
@@ -37,10 +38,12 @@ class Ratio:
 
 def rate_of(series: Iterable[Series], contender: str, task: str) -> float:
     """Median rows a second of one contender at one task."""
-    return next(one.rate for one in series if (one.contender, one.task) == (contender, task))
+    return best_rate(series, (contender,), task)
 
 
-def best_rate(series: Iterable[Series], contenders: Iterable[str], task: str) -> float:
-    """The rate of the fastest of some contenders."""
-    series = list(series)
-    return max(rate_of(series, contender, task) for contender in contenders)
+def best_rate(series: Iterable[Series], contenders: Collection[str], task: str) -> float:
+    """The rate of the fastest of some contenders; `WrongAnswer` when none of them has a right answer."""
+    rates = [one.rate for one in series if one.contender in contenders and one.task == task]
+    if not rates:
+        raise WrongAnswer(f"Expected a right answer of {' or '.join(contenders)} at {task}, found none.")
+    return max(rates)
