@@ -38,6 +38,7 @@ from headrace.runtime.planning import Replanned, make_plan, plan_after
 from headrace.runtime.progress import progress_of
 from headrace.runtime.replaying import Past
 from headrace.runtime.several import NOW_OF
+from headrace.runtime.sources.records import SourceChanged
 from headrace.runtime.standing import ArchiveEntry, Standing
 from headrace.runtime.telling import Telling, untold
 from headrace.runtime.work import Work
@@ -67,6 +68,11 @@ class Engine:
     telling: Telling = field(default_factory=Telling)
     holds: Callable[[], Mapping[str, int]] = dict
     """Operator → index of the first result that somebody who must have all still waits for."""
+    unread: dict[str, SourceChanged] = field(default_factory=dict)
+    """Operators whose past cannot be read, since a file of a source that is read in place is gone or is another one now.
+
+    They wait while all others go on, until the home is opened again or a statement changes what runs.
+    """
     _saved: SavedPlan = field(init=False, default=NO_PLAN)
     _is_saved: bool = field(init=False, default=False)
     _planned: int = field(init=False, default=-1)
@@ -128,6 +134,7 @@ class Engine:
         if catalog.position == self._planned:
             return
         made = made or Replanned(make_plan(catalog))
+        self.unread.clear()
         self._is_saved = self._is_saved and made.plan is self.plan
         self.plan = made.plan
         self._planned = catalog.position
@@ -166,7 +173,15 @@ class Engine:
                 work = self._taking_turns() if live_first else self._replay(Chunk()) or self._live()
             work = work or self.telling.anyway(untold)
         self.telling.had(work)
-        return self._run(work) if work is not None else None
+        if work is None:
+            return None
+        try:
+            return self._run(work)
+        except SourceChanged as found:
+            if work.kind != "replay":
+                raise
+            self.unread |= dict.fromkeys(work.operators, found)
+        return self.step(live_first=live_first)
 
     def _untold(self) -> dict[str, Instant]:
         return untold(self._live_operators(), self.plan, self.manifest)
@@ -303,17 +318,17 @@ class Engine:
         return self.intake.records(chunk) if stream.archive == "in place" else {}
 
     def is_catching_up(self) -> bool:
-        """True while an operator that is not paused has not read all of the past."""
+        """True while an operator that may go on has not read all of the past."""
         return bool(self._late())
 
     def _late(self) -> dict[str, tuple[str, int]]:
-        """Where operators stand that are behind and not paused: their stream, and their place in its archive."""
+        """Where operators stand that are behind and may go on: their stream, and their place in its archive."""
         behind = self._behind()
         paused = self._paused() if behind else ()
         return {
             name: (self.plan.operators[name].stream, place)
             for name, place in behind.items()
-            if derived.owner_of(name) not in paused
+            if derived.owner_of(name) not in paused and name not in self.unread
         }
 
     def _replay(self, size: Chunk) -> Work | None:

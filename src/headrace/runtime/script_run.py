@@ -22,6 +22,7 @@ from headrace.runtime.results import visible
 from headrace.runtime.screen import Screen
 from headrace.runtime.setbacks import closing_setbacks, setbacks
 from headrace.runtime.sources.listing import not_there_yet
+from headrace.runtime.status import unread
 
 DEFAULT_HOME = Path("headrace-home")
 _LOOK_SECONDS = 0.2
@@ -109,7 +110,7 @@ class _Run:
         if self._options.once and not done:
             self._screen.line.warning("Stopped before all input was read; no answers are shown.")
             return self._stop.exit_code
-        return 0
+        return max((found.exit_code for found in unread(self._hub).values()), default=0)
 
     def _answering(self, statements: tuple[said.Statement, ...]) -> int:
         """How many queries will answer: those of the home and those of the script."""
@@ -169,12 +170,21 @@ class _Run:
         self._screen.line.message(f"Stopped after epoch {hub.home.latest().epoch}; the home is {hub.path}")
 
     def _show_news(self, told: _Told | None) -> None:
+        self._tell_unread()
         if self._exporter is not None:
             self._exporter.refresh()
         elif told is not None:
             told.show()
 
+    def _tell_unread(self) -> None:
+        for name, found in unread(self._hub).items():
+            told = f"{name}: its past cannot be read, so it waits and the others go on. {found}"
+            if told not in self._warned:
+                self._warned.add(told)
+                self._screen.line.warning(told)
+
     def _tell_setbacks(self) -> None:
+        self._tell_unread()
         waiting = [not_there_yet(stream) for stream in self._hub.catalog.streams.values()]
         for told in waiting:
             if told is not None and told not in self._warned:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.planner.synopsis_bytes import synopsis_bytes
+from headrace.runtime import derived
+from headrace.runtime.sources.records import SourceChanged
 
 if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
@@ -23,6 +25,7 @@ def status(hub: Hub) -> dict[str, Any]:
             query.definition.name: manifest.operators.get(query.operator_id)
             for query in catalog.queries.values()
         },
+        "unread": {name: str(found) for name, found in unread(hub).items()},
         "rejected": dict(manifest.facts.get("rejected", {})),
         "closing_rejected": {name: len(told) for name, told in hub.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),
@@ -31,6 +34,13 @@ def status(hub: Hub) -> dict[str, Any]:
         "failures": hub.loop.supervisor.as_status(),
         "last_epoch": hub.last.as_dict() if hub.last is not None else None,
     }
+
+
+def unread(hub: Hub) -> dict[str, SourceChanged]:
+    """Queries whose past cannot be read, and what was found in its place."""
+    owners = {derived.owner_of(operator): found for operator, found in hub.loop.engine.unread.items()}
+    named = {query.operator_id: query.definition.name for query in hub.catalog.queries.values()}
+    return {named[owner]: found for owner, found in owners.items() if owner in named}
 
 
 def synopses(hub: Hub) -> dict[str, dict[str, int]]:
