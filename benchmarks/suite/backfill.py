@@ -16,6 +16,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,10 +69,71 @@ class _Watch:
             self.published.append((self.rows, time.perf_counter()))
 
 
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """A stretch of live batches: what was seen of their epochs, and how long each batch waited for its results."""
+
+    watch: _Watch
+    waits: list[float]
+
+    @property
+    def p95(self) -> float:
+        """Milliseconds of a live epoch."""
+        return _ms(self.watch.taken, 0.95)
+
+    @property
+    def p99(self) -> float:
+        """Milliseconds from punctuation to result."""
+        return _ms(self.waits, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What one run of ours came to."""
+
+    archived: int
+    capacity: float
+    """Rows a second, batch after batch without a pause."""
+    pace: float
+    """Seconds from batch to batch at half of it."""
+    before: _Phase
+    during: _Phase
+    took: float
+    """Seconds in which the past was read."""
+
+
 def backfill(rows: int, rounds: int) -> Report:
     """One run, whatever `rounds` says: 50 million archived rows; with `rows` below five million that many, and at least two."""
     del rounds
-    archived = max(rows, SMALL) if rows < FEW else LARGE
+    run = _run(max(rows, SMALL) if rows < FEW else LARGE)
+    theirs = _of_spark(run.pace)
+    table = _table(run, theirs)
+    note = (
+        f"{run.archived:,} archived rows were read in {run.took:.1f} s, beside live rows at {run.capacity / 2:,.0f} a second,"
+        f" half of the {run.capacity:,.0f} measured before; batches of {LIVE:,} rows."
+    )
+    drawn = [
+        Bar(
+            row["phase"],
+            row["p99_from_punctuation_to_result_ms"],
+            "theirs" if "Spark" in row["phase"] else "ours",
+        )
+        for row in table
+    ]
+    assert __doc__ is not None
+    return Report(
+        "backfill",
+        "Reading the past beside the present",
+        table,
+        _ratios(run, theirs),
+        drawn,
+        "ms",
+        [__doc__.strip(), note],
+    )
+
+
+def _run(archived: int) -> _Run:
+    """Fill the archive, measure the capacity, then live rows alone and beside the new query; its answer is checked."""
     with tempfile.TemporaryDirectory(prefix="headrace-backfill-") as folder, hr.open(Path(folder)) as hub:
         hub.execute(
             f"CREATE STREAM s (at TIMESTAMP, key INT, v BIGINT, {COLUMNS}) USING push TIMESTAMP BY at"
@@ -87,55 +149,51 @@ def backfill(rows: int, rounds: int) -> Report:
         took = time.perf_counter() - started
         hub.catch_up()
         _check(hub, archived, next_row)
-    theirs = _of_spark(pace)
-    p95 = [1000 * float(np.quantile(each.taken, 0.95)) for each in (before[0], during[0])]
-    p99 = [1000 * float(np.quantile(each[1], 0.99)) for each in (before, during)]
-    table = [
+    return _Run(archived, capacity, pace, before, during, took)
+
+
+def _table(run: _Run, theirs: list[float]) -> list[dict[str, Any]]:
+    """A row for each phase of ours, and one for Spark's query."""
+    ours = [
         {
-            "phase": phase,
-            "live_epochs": len(watch.taken),
-            "epochs_of_the_past": watch.replays,
-            "p95_epoch_ms": round(slow, 1),
-            "p99_from_punctuation_to_result_ms": round(late, 1),
+            "phase": name,
+            "live_epochs": len(phase.watch.taken),
+            "epochs_of_the_past": phase.watch.replays,
+            "p95_epoch_ms": round(phase.p95, 1),
+            "p99_from_punctuation_to_result_ms": round(phase.p99, 1),
         }
-        for phase, (watch, _), slow, late in zip(
-            ("alone", "while the past is read"), (before, during), p95, p99, strict=True
-        )
+        for name, phase in (("alone", run.before), ("while the past is read", run.during))
     ]
-    table.append(
-        {
-            "phase": "Spark's streaming query, alone",
-            "live_epochs": len(theirs),
-            "epochs_of_the_past": 0,
-            "p95_epoch_ms": None,
-            "p99_from_punctuation_to_result_ms": round(1000 * float(np.quantile(theirs, 0.99)), 1),
-        }
-    )
-    note = (
-        f"{archived:,} archived rows were read in {took:.1f} s, beside live rows at {capacity / 2:,.0f} a second, half of the"
-        f" {capacity:,.0f} measured before; batches of {LIVE:,} rows."
-    )
-    ratios = [
-        Ratio("p95 of live epochs while the past is read to alone", p95[1] / p95[0], 1.5, at_most=True),
+    spark = {
+        "phase": "Spark's streaming query, alone",
+        "live_epochs": len(theirs),
+        "epochs_of_the_past": 0,
+        "p95_epoch_ms": None,
+        "p99_from_punctuation_to_result_ms": round(_ms(theirs, 0.99), 1),
+    }
+    return [*ours, spark]
+
+
+def _ratios(run: _Run, theirs: list[float]) -> list[Ratio]:
+    return [
+        Ratio(
+            "p95 of live epochs while the past is read to alone",
+            run.during.p95 / run.before.p95,
+            1.5,
+            at_most=True,
+        ),
         Ratio(
             "p99 from punctuation to result while the past is read, to Spark's with nothing beside it",
-            p99[1] / (1000 * float(np.quantile(theirs, 0.99))),
+            run.during.p99 / _ms(theirs, 0.99),
             1,
             at_most=True,
         ),
     ]
-    drawn = [
-        Bar(
-            row["phase"],
-            row["p99_from_punctuation_to_result_ms"],
-            "theirs" if "Spark" in row["phase"] else "ours",
-        )
-        for row in table
-    ]
-    assert __doc__ is not None
-    return Report(
-        "backfill", "Reading the past beside the present", table, ratios, drawn, "ms", [__doc__.strip(), note]
-    )
+
+
+def _ms(seconds: list[float], share: float) -> float:
+    """The quantile, in milliseconds."""
+    return 1000 * float(np.quantile(seconds, share))
 
 
 def _of_spark(pace: float) -> list[float]:
@@ -183,8 +241,8 @@ def _capacity(hub: Hub, first: int) -> tuple[float, int]:
 
 def _paced(
     hub: Hub, first: int, pace: float, batches: int, *, until_caught_up: bool = False
-) -> tuple[tuple[_Watch, list[float]], int]:
-    """Hand in a batch every `pace` seconds while the hub runs; what was seen, and each batch's wait for its results."""
+) -> tuple[_Phase, int]:
+    """Hand in a batch every `pace` seconds while the hub runs; what came of it, and the next row."""
     watch, handed = _Watch(), list[tuple[int, float]]()
     hub.on_epoch(watch.see)
     with hub.running():
@@ -207,7 +265,7 @@ def _paced(
             counted, at = next(published)
         waits.append(at - since)
     watch.looks = False
-    return (watch, waits), first
+    return _Phase(watch, waits), first
 
 
 def _behind(hub: Hub) -> bool:

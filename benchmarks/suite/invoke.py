@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ QUERIES = 1000
 EPOCHS = 4
 ASKED = 40
 TIMES = 3
+OURS, THEIR_TABLE, OUR_FILES = "headrace", "duckdb, its table", "duckdb, our files"
 _SECONDS = WINDOW * data.STEP_US / 1_000_000
 COLUMNS = ", ".join(f"{name} INT" for name in data.ATTRIBUTES)
 STREAM = f"CREATE STREAM s (at TIMESTAMP, key INT, v BIGINT, {COLUMNS}) USING push TIMESTAMP BY at"
@@ -52,13 +53,53 @@ def window(rows: int = WINDOW) -> str:
     return f"BEGIN NOW - INTERVAL {(rows - 1) * data.STEP_US / 1_000_000:.6f} SECONDS END NOW"
 
 
+@dataclass(slots=True)
+class _Asked:
+    """What asking all three the same came to: milliseconds by way, rows of answers, and what ours took of work."""
+
+    spent: dict[str, list[float]] = field(default_factory=lambda: {OURS: [], THEIR_TABLE: [], OUR_FILES: []})
+    answers: list[int] = field(default_factory=list)
+    effort: list[Effort] = field(default_factory=list)
+    kept: float = 0.0
+    """Seconds in which the selections of all rows were kept."""
+
+    def median(self, way: str) -> float:
+        """Milliseconds."""
+        return statistics.median(self.spent[way])
+
+
 def invoke(rows: int, rounds: int) -> Report:
     """Medians over 40 of the queries, `rounds` times; `rows` has no say."""
     del rows
+    asked = _ask_all(rounds)
+    table = [
+        {
+            "way": way,
+            "median_ms": round(asked.median(way), 3),
+            "p90_ms": round(float(np.quantile(each, 0.9)), 3),
+            "mean_result_rows": round(statistics.mean(asked.answers)),
+        }
+        for way, each in asked.spent.items()
+    ]
+    drawn = [Bar(way, asked.median(way), "ours" if way == OURS else "theirs") for way in asked.spent]
+    note = f"Keeping the selections of {QUERIES:,} queries of {EPOCHS * WINDOW:,} rows as they came took {asked.kept:.1f} s in one process."
+    return Report(
+        "invoke",
+        "INVOKE over a window of 65,536 rows",
+        table,
+        _ratios(asked),
+        drawn,
+        "ms",
+        [_doc(), note],
+        {"duckdb": versions_of("duckdb")},
+    )
+
+
+def _ask_all(rounds: int) -> _Asked:
+    """Register a thousand queries, take all rows in, then ask 40 of them in turns with DuckDB."""
     predicates = data.predicates(QUERIES)
-    asked = sorted({int(each) for each in np.linspace(0, QUERIES - 1, ASKED)})
-    spent: dict[str, list[float]] = {"headrace": [], "duckdb, its table": [], "duckdb, our files": []}
-    answers: list[int] = []
+    numbers = sorted({int(each) for each in np.linspace(0, QUERIES - 1, ASKED)})
+    asked = _Asked()
     with (
         tempfile.TemporaryDirectory(prefix="headrace-invoke-") as folder,
         open_hub(Path(folder), local=True) as hub,
@@ -74,52 +115,33 @@ def invoke(rows: int, rounds: int) -> Report:
         for index in range(EPOCHS):
             hub.push("s", rows_of(index))
             hub.catch_up()
-        kept = time.perf_counter() - started
+        asked.kept = time.perf_counter() - started
         with duck(hub) as ask:
             for _ in range(rounds):
-                for number in asked:
-                    count = _one(hub, ask, number, predicates[number], spent)
-                    answers.append(count)
-        effort = [_effort(hub, f"q{number}") for number in asked]
-    median = {name: statistics.median(each) for name, each in spent.items()}
-    quickest = min(median["duckdb, its table"], median["duckdb, our files"])
-    table = [
-        {
-            "way": name,
-            "median_ms": round(median[name], 3),
-            "p90_ms": round(float(np.quantile(each, 0.9)), 3),
-            "mean_result_rows": round(statistics.mean(answers)),
-        }
-        for name, each in spent.items()
-    ]
-    factors = sum(each.factors for each in effort)
-    ratios = [
+                for number in numbers:
+                    asked.answers.append(_one(hub, ask, number, predicates[number], asked.spent))
+        asked.effort = [_effort(hub, f"q{number}") for number in numbers]
+    return asked
+
+
+def _ratios(asked: _Asked) -> list[Ratio]:
+    ours, over_files = asked.median(OURS), asked.median(OUR_FILES)
+    factors = sum(each.factors for each in asked.effort)
+    return [
         Ratio(
             "invoke, 1000 standing, to DuckDB scanning our archive for one",
-            median["headrace"] / median["duckdb, our files"],
+            ours / over_files,
             1,
             at_most=True,
         ),
         Ratio(
             "invoke, 1000 standing, to the quicker of DuckDB's ways",
-            median["headrace"] / quickest,
+            ours / min(asked.median(THEIR_TABLE), over_files),
             1,
             at_most=True,
         ),
         Ratio("factors evaluated by an INVOKE", factors, 0, at_most=True),
     ]
-    drawn = [Bar(name, median[name], "ours" if name == "headrace" else "theirs") for name in spent]
-    note = f"Keeping the selections of {QUERIES:,} queries of {EPOCHS * WINDOW:,} rows as they came took {kept:.1f} s in one process."
-    return Report(
-        "invoke",
-        "INVOKE over a window of 65,536 rows",
-        table,
-        ratios,
-        drawn,
-        "ms",
-        [_doc(), note],
-        {"duckdb": versions_of("duckdb")},
-    )
 
 
 def _doc() -> str:
@@ -134,11 +156,11 @@ def _one(hub: Hub, ask: Any, number: int, factors: data.Predicate, spent: dict[s
         started = time.perf_counter()
         table = query.invoke()
         mine.append((time.perf_counter() - started) * 1000)
-    spent["headrace"].append(min(mine))
+    spent[OURS].append(min(mine))
     last = data.ORIGIN_US + (EPOCHS * WINDOW - 1) * data.STEP_US
     first = last - (WINDOW - 1) * data.STEP_US
     within = f'"at" >= make_timestamptz({first}) AND "at" <= make_timestamptz({last}) AND {where(factors)}'
-    for name, source in (("duckdb, its table", "held"), ("duckdb, our files", "files")):
+    for name, source in ((THEIR_TABLE, "held"), (OUR_FILES, "files")):
         told = ask(f"SELECT key, v FROM {source} WHERE {within}")
         if told["rows"] != table.num_rows:
             raise WrongAnswer(f"query {number}: {table.num_rows} rows, {name} {told['rows']}")

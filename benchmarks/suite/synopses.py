@@ -19,6 +19,12 @@ from headrace.synopses.exponential_histogram import Histograms
 
 _WINDOW = 10_000_000
 _ERRORS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 50), Fraction(1, 100), Fraction(1, 1000))
+_NOTES = [
+    f"One key, the last {_WINDOW:,} of {2 * _WINDOW:,} instants, with a coin for each; the window is eight bytes for every one in it.",
+    "Worst error: at a hundred instants. Waiting rows are those that are not put into buckets yet, and are exact.",
+    "At rest the times of buckets lie as differences. No method needs fewer bytes than the lower bound (Theorem 2).",
+    "How fast rows are taken in is measured by `updates`.",
+]
 
 
 def synopses(rows: int, rounds: int) -> Report:
@@ -31,58 +37,46 @@ def synopses(rows: int, rounds: int) -> Report:
         Ratio("bytes at 1 % to those of the window, N = 10 M", share, 0.01, at_most=True),
         Ratio("worst error seen to the error allowed", worst, 1, at_most=True),
     ]
-    table = [
-        {
-            "within_%": row["within_%"],
-            "buckets": row["buckets"],
-            "bytes_with_waiting_rows": row["bytes"],
-            "bytes_at_rest": row["at_rest"],
-            "no_method_below": row["least"],
-            "percent_of_window": round(100 * row["share_of_window"], 4),
-            "worst_error_%": round(row["within_%"] * row["worst_to_allowed"], 4),
-        }
-        for row in kept
-    ]
     drawn = [Bar(f"within {row['within_%']:g} %", row["bytes"], "ours") for row in kept]
-    sizes = [row["bytes"] for row in kept]
-    picture = curves(
-        "Counting the last 10 M instants: error against memory (the window: 40 MB)",
-        ("bytes, waiting rows included", "error, percent of the truth"),
-        [
-            Curve("error allowed", sizes, [row["within_%"] for row in kept], "yardstick"),
-            Curve(
-                "worst error seen", sizes, [row["within_%"] * row["worst_to_allowed"] for row in kept], "ours"
-            ),
-            Curve(
-                "allowed, at rest",
-                [row["at_rest"] for row in kept],
-                [row["within_%"] for row in kept],
-                "ours",
-            ),
-            Curve(
-                "no method is below",
-                [row["least"] for row in kept],
-                [row["within_%"] for row in kept],
-                "theirs",
-            ),
-        ],
-        logarithmic=(True, True),
-    )
-    notes = [
-        f"One key, the last {_WINDOW:,} of {2 * _WINDOW:,} instants, with a coin for each; the window is eight bytes for every one in it.",
-        "Worst error: at a hundred instants. Waiting rows are those that are not put into buckets yet, and are exact.",
-        "At rest the times of buckets lie as differences. No method needs fewer bytes than the lower bound (Theorem 2).",
-        "How fast rows are taken in is measured by `updates`.",
-    ]
     return Report(
         "synopses",
         "Counting the last 10 M instants: error against memory",
-        table,
+        [_told(row) for row in kept],
         ratios,
         drawn,
         "bytes",
-        notes,
-        picture=picture,
+        _NOTES,
+        picture=_picture(kept),
+    )
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    """What the table says of an error allowed."""
+    return {
+        "within_%": row["within_%"],
+        "buckets": row["buckets"],
+        "bytes_with_waiting_rows": row["bytes"],
+        "bytes_at_rest": row["at_rest"],
+        "no_method_below": row["least"],
+        "percent_of_window": round(100 * row["share_of_window"], 4),
+        "worst_error_%": round(row["within_%"] * row["worst_to_allowed"], 4),
+    }
+
+
+def _picture(kept: list[dict[str, Any]]) -> str:
+    """Error against bytes: allowed, seen, at rest, and what no method is below."""
+    sizes, allowed = [row["bytes"] for row in kept], [row["within_%"] for row in kept]
+    seen = [row["within_%"] * row["worst_to_allowed"] for row in kept]
+    return curves(
+        "Counting the last 10 M instants: error against memory (the window: 40 MB)",
+        ("bytes, waiting rows included", "error, percent of the truth"),
+        [
+            Curve("error allowed", sizes, allowed, "yardstick"),
+            Curve("worst error seen", sizes, seen, "ours"),
+            Curve("allowed, at rest", [row["at_rest"] for row in kept], allowed, "ours"),
+            Curve("no method is below", [row["least"] for row in kept], allowed, "theirs"),
+        ],
+        logarithmic=(True, True),
     )
 
 
