@@ -22,6 +22,9 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+# What it asserts for many tests says what differs, as if they said it.
+pytest.register_assert_rewrite("tests.runtime.rig")
+
 
 def _look_at(descriptor: int) -> None:
     os.fstat(descriptor)  # as of a sync: an error when it is no file's

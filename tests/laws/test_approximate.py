@@ -22,9 +22,10 @@ from headrace.operators.approximate_instants import ApproximateInstants
 from headrace.operators.approximate_windows import ApproximateWindows
 from headrace.planner.lower import lower
 from headrace.reference.evaluate import changes, relation_at, windows_answer
-from headrace.reference.history import record
+from headrace.reference.history import History, record
 from headrace.schema import BIGINT
 from tests.laws import strategies as some
+from tests.laws import streams
 from tests.laws.comparing import canonical
 from tests.laws.driving import described, epochs, plain, run
 
@@ -111,11 +112,11 @@ def within_bounds(query: Query, found: list[Any], expected: list[Any]) -> None:
 @given(data=st.data())
 def test_answers_are_within_their_bounds_for_any_cut_order_tasks_and_compaction(data: st.DataObject) -> None:
     query = data.draw(queries(windows()), "query")
-    history = data.draw(some.histories(), "history")
+    history = data.draw(streams.histories(), "history")
     note(described(query))
     final = data.draw(st.booleans(), "final")
     cut = [
-        data.draw(some.splits(data.draw(st.permutations(e), "order")), "splits")
+        data.draw(streams.splits(data.draw(st.permutations(e), "order")), "splits")
         for e in epochs(history.streams["s"])
     ]
     tasks = data.draw(st.lists(st.integers(1, 4), min_size=len(cut), max_size=len(cut)), "tasks")
@@ -152,7 +153,7 @@ def test_long_streams_are_thinned_over_many_epochs_and_stay_within_their_bounds(
     for step in steps:
         at += step * some.TICK // 2
         rows.append({"k": "a", "g": 0, "x": step**9 % 1000, "y": None, "at": at})
-    history = some.History(
+    history = History(
         {"s": record([rows[low : low + size] for low in range(0, len(rows), size)], "at", 0)}, {"names": ()}
     )
     operator = lower("q", query, "q")
@@ -199,7 +200,7 @@ def test_long_relations_stay_within_their_bounds_at_every_instant_over_many_epoc
     rows = [
         {"k": "aab"[n % 3], "g": 0, "x": n * n % 97, "y": None, "at": n * some.TICK // 2} for n in range(180)
     ]
-    history = some.History(
+    history = History(
         {"s": record([rows[low : low + size] for low in range(0, len(rows), size)], "at", 0)}, {"names": ()}
     )
     compactions = dict.fromkeys(range(2, len(rows) // size, 3), 3)
@@ -218,10 +219,10 @@ def test_long_relations_stay_within_their_bounds_at_every_instant_over_many_epoc
 @given(data=st.data())
 def test_relations_are_within_their_bounds_at_every_instant(data: st.DataObject) -> None:
     query = replace(data.draw(queries(relations()), "query"), emission="relation")
-    history = data.draw(some.histories(), "history")
+    history = data.draw(streams.histories(), "history")
     note(described(query))
     assert isinstance(lower("q", query, "q"), ApproximateInstants)
-    cut = [data.draw(some.splits(epoch), "splits") for epoch in epochs(history.streams["s"])]
+    cut = [data.draw(streams.splits(epoch), "splits") for epoch in epochs(history.streams["s"])]
     tasks = data.draw(st.lists(st.integers(1, 4), min_size=len(cut), max_size=len(cut)), "tasks")
     merges = st.dictionaries(st.integers(0, max(len(cut) - 1, 0)), st.integers(1, 4), max_size=3)
     compactions = data.draw(merges, "compactions")

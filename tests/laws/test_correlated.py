@@ -18,6 +18,7 @@ from headrace.planner.lower import lower
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
 from tests.language.catalog import Catalog
 from tests.laws import strategies as some
+from tests.laws import streams
 from tests.laws.comparing import canonical
 from tests.laws.test_laws import expected, found, is_said, landmarks
 
@@ -86,7 +87,7 @@ def queries(draw: st.DrawFn) -> Query:
 
 @given(data=st.data())
 def test_the_answer_is_the_reference_s_for_any_cut_order_tasks_and_compaction(data: st.DataObject) -> None:
-    query, history = data.draw(queries().filter(is_said), "query"), data.draw(some.histories(), "history")
+    query, history = data.draw(queries().filter(is_said), "query"), data.draw(streams.histories(), "history")
     final = data.draw(st.booleans(), "final")
     answer = found(data, query, history, final)
     assert canonical(answer) == canonical(expected(query, history, final))

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.time import SECOND
-from tests.runtime.test_progress import COUNT, SLIDING, T0, Told, known, push, stream, told
+from tests.runtime.progressing import COUNT, SLIDING, T0, Told, known, push, stream, told
 
 QUERIES = (
     COUNT,

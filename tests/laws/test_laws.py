@@ -44,6 +44,7 @@ from headrace.reference.history import History
 from headrace.reference.values import row_identity
 from headrace.schema import BIGINT, BOOLEAN, STRING
 from tests.laws import strategies as some
+from tests.laws import streams
 from tests.laws.comparing import canonical
 from tests.laws.driving import described, epochs, plain, run
 from tests.laws.kinds import Striped
@@ -66,7 +67,7 @@ def found(data: st.DataObject, query: Query, history: History, final: bool) -> l
     """The operator's answer, for drawn cuts, tasks, compactions and order within epochs."""
     note(described(query))
     cut = [
-        data.draw(some.splits(data.draw(st.permutations(e), "order")), "splits")
+        data.draw(streams.splits(data.draw(st.permutations(e), "order")), "splits")
         for e in epochs(history.streams["s"])
     ]
     tasks = data.draw(st.lists(st.integers(1, 4), min_size=len(cut), max_size=len(cut)), "tasks")
@@ -205,7 +206,7 @@ KINDS: dict[str, Callable[[], st.SearchStrategy[Query]]] = {
 def test_the_answer_is_the_reference_s_for_any_cut_order_tasks_and_compaction(
     kind: str, data: st.DataObject
 ) -> None:
-    query, history = data.draw(KINDS[kind](), "query"), data.draw(some.histories(), "history")
+    query, history = data.draw(KINDS[kind](), "query"), data.draw(streams.histories(), "history")
     final = data.draw(st.booleans(), "final")
     answer = found(data, query, history, final)
     assert canonical(answer) == canonical(expected(query, history, final))
@@ -217,7 +218,7 @@ def test_changes_of_a_relation_with_doubles_add_up_to_the_relation_at_every_inst
 ) -> None:
     queries = some.queries(some.instant_windows(), some.Shape(emits=False, top=False, having=False))
     query = data.draw(queries.filter(lambda q: aggregates(q) and rounds(q)), "query")
-    history = data.draw(some.histories(), "history")
+    history = data.draw(streams.histories(), "history")
     told = found(data, query, history, final=False)
     names = query.schema.names
     held: dict[Any, list[Any]] = {}

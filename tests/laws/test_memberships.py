@@ -15,6 +15,7 @@ from headrace.reference.evaluate import stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.schema import BOOLEAN, INT, STRING
 from tests.laws import strategies as some
+from tests.laws import streams
 from tests.laws.comparing import canonical
 from tests.laws.driving import plain, run
 
@@ -68,7 +69,7 @@ def queries(draw: st.DrawFn) -> Query:
     return Query(chosen, "stream" if isinstance(window, Unbounded) else "windows")
 
 
-@given(query=queries(), history=some.histories(with_late=False))
+@given(query=queries(), history=streams.histories(with_late=False))
 def test_a_subquery_of_where_is_the_reference_s(query: Query, history: History) -> None:
     found = plain(run(query, history, SCHEMAS), query)
     answer = stream_answer if query.emission == "stream" else windows_answer

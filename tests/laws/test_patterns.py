@@ -26,6 +26,7 @@ from headrace.reference.evaluate import windows_answer
 from headrace.reference.history import History, Promise, RecordedStream, matches, record
 from headrace.time import BEGINNING, FOREVER, Instant
 from tests.laws import strategies as some
+from tests.laws import streams
 from tests.laws.comparing import canonical
 from tests.laws.driving import array, batch, described, epochs, plain
 
@@ -58,7 +59,7 @@ def promises() -> st.SearchStrategy[list[Promise]]:
 
 @st.composite
 def punctuated(draw: st.DrawFn) -> tuple[RecordedStream, list[list[Promise]]]:
-    cut = draw(some.epochs())
+    cut = draw(streams.epochs())
     made = [draw(promises()) for _ in cut]
     return record(cut, "at", draw(st.integers(0, 12)) * some.TICK, made), made
 

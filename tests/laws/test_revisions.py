@@ -24,6 +24,7 @@ from headrace.reference.evaluate import revisions, windows_answer
 from headrace.reference.history import History, RecordedStream, StreamRow, record
 from headrace.schema import BIGINT
 from tests.laws import strategies as some
+from tests.laws import streams
 from tests.laws.comparing import canonical
 from tests.laws.driving import batch, plain, table
 from tests.laws.test_laws import SCHEMAS, rounds, time_queries
@@ -80,9 +81,11 @@ def test_after_every_epoch_the_standing_answer_is_the_reference_s_over_all_rows(
     within = data.draw(st.one_of(st.none(), st.integers(0, 12).map(lambda n: n * some.TICK)), "within")
     kind = data.draw(st.sampled_from((time_queries(emits=False), session_queries())), "kind")
     query = replace(data.draw(kind, "query"), revisions=Revisions(within))
-    history = data.draw(some.histories(), "history")
+    history = data.draw(streams.histories(), "history")
     stream = history.streams["s"]
-    cut = [data.draw(some.splits(data.draw(st.permutations(e))), "splits") for e in admitted(stream, within)]
+    cut = [
+        data.draw(streams.splits(data.draw(st.permutations(e))), "splits") for e in admitted(stream, within)
+    ]
     tasks = data.draw(st.lists(st.integers(1, 3), min_size=len(cut), max_size=len(cut)), "tasks")
     merges = data.draw(st.dictionaries(st.integers(0, 4), st.integers(1, 3), max_size=3), "compactions")
     for last in range(1, len(cut) + 1):

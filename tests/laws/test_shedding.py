@@ -34,6 +34,7 @@ from headrace.runtime.shedding import shown_of
 from headrace.time import SECOND
 from tests.language.catalog import Catalog
 from tests.laws import strategies as some
+from tests.laws import streams
 from tests.laws.driving import batch, plain
 from tests.runtime.rig import NAMES, Rig, Row, answer, cut, made_rows
 from tests.runtime.test_supervisor import Failing
@@ -170,14 +171,14 @@ def test_whatever_the_shares_and_the_cuts_estimates_and_errors_are_the_reference
 ) -> None:
     text = data.draw(texts(), "text")
     query = bind_query(text + SHEDDING, CATALOG)
-    recorded = passed(data.draw(some.recorded(), "stream"))
+    recorded = passed(data.draw(streams.recorded(), "stream"))
     keeps = [data.draw(st.sampled_from(KEEPS), "keep") for _ in recorded.punctuations]
     stream = weighed(recorded, keeps, lambda row: row.position + (row.epoch << 32))
     accepted = [
         [row for row in stream.rows if row.epoch == epoch and row.fate == "accepted"]
         for epoch in range(1, len(keeps) + 1)
     ]
-    cuts = [data.draw(some.splits(data.draw(st.permutations(rows))), "splits") for rows in accepted]
+    cuts = [data.draw(streams.splits(data.draw(st.permutations(rows))), "splits") for rows in accepted]
     tasks = [data.draw(st.integers(1, 3), "tasks") for _ in cuts]
     merges = data.draw(st.dictionaries(st.integers(0, 4), st.integers(1, 3), max_size=3), "compactions")
     history = History({"s": stream}, {})
@@ -199,7 +200,7 @@ def test_where_nothing_is_shed_each_answer_is_the_exact_one_its_error_is_none_an
 ) -> None:
     text = data.draw(texts(), "text")
     exact, estimate = bind_query(text, CATALOG), bind_query(text + SHEDDING, CATALOG)
-    stream = passed(data.draw(some.recorded(), "stream"))
+    stream = passed(data.draw(streams.recorded(), "stream"))
     history = History({"s": stream}, {})
     keeps = [1.0] * len(stream.punctuations)
     cuts = [

@@ -23,6 +23,7 @@ from headrace.planner.lower import lower
 from headrace.reference.evaluate import invoke
 from headrace.reference.history import History
 from tests.laws import strategies as some
+from tests.laws import streams
 from tests.laws.comparing import canonical
 from tests.laws.driving import batch, described, epochs, plain, table
 from tests.laws.test_approximate import SCHEMAS, queries, within_bounds
@@ -56,7 +57,10 @@ def asked(data: st.DataObject, operator: Operator, query: Query, history: Histor
     """The operator's answer for a shorter window, over any split, tasks and compaction; the bag that a relation's changes make."""
     stream = history.streams["s"]
     cut = [
-        [batch(part, some.SCHEMA).only(operator.columns) for part in data.draw(some.splits(epoch), "splits")]
+        [
+            batch(part, some.SCHEMA).only(operator.columns)
+            for part in data.draw(streams.splits(epoch), "splits")
+        ]
         for epoch in epochs(stream)
     ]
     tasks = data.draw(st.lists(st.integers(1, 4), min_size=len(cut), max_size=len(cut)), "tasks")
@@ -99,7 +103,7 @@ def test_a_part_of_a_window_is_answered_as_by_the_query_with_that_window(data: s
     note(described(query))
     operator = lower("q", query, "q")
     assume(full_length(operator) == window.range)
-    history = data.draw(some.histories(), "history")
+    history = data.draw(streams.histories(), "history")
     length = window.range - window.slide * data.draw(
         st.integers(1, (window.range - 1) // window.slide), "slides less"
     )
@@ -118,7 +122,7 @@ def test_a_part_of_a_relation_is_answered_as_by_the_query_with_that_range(data: 
     note(described(query))
     operator = lower("q", query, "q")
     assume(full_length(operator) == window.range)
-    history = data.draw(some.histories(), "history")
+    history = data.draw(streams.histories(), "history")
     length = data.draw(st.sampled_from((1, TICK - 1, TICK, 3 * TICK, 5 * TICK)), "length")
     assume(length <= window.range)
     found = asked(data, operator, query, history, length)
@@ -137,7 +141,7 @@ def test_any_size_up_to_the_window_is_within_its_bound_from_one_histogram(data: 
     note(described(query))
     operator = lower("q", query, "q")
     assume(isinstance(operator, ApproximateWindows | ApproximateInstants))
-    history = data.draw(some.histories(), "history")
+    history = data.draw(streams.histories(), "history")
     length = data.draw(st.integers(1, many - 1), "part") * (slide if slides else TICK)
     check(operator, length)
     found = asked(data, operator, query, history, length)

@@ -23,9 +23,10 @@ from headrace.operators.lower_synopses import is_synopsis
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.planner.lower import lower
 from headrace.reference.evaluate import windows_answer
-from headrace.reference.history import record
+from headrace.reference.history import History, record
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING
 from tests.laws import strategies as some
+from tests.laws import streams
 from tests.laws.comparing import canonical
 from tests.laws.driving import described, epochs, plain, run
 from tests.laws.test_laws import landmarks
@@ -175,14 +176,14 @@ def near(item: NamedAggregate, answered: Any, true: Any, bound: Any, rows: int, 
 @given(data=st.data())
 def test_answers_are_within_their_bounds_for_any_cut_order_tasks_and_compaction(data: st.DataObject) -> None:
     query = data.draw(queries(), "query")
-    history = data.draw(some.histories(), "history")
+    history = data.draw(streams.histories(), "history")
     note(described(query))
     operator = lower("q", query, "q")
     assert isinstance(operator, PaneAggregate)
     assert any(is_synopsis(item.call) for item in operator.aggregates)
     final = data.draw(st.booleans(), "final")
     cut = [
-        data.draw(some.splits(data.draw(st.permutations(e), "order")), "splits")
+        data.draw(streams.splits(data.draw(st.permutations(e), "order")), "splits")
         for e in epochs(history.streams["s"])
     ]
     tasks = data.draw(st.lists(st.integers(1, 4), min_size=len(cut), max_size=len(cut)), "tasks")
@@ -207,7 +208,7 @@ def test_the_same_rows_in_the_same_batches_give_the_same_answer_to_the_byte(seed
         }
         for place in range(900)
     ]
-    history = some.History(
+    history = History(
         {"s": record([rows[low : low + 100] for low in range(0, len(rows), 100)], "at", 0)}, {"names": ()}
     )
     query = _everything()

@@ -21,6 +21,7 @@ from headrace.operators.routed_rows import RoutedRows
 from headrace.planner.lower import lower
 from headrace.schema import BIGINT, DOUBLE
 from tests.laws import strategies as some
+from tests.laws import streams
 from tests.laws.strategies import SCAN, TICK, column, literal
 from tests.operators.test_shared_panes import counted, harvested, query, refused, rows
 
@@ -67,7 +68,7 @@ def told(found: Harvest) -> dict[str, list[str]]:
 @settings(max_examples=250)
 @given(
     queries=st.lists(standing(), min_size=4, max_size=9),
-    drawn=st.lists(some.rows(), min_size=1, max_size=2),
+    drawn=st.lists(streams.rows(), min_size=1, max_size=2),
     small=st.booleans(),
 )
 def test_each_makes_of_its_rows_what_it_makes_of_all(

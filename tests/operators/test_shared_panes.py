@@ -32,6 +32,7 @@ from headrace.reference.history import StreamRow
 from headrace.schema import BIGINT, DOUBLE, STRING, Field, Schema
 from headrace.time import BEGINNING, DAY, FOREVER, SECOND
 from tests.laws import strategies as some
+from tests.laws import streams
 from tests.laws.comparing import canonical
 from tests.laws.driving import batch, plain
 from tests.laws.strategies import SCAN, SCHEMA, TICK, column, literal
@@ -110,7 +111,7 @@ def counted(found: Harvest) -> dict[str, tuple[int, int]]:
     return {name: (each.rows_in, each.rows_kept) for name, each in found.scanned.items()}
 
 
-@given(queries=together(), drawn=st.lists(some.rows(), min_size=1, max_size=2), cheap=st.booleans())
+@given(queries=together(), drawn=st.lists(streams.rows(), min_size=1, max_size=2), cheap=st.booleans())
 def test_each_answers_together_as_alone(queries: list[Query], drawn: list[Any], cheap: bool) -> None:
     operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
     batches = [rows(each) for each in drawn]
@@ -206,7 +207,7 @@ _QUOTIENT = some.call(">", some.call("/", literal(1, BIGINT), column("x"), kind=
 """A condition that fails on some rows."""
 
 
-@given(queries=many(), drawn=st.lists(some.rows(), min_size=1, max_size=2))
+@given(queries=many(), drawn=st.lists(streams.rows(), min_size=1, max_size=2))
 def test_many_conditions_fold_together_as_each_alone(queries: list[Query], drawn: list[Any]) -> None:
     operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
     batches = [rows(each) for each in drawn]
@@ -274,7 +275,7 @@ BELOW = [some.call(">", column("x"), literal(0, BIGINT)), some.call("=", column(
 
 
 @settings(max_examples=150)
-@given(made=joined(), drawn=st.lists(some.rows(), min_size=1, max_size=2))
+@given(made=joined(), drawn=st.lists(streams.rows(), min_size=1, max_size=2))
 def test_many_conditions_around_one_join_fold_together_as_each_alone(
     made: tuple[list[Query], list[PaneAggregate]], drawn: list[Any]
 ) -> None:

@@ -28,6 +28,7 @@ from headrace.reference.values import row_identity
 from headrace.schema import BIGINT
 from headrace.time import BEGINNING, FOREVER
 from tests.laws import strategies as gen
+from tests.laws import streams
 from tests.laws.comparing import canonical
 
 ALL = tuple(Named(name, gen.column(name)) for name in ("k", "g", "x", "y", "at"))
@@ -52,7 +53,7 @@ def instants(history):
     return sorted({at + shift for at in times for shift in (-1, 0, 1, 3 * gen.TICK, 3 * gen.TICK + 1)})
 
 
-@given(gen.queries(gen.instant_windows(), gen.Shape(emits=False)), gen.histories())
+@given(gen.queries(gen.instant_windows(), gen.Shape(emits=False)), streams.histories())
 def test_what_came_less_what_went_is_the_relation(query, history):
     sums = Counter()
     steps = changes(query, history, FOREVER)
@@ -66,7 +67,7 @@ def test_what_came_less_what_went_is_the_relation(query, history):
         assert all(count >= 0 for count in sums.values())
 
 
-@given(gen.queries(gen.instant_windows(), gen.Shape(emits=False)), gen.histories())
+@given(gen.queries(gen.instant_windows(), gen.Shape(emits=False)), streams.histories())
 def test_changes_are_what_istream_and_dstream_emit(query, history):
     for kind, sign in (("istream", 1), ("dstream", -1)):
         emitted = stream_answer(Query(Emit(query.root, kind), "stream"), history, FOREVER)
@@ -74,7 +75,7 @@ def test_changes_are_what_istream_and_dstream_emit(query, history):
         assert canonical(emitted) == canonical(ours)
 
 
-@given(gen.predicates(), gen.histories(), st.sampled_from((0, gen.TICK, 5 * gen.TICK)))
+@given(gen.predicates(), streams.histories(), st.sampled_from((0, gen.TICK, 5 * gen.TICK)))
 def test_a_time_window_commutes_with_a_filter(predicate, history, length):
     before = everything(TimeRange(length), below=predicate)
     after = everything(TimeRange(length), above=predicate)
@@ -82,7 +83,7 @@ def test_a_time_window_commutes_with_a_filter(predicate, history, length):
         assert bag(relation_at(before, history, at)) == bag(relation_at(after, history, at))
 
 
-@given(gen.predicates(), gen.histories(), gen.time_slides())
+@given(gen.predicates(), streams.histories(), gen.time_slides())
 def test_a_sliding_time_window_commutes_with_a_filter(predicate, history, window):
     before = windows_answer(everything(window, below=predicate), history, FOREVER)
     assert canonical(before) == canonical(
@@ -98,7 +99,7 @@ def test_a_row_window_does_not_commute_with_a_filter():
     assert relation_at(everything(Rows(1), above=predicate), history, 9) == []
 
 
-@given(gen.histories(), st.sampled_from((gen.TICK, 3 * gen.TICK, 7)))
+@given(streams.histories(), st.sampled_from((gen.TICK, 3 * gen.TICK, 7)))
 def test_windows_whose_slide_is_their_range_part_the_stream(history, length):
     emitted = windows_answer(everything(TimeSlide(length, length)), history, FOREVER)
     accepted = [dict(row.values) for row in history.streams["s"].ordered()]
@@ -106,7 +107,7 @@ def test_windows_whose_slide_is_their_range_part_the_stream(history, length):
     assert all(end - length <= row["at"] < end and end % length == 0 for end, row in emitted)
 
 
-@given(gen.histories(), gen.time_slides())
+@given(streams.histories(), gen.time_slides())
 def test_a_row_is_in_a_window_exactly_when_the_window_holds_its_time(history, window):
     emitted = bag({**row, "end": end} for end, row in windows_answer(everything(window), history, FOREVER))
     times = [row.at for row in history.streams["s"].ordered()]
@@ -119,7 +120,7 @@ def test_a_row_is_in_a_window_exactly_when_the_window_holds_its_time(history, wi
     assert sum(emitted.values()) == expected
 
 
-@given(gen.histories(), st.integers(1, 4))
+@given(streams.histories(), st.integers(1, 4))
 def test_rows_without_partition_are_rows_of_one_partition(history, count):
     constant = gen.literal(1, BIGINT)
     alone, one = everything(Rows(count)), everything(Rows(count, (constant,)))
@@ -130,7 +131,7 @@ def test_rows_without_partition_are_rows_of_one_partition(history, count):
         assert len(held) == min(count, len(past))
 
 
-@given(gen.histories(), st.integers(1, 4))
+@given(streams.histories(), st.integers(1, 4))
 def test_partitioned_rows_are_the_union_over_the_partitions(history, count):
     by_key = everything(Rows(count, (gen.column("k"),)))
     keys = {row.values["k"] for row in history.streams["s"].ordered()}
@@ -142,7 +143,7 @@ def test_partitioned_rows_are_the_union_over_the_partitions(history, count):
         assert bag(relation_at(by_key, history, at)) == union
 
 
-@given(gen.histories(), gen.rows_slides())
+@given(streams.histories(), gen.rows_slides())
 def test_a_row_window_is_the_rows_window_at_the_row_that_closes_it(history, window):
     """Against positions counted by hand, per partition, whatever the times are."""
     parts = {}
@@ -160,7 +161,7 @@ def test_a_row_window_is_the_rows_window_at_the_row_that_closes_it(history, wind
     assert canonical(windows_answer(everything(window), history, FOREVER)) == canonical(expected)
 
 
-@given(gen.histories())
+@given(streams.histories())
 def test_a_window_of_all_rows_is_a_range_longer_than_the_stream(history):
     longest = everything(TimeRange(10**12))
     for at in instants(history):
@@ -170,7 +171,7 @@ def test_a_window_of_all_rows_is_a_range_longer_than_the_stream(history):
             )
 
 
-@given(gen.window_queries(), gen.histories())
+@given(gen.window_queries(), streams.histories())
 def test_punctuation_closes_windows_and_never_changes_one(query, history):
     window = window_of(query)
     assume(not (isinstance(window, RowsSlide) and window.numbered == "row_num"))  # those close by arrival
@@ -190,7 +191,7 @@ def window_of(query):
     return find_window(query.root).window
 
 
-@given(gen.window_queries(), gen.histories(with_late=False), st.randoms(use_true_random=False))
+@given(gen.window_queries(), streams.histories(with_late=False), st.randoms(use_true_random=False))
 def test_the_cut_into_epochs_means_nothing_while_no_row_is_late(query, history, random):
     rows = [dict(row.values) for row in history.streams["s"].rows]
     at = sorted(random.randrange(len(rows) + 1) for _ in range(3))
@@ -201,7 +202,7 @@ def test_the_cut_into_epochs_means_nothing_while_no_row_is_late(query, history, 
     )
 
 
-@given(gen.histories())
+@given(streams.histories())
 def test_a_row_is_late_exactly_when_earlier_epochs_have_promised_more(history):
     stream = history.streams["s"]
     for row in stream.rows:
@@ -210,7 +211,7 @@ def test_a_row_is_late_exactly_when_earlier_epochs_have_promised_more(history):
     assert list(stream.punctuations) == sorted(stream.punctuations)
 
 
-@given(gen.queries(gen.time_slides(), gen.Shape(emits=False)), gen.histories())
+@given(gen.queries(gen.time_slides(), gen.Shape(emits=False)), streams.histories())
 def test_invoke_is_the_last_window_that_was_streamed_unless_a_later_one_is_empty(query, history):
     punctuation = history.punctuation(query)
     answer = windows_answer(query, history, punctuation)
@@ -220,7 +221,7 @@ def test_invoke_is_the_last_window_that_was_streamed_unless_a_later_one_is_empty
     assert canonical(invoke(query, history, punctuation)) == canonical(expected)
 
 
-@given(gen.histories(), gen.time_slides(), gen.aggregate_calls())
+@given(streams.histories(), gen.time_slides(), gen.aggregate_calls())
 def test_groups_part_a_window(history, window, call):
     """Counts of the groups add up to the count of the window."""
     counted = NamedAggregate("n", AggregateCall("count", None, BIGINT, condition=call.condition))

@@ -224,6 +224,19 @@ def expected(query: Query, epochs: Sequence[Sequence[Row]], slack: int = 0) -> l
     return canonical(changes(query, history, punctuation if now is None else now + 1, rejects=rejects))
 
 
+def assert_as_the_reference(hub: Hub, epochs: Sequence[Sequence[Row]], slack: int = 0) -> None:
+    """Every query answers as the reference does, all rows read and the streams ended here."""
+    found = answers(hub, hub.run_once())
+    for name, rows in found.items():
+        assert rows == expected(hub.operator_and_query(name)[1], epochs, slack), name
+
+
+def rows_late_rejected(hub: Hub) -> tuple[int, int, int]:
+    """How many rows of the stream there were, how many of them late, and how many rejected."""
+    known = hub.status()["streams"]["s"]
+    return known["rows"], known["late"], known["rejected"]
+
+
 def faults(hub_or_home: Hub | Path) -> list[str]:
     """What `headrace check` would call a fault."""
     from headrace.runtime.checking import check

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import UserError
 from headrace.operators.family import state_name
-from headrace.runtime.hub import Hub
 from headrace.runtime.plans import open_run
 from headrace.runtime.work import Work
 from headrace.time import SECOND
@@ -23,10 +21,10 @@ from tests.runtime.rig import (
     Row,
     answer,
     answers,
+    assert_as_the_reference,
     cut,
     expected,
     faults,
-    faults_once_tidy,
     made_rows,
 )
 
@@ -37,12 +35,6 @@ FEW = {name: QUERIES[name] for name in ("tumble", "slide", "rows", "now", "some"
 def in_groups(files: list[list[Row]], size: int) -> list[list[Row]]:
     """What epochs of `size` files hold."""
     return [list(itertools.chain.from_iterable(files[at : at + size])) for at in range(0, len(files), size)]
-
-
-def assert_as_the_reference(hub: Hub, epochs: list[list[Row]], slack: int = 0) -> None:
-    found = answers(hub, hub.run_once())
-    for name, rows in found.items():
-        assert rows == expected(hub.operator_and_query(name)[1], epochs, slack), name
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
@@ -217,30 +209,6 @@ def test_bytes_of_state_do_not_grow_with_the_length_of_a_steady_stream(tmp_path:
         assert faults(hub) == []
 
 
-def test_a_relation_read_again_counts_for_rows_that_come_after(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    rig = Rig(tmp_path, ONE_FILE)
-    files = cut(made_rows(13, 60), 30)
-    text = "SELECT names.name, COUNT(*) AS n FROM s [RANGE TUMBLING 1 DAY] JOIN names ON s.g = names.id GROUP BY names.name"
-    rig.drop(files[0])
-    with rig.hub(2, {"first": text}) as hub:
-        hub.catch_up()
-        table = pa.table({"id": pa.array([1], pa.int32()), "name": ["new"]})
-        pq.write_table(table, tmp_path / "names.parquet")
-        hub.execute("REFRESH RELATION names")
-        rig.drop(files[1])
-        hub.catch_up()
-        hub.execute(f"CREATE QUERY late AS {text}")
-        closing = hub.run_once()
-        found = {row["name"]: row["n"] for _, row in answer(hub, "first", closing)}
-        ones = [sum(row["g"] == 1 for row in file) for file in files]
-        assert found["one"] == found["uno"] == ones[0]
-        assert found["new"] == ones[1]
-        assert answer(hub, "late", closing) == answer(hub, "first", closing)
-
-
 INEXACT = {
     "tumble": "SELECT k, SUM(y) AS total, AVG(y) AS mean, STDDEV(y) AS spread FROM s [RANGE TUMBLING 40 SECONDS] GROUP BY k",
     "slide": "SELECT SUM(y) AS total, AVG(y) AS mean FROM s [RANGE 50 SECONDS SLIDE 7 SECONDS]",
@@ -322,85 +290,3 @@ def test_nothing_to_do_is_no_epoch(tmp_path: Path) -> None:
         epoch = hub.status()["epoch"]
         hub.run_once()
         assert hub.status()["epoch"] == epoch
-
-
-def test_a_script_run_again_on_its_home_changes_nothing_and_a_different_one_is_refused(
-    tmp_path: Path,
-) -> None:
-    rig = Rig(tmp_path)
-    rig.drop(made_rows(18, 20))
-    with rig.hub(2, FEW) as hub:
-        before = answers(hub, hub.run_once())
-        epoch = hub.status()["epoch"]
-        hub.execute(rig.script(FEW))
-        assert answers(hub, hub.run_once()) == before
-        assert hub.status()["epoch"] == epoch
-        with pytest.raises(UserError, match=r"query 'tumble' exists and differs in text"):
-            hub.execute(rig.script({"tumble": QUERIES["slide"]}))
-
-
-def test_a_stream_that_is_dropped_and_made_again_begins_anew(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, ONE_FILE)
-    files = cut(made_rows(19, 30), 10, 20)
-    rig.drop(*files[:2])
-    with rig.hub(2, {"some": QUERIES["some"]}) as hub:
-        hub.catch_up()
-        hub.execute("DROP QUERY some; DROP STREAM s")
-        if hub.loop.step():
-            assert "s" not in hub.status()["streams"]
-        # Other columns than the archive of the one before has.
-        path = f"USING parquet OPTIONS (path '{rig.source}', order 'name', maxFilesPerTrigger '1')"
-        hub.execute(f"CREATE STREAM s (x BIGINT, at TIMESTAMP) {path} TIMESTAMP BY at")
-        hub.execute("CREATE QUERY other AS SELECT COUNT(*) AS n, SUM(x) AS total FROM s")
-        hub.loop.step()
-        assert hub.status()["streams"]["s"]["rows"] == 10
-    rig.drop(files[2])
-    with rig.hub(3) as hub:
-        hub.run_once()
-        rows = [row for file in files for row in file]
-        assert hub.query("other").invoke().to_pylist() == [{"n": 30, "total": sum(row["x"] for row in rows)}]
-        assert hub.status()["streams"]["s"]["rows"] == 30
-        hub.execute("CREATE QUERY late AS SELECT COUNT(*) AS n FROM s")
-        hub.run_once()
-        assert hub.query("late").invoke().to_pylist() == [{"n": 30}]
-    with rig.hub(1) as hub:
-        hub.run_once()
-        assert hub.status()["streams"]["s"]["rows"] == 30
-        assert faults_once_tidy(hub) == []
-
-
-def test_a_replaced_stream_or_relation_may_not_take_columns_away_from_queries(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, ONE_FILE)
-    files = cut(made_rows(20, 30), 10, 20)
-    rig.drop(*files[:2])
-    other = f"CREATE OR REPLACE STREAM s (x BIGINT, at TIMESTAMP) USING parquet OPTIONS (path '{rig.source}', order 'name')"
-    names = (
-        f"CREATE OR REPLACE RELATION names (id INT) USING parquet OPTIONS (path '{tmp_path}/names.parquet')"
-    )
-    chosen = {"some": QUERIES["some"], "named": QUERIES["named"]}
-    with rig.hub(2, chosen) as hub:
-        hub.catch_up()
-        with pytest.raises(
-            UserError, match=r"stream 's' cannot get other columns while some, named reads it"
-        ):
-            hub.execute(f"{other} TIMESTAMP BY at")
-        with pytest.raises(
-            UserError, match=r"relation 'names' cannot get other columns while named reads it"
-        ):
-            hub.execute(names)
-        with pytest.raises(UserError, match="there is no column 'nothing'"):
-            hub.log({"do": "put_query", "query": {"name": "bad", "text": "SELECT nothing FROM s"}})
-        hub.execute(
-            rig.script({}).partition(";")[0].replace("CREATE", "CREATE OR REPLACE", 1)
-            + " SLACK INTERVAL 9 SECONDS"
-        )
-    rig.drop(files[2])
-    with rig.hub(3) as hub:
-        assert_as_the_reference(hub, files)
-        hub.execute("DROP QUERY some; DROP QUERY named")
-        hub.execute(f"{other} TIMESTAMP BY at; {names}; CREATE QUERY sum AS SELECT SUM(x) AS total FROM s")
-    with rig.hub(1) as hub:
-        hub.run_once()
-        assert hub.query("sum").invoke().to_pylist() == [
-            {"total": sum(row["x"] for file in files for row in file)}
-        ]

@@ -16,7 +16,7 @@ from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
 from headrace.runtime.plans import open_run
 from headrace.time import SECOND
-from tests.runtime.test_progress import T0, Watch, described, known, told
+from tests.runtime.progressing import T0, Watch, described, known, told
 
 WHOLE = "SELECT srcIP, COUNT(*) AS n FROM s [RANGE TUMBLING ALL] GROUP BY srcIP"
 TENS = "SELECT srcIP, len, COUNT(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY srcIP, len"
