@@ -94,6 +94,17 @@ def test_a_query_that_is_read_neither_changes_nor_goes(hub: Hub) -> None:
         hub.execute("ALTER QUERY sums AS SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]")
 
 
+@pytest.mark.parametrize("change", ["ALTER QUERY sums AS", "CREATE OR REPLACE QUERY sums AS"])
+def test_a_query_cannot_read_itself(hub: Hub, change: str) -> None:
+    """While the new text is bound the old one still stands under the name; the hub ran out of stack."""
+    for source in ("SUMS", "(SELECT n FROM sums) AS t"):
+        with pytest.raises(UserError, match="'sums' cannot read itself") as refused:
+            hub.execute(f"{change} SELECT n FROM {source} WHERE n > 1")
+        assert "line 1, column 1" in str(refused.value)
+    hub.register(TOPS, "tops")
+    assert tops(hub, "tops") == EXPECTED
+
+
 def test_streams_that_end_for_good_tell_what_they_would_tell_if_they_ended_here(tmp_path: Path) -> None:
     """A query over another one, or over pairs of two streams, ends after what it reads."""
     start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.algebra.query import Query, QueryScan, every_node
 from headrace.catalog.catalog import Catalog
+from headrace.errors import UserError
 from headrace.language import statement as said
 from headrace.runtime import showing
 from headrace.runtime.planning import is_read
@@ -34,6 +35,22 @@ def changes_one_query(statement: said.Statement) -> bool:
     if isinstance(statement, said.Drop):
         return statement.kind == "query"
     return isinstance(statement, _OF_QUERIES)
+
+
+def names_read(query: Query) -> set[str]:
+    """The standing queries that a query reads, in lower case."""
+    return {
+        node.name.lower() for node in every_node(query) if isinstance(node, QueryScan) and node.query is None
+    }
+
+
+def refuse_own_answers(name: str, query: Query) -> None:
+    """A new text of a query is bound where its old one still stands under the name. Raises `UserError` if it reads that."""
+    if name.lower() in names_read(query):
+        raise UserError(
+            f"the query '{name}' cannot read itself",
+            remedy="Register the new text under another name, or read what the old one reads.",
+        )
 
 
 class QueryChanges:
@@ -67,11 +84,7 @@ class QueryChanges:
         self._seen, self._tentative = self._hub.catalog, after
         self._waiting.append(entry)
         if query is not None:
-            self._read |= {
-                node.name.lower()
-                for node in every_node(query)
-                if isinstance(node, QueryScan) and node.query is None
-            }
+            self._read |= names_read(query)
 
     def flush(self) -> None:
         """Log the changes that wait."""

@@ -26,7 +26,7 @@ from headrace.runtime.differences import differences
 from headrace.runtime.outcome import Outcome, moved
 from headrace.runtime.planning import CatalogNames, bind_parsed, bind_text, operator_of
 from headrace.runtime.plans import save_relation
-from headrace.runtime.query_changes import QueryChanges, changes_one_query
+from headrace.runtime.query_changes import QueryChanges, changes_one_query, refuse_own_answers
 from headrace.runtime.sources.listing import not_there_yet
 from headrace.runtime.sources.options import settle
 from headrace.runtime.sources.readers import read_all, require_usable
@@ -254,9 +254,10 @@ class Statements:
     def _put(self, definition: QueryDefinition) -> None:
         """Bind and lower, since whatever cannot run is refused now; then log."""
         catalog = self._catalog
+        query = bind_text(catalog, definition.text, definition.zone)
+        refuse_own_answers(definition.name, query)
         operator_of(catalog, StandingQuery(definition, catalog.position))
-        entry = {"do": "put_query", "query": query_to_json(definition)}
-        self._changes.log(entry, bind_text(catalog, definition.text, definition.zone))
+        self._changes.log({"do": "put_query", "query": query_to_json(definition)}, query)
 
     def _alter(self, statement: said.AlterQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
