@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_type
@@ -81,6 +81,9 @@ def by_definition(
     st.integers(0, 70),
     st.booleans(),
 )
+@example([(-34, 0, 0)], [(0, 0, 0)], Panes(1, 0, 0, 2), -33, 2, False).via(
+    "a window whose rows had all closed before"
+)
 def test_windows_hold_the_same_whether_spent_panes_were_merged_or_not(
     first: list[tuple[int, int, int]],
     second: list[tuple[int, int, int]],
@@ -96,7 +99,7 @@ def test_windows_hold_the_same_whether_spent_panes_were_merged_or_not(
     later = sealed(panes, [earlier.kept], [delta(second), delta(second[-1:])], closed, now)
     due = closing(panes, panes.last_closed(closed), panes.last_closed(now), extent(later.closed.panes))
     with pytest.MonkeyPatch.context() as patch:
-        made = Cost(1, 1, 0, 2, 2) if rolls else Cost(0, 1, 2, 2, 2)
+        made = Cost(1, 2, 2, 0, 0) if rolls else Cost(1, 2, 0, 2, 2)
         patch.setattr(pane_windows, "cost", lambda *_: made)
         found = told(panes, later.closed, due)
     rows = [*first, *second]

@@ -136,6 +136,17 @@ def test_a_lull_drifts_with_the_clock(tmp_path: Path) -> None:
         assert told(hub) == [(10, "a", 1, 1)]
 
 
+def test_windows_of_an_epoch_without_rows_hold_those_of_epochs_before(tmp_path: Path) -> None:
+    """Of panes that had all closed before, and that no window to come holds: their blocks are made for these windows."""
+    long = SLIDING.replace("20 SECONDS", "100 SECONDS")
+    with stream(tmp_path, "PUNCTUATED EXTERNALLY", (long,)) as hub:
+        push(hub, ("a", 1, 3, False))
+        for second in (5, 300):
+            hub.punctuate("s", T0 + second * SECOND)
+            hub.loop.drain()
+        assert told(hub) == [(end, "a", 1, 1) for end in range(5, 105, 5)]
+
+
 # -- several sources -------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 class ClosedPanes:
     """Closed panes that some window to come may hold, with their blocks, and `spent` ones, which are needed now or never.
 
-    A spent pane may lie in parts, in several tables; `ended` merges them and builds their blocks.
+    A spent pane may lie in parts, in several tables. `ended` merges them and builds the blocks that ended among panes no window
+    to come holds: also such as are of panes closed before, when nothing is spent.
     """
 
     lasting: Sequence[pa.Table]
@@ -28,8 +29,6 @@ class ClosedPanes:
     @property
     def blocks(self) -> list[pa.Table]:
         """Every pane as one, and every block of panes; made when first asked for."""
-        if not self.spent:
-            return [*self.lasting]
         if self._blocks is None:
             self._blocks = [*self.lasting, *self.ended()]
         return self._blocks
