@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -223,3 +224,24 @@ def test_columns_of_equal_numbers_that_are_not_one_memory_stay_apart() -> None:
     found = Container.open(pack({"t": table})).table("t")
     assert found.equals(table)
     assert len({found.column(name).chunk(0).buffers()[1].address for name in "abc"}) == 3
+
+
+@pytest.mark.parametrize("options", [{"compressed": True, "piece": 1000}, {}])
+def test_damage_to_columns_that_are_one_memory_is_told_as_damage(options: dict[str, Any]) -> None:
+    """Read piece by piece or whole, without a look at checksums first: a byte of the messages before the numbers is wrong."""
+    counts = pa.array(np.random.default_rng(1).integers(0, 1 << 20, 20_000))
+    odd = pa.array(np.arange(20_000), mask=np.arange(20_000) % 3 == 0)
+    table = pa.table({"a": counts, "b": counts.view(pa.timestamp("us", tz="UTC")), "c": odd, "d": odd})
+    written = b"".join(parts({"t": table}, **options))
+    told = 0
+    for place in range(64, 1200):
+        damaged = written[:place] + bytes([written[place] ^ 0x11]) + written[place + 1 :]
+        container = Container.open(damaged)
+        for read in (container.table, lambda name, held=container: [*held.batches(name)()]):
+            try:
+                read("t")
+            except CorruptStore:
+                told += 1
+            except MemoryError:  # so many bytes are not to be had
+                pass
+    assert told > 100

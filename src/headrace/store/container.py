@@ -3,9 +3,9 @@
 A container holds sections, each an Arrow table, and a small JSON header. State runs, result runs and the blobs that
 tasks exchange are all containers. Reading is lazy and copies nothing: a table is a view of the mapped file.
 
-Layout: a 64-byte preamble; the record batches of all sections and one copy of each distinct schema, as Arrow IPC
-messages, each aligned to 64 bytes, of columns that are one memory once (`shared_columns`); an index in JSON; a trailer with the index's length and checksum, a version and a
-magic word. The index comes last, so that a writer never goes back.
+Layout: a 64-byte preamble; the record batches of all sections (of columns that are one memory once, see `shared_columns`)
+and one copy of each distinct schema, as Arrow IPC messages, each aligned to 64 bytes; an index in JSON; a trailer with the
+index's length and checksum, a version and a magic word. The index comes last, so that a writer never goes back.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ _COMPRESSED_FROM: Final = 1 << 18
 """Sections of fewer bytes are not worth a decompression."""
 _ALONE: Final = pa.ipc.IpcReadOptions(use_threads=False)
 """What another thread decompresses lies in that thread's memory, which the next piece then does not find free."""
+_DAMAGED: Final = (ValueError, pa.ArrowNotImplementedError, OSError)
+"""What is raised over bytes that are not those that were written; Arrow's own complaint of them is a `ValueError`."""
 PASSING: Final = pa.system_memory_pool()
 """Memory for pieces that come and go: the C library gives the next what the last has left. Arrow's own allocator lays each size
 elsewhere, in huge pages that the kernel has to clear first: four times as long for a history read piece by piece.
@@ -245,7 +247,7 @@ class Container:
         offset, size, _ = self._index["schemas"][number]
         try:
             return _schema(self._piece(offset, size).to_pybytes())
-        except (pa.ArrowInvalid, OSError) as error:
+        except _DAMAGED as error:
             raise self._corrupt(f"the schema at byte {offset} cannot be read: {error}") from error
 
     def table(self, name: str) -> pa.Table:
@@ -272,7 +274,7 @@ class Container:
             if twins:
                 batches = [with_twins(batch, schema, twins) for batch in batches]
             table = pa.Table.from_batches(batches, schema)
-        except (pa.ArrowInvalid, OSError) as error:
+        except _DAMAGED as error:
             raise self._corrupt(f"section '{name}' cannot be read: {error}") from error
         if table.num_rows != rows:
             raise self._corrupt(f"section '{name}' holds {table.num_rows} rows where the index says {rows}")
@@ -288,8 +290,7 @@ class Container:
         if kind != _STREAM or any(_is_dictionary(field.type) for field in schema):
             whole = self.table(name).to_batches()
             return partial(iter, whole)
-        pieces = partial(_pieces, self._piece(*places[0]), name, self._name)
-        return partial(_with_twins, pieces, schema, more[0]) if more else pieces
+        return partial(_pieces, self._piece(*places[0]), name, self._name, schema, more[0] if more else ())
 
     def tables(self) -> dict[str, pa.Table]:
         """All sections."""
@@ -328,20 +329,17 @@ class Container:
         return CorruptStore(f"the container '{self._name}' is damaged: {what}")
 
 
-def _pieces(body: pa.Buffer, section: str, container: str) -> Iterator[pa.RecordBatch]:
+def _pieces(
+    body: pa.Buffer, section: str, container: str, schema: pa.Schema, twins: Twins
+) -> Iterator[pa.RecordBatch]:
     try:
         with pa.ipc.open_stream(body, options=_ALONE, memory_pool=PASSING) as stream:
-            yield from stream
-    except (pa.ArrowInvalid, OSError) as error:
+            for batch in stream:
+                yield with_twins(batch, schema, twins) if twins else batch
+    except _DAMAGED as error:
         raise CorruptStore(
             f"the container '{container}' is damaged: section '{section}' cannot be read: {error}"
         ) from error
-
-
-def _with_twins(
-    pieces: Callable[[], Iterator[pa.RecordBatch]], schema: pa.Schema, twins: Twins
-) -> Iterator[pa.RecordBatch]:
-    return (with_twins(batch, schema, twins) for batch in pieces())
 
 
 def _index_of(buffer: pa.Buffer, name: str) -> dict[str, Any]:
