@@ -106,6 +106,43 @@ def test_windows_hold_the_same_whether_spent_panes_were_merged_or_not(
     assert {(window, key, top) for window, key, *_, top in found} == by_definition(rows, panes, due)
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(-9, 9)), max_size=2),
+            st.integers(0, 25),
+        ),
+        min_size=2,
+        max_size=6,
+    ),
+    st.integers(1, 20).flatmap(
+        lambda back: st.sampled_from([Panes(1, 0, 0, back), Panes(2, 0, 1, back + 1)])
+    ),
+    st.sampled_from([Cost(1, 2, 2, 0, 0), Cost(1, 2, 0, 2, 2)]),
+)
+@example([([(5, 0, 0)], 19), ([], 16)], Panes(1, 0, 0, 16), Cost(1, 2, 0, 2, 2)).via("an epoch without rows")
+def test_windows_of_every_epoch_hold_the_rows_of_all_epochs(
+    epochs: list[tuple[list[tuple[int, int, int]], int]], panes: Panes, made: Cost
+) -> None:
+    """Epochs with rows, each of a task of its own, and without; the punctuation goes far, or nowhere."""
+    closed, now = BEGINNING, -20
+    rows, runs = list[tuple[int, int, int]](), list[Sections]()
+    for arrived, further in epochs:
+        fresh = [(panes.of_instant(now) + behind, k, v) for behind, k, v in arrived]
+        rows += fresh
+        now += further
+        step = sealed(panes, runs, [delta([row]) for row in fresh], closed, now)
+        before = panes.last_closed(now - further if closed != BEGINNING else -200)
+        due = closing(panes, before, panes.last_closed(now), extent(step.closed.panes))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pane_windows, "cost", lambda *_: made)
+            found = told(panes, step.closed, due)
+        every = range(before + 1, panes.last_closed(now) + 1)
+        assert {(window, key, top) for window, key, *_, top in found} == by_definition(rows, panes, every)
+        runs.append(step.kept)
+        closed = now
+
+
 def test_blocks_of_spent_panes_are_built_for_windows_that_are_made_of_them_alone() -> None:
     rows = [(at, key, at) for at in range(600) for key in range(4)]
     panes, asked = Panes(1, 0, 0, 60), list[tuple[int, int]]()
