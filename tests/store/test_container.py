@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptStore, StoreError
+from headrace.store import container as format_of
 from headrace.store.container import Container, pack, parts
 from headrace.store.filesystem import LocalStore
 
@@ -245,3 +246,12 @@ def test_damage_to_columns_that_are_one_memory_is_told_as_damage(options: dict[s
             except MemoryError:  # so many bytes are not to be had
                 pass
     assert told > 100
+
+
+def test_containers_of_the_first_version_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"x": range(10)})
+    with monkeypatch.context() as patch:
+        patch.setattr(format_of, "VERSION", 1)
+        written = pack({"t": table})
+    assert written != pack({"t": table})
+    assert Container.open(written).table("t").equals(table)

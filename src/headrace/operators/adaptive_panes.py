@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.aggregation import Answer, lift
-from headrace.operators.block_groups import are_several, by_block_and_group
+from headrace.operators.block_groups import blocks_seen, by_block_and_group
 from headrace.operators.grouped import Grouped, fold
 from headrace.operators.grouping import SLOTS, Ints, flat, group, picked
 from headrace.operators.pane_store import (
@@ -159,7 +159,7 @@ def fold_adaptively(
     keys = list(values[: len(grouped.keys)])
     given = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
     groups = group(
-        keys, len(blocks), small=keeps, placed=keeps <= 1 and layout.is_light, unseen=are_several(blocks)
+        keys, len(blocks), small=keeps, placed=keeps <= 1 and layout.is_light, blocks=blocks_seen(blocks)
     )
     codes, count, found, member, sizes = by_block_and_group(blocks, groups)
     counted = codes is groups.codes

@@ -26,12 +26,9 @@ class Pairs(NamedTuple):
     sizes: Ints | None = None
 
 
-def are_several(blocks: Ints) -> bool:
-    """True only where rows are of more than one block, seen without looking at all of them.
-
-    The groups of such rows may be `unseen`: the pairs that rows have are looked for.
-    """
-    return bool(len(blocks)) and blocks.item(0) != blocks.item(-1)
+def blocks_seen(blocks: Ints) -> int:
+    """About how many blocks rows are of that follow each other in time, told by the first row and the last."""
+    return abs(blocks.item(-1) - blocks.item(0)) + 1 if len(blocks) else 0
 
 
 def by_block_and_group(blocks: Ints, groups: Groups) -> Pairs:

@@ -18,7 +18,7 @@ from headrace.algebra.expressions import Column, Expression, Named, columns_of
 from headrace.operators import aggregation
 from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer, lift
-from headrace.operators.block_groups import are_several, by_block_and_group
+from headrace.operators.block_groups import blocks_seen, by_block_and_group
 from headrace.operators.by_value import Histogram, lower_by_value
 from headrace.operators.cells import Fed
 from headrace.operators.comparing import compared
@@ -85,7 +85,7 @@ def fold(
         if beside and not place:
             continue
         own = [*keys, arguments[grouped.distinct_arguments[place - 1]]] if place else keys
-        groups = group(own, len(blocks), small=0, placed=layout.is_light, unseen=are_several(blocks))
+        groups = group(own, len(blocks), small=0, placed=layout.is_light, blocks=blocks_seen(blocks))
         codes, count, found, member, sizes = by_block_and_group(blocks, groups)
         live = groups.live if codes is groups.codes else None
         answer = lift(layout.feds, arguments, codes, count, sizes, live)

@@ -21,7 +21,7 @@ SLOTS: Final = 256
 Ints: TypeAlias = npt.NDArray[np.int64]
 _WIDEST: Final = 2**62
 _MANY: Final = 8
-"""So many rows a group, and groups without rows are few."""
+"""So many rows a pair of block and group, and counting those of every pair there could be is no work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +54,21 @@ def group(
     *,
     small: int | None = None,
     placed: bool = False,
-    unseen: bool = False,
+    blocks: int = 1,
 ) -> Groups:
     """Group `rows` rows by equal values of the columns; without columns there is one group (none when no rows).
 
     With `small` rows are counted, and groups of at most so many come last, where that is free: of integers in a narrow range.
-    With `placed` their codes may be places (`live`), which saves a pass over the rows. With `unseen` there may be a few groups
-    without rows, and rows need not be looked at to know which: for who finds out later anyway.
+    With `placed` their codes may be places (`live`), which saves a pass over the rows. Of rows of several
+    `blocks`, which are about to be numbered with their groups, there may be groups without rows: the pairs that rows have are
+    looked for then, and where there are many rows a pair the groups need not be looked for before.
     """
     if not columns:
         return Groups(np.zeros(rows, np.int64), 1 if rows else 0, ())
     if len(columns) == 1 and small is not None:
         narrow = _narrow(flat(columns[0]))
         if narrow is not None:
-            if unseen and _MANY * narrow[2] <= rows:
+            if blocks > 1 and _MANY * narrow[2] * blocks <= rows:
                 return _every(*narrow, columns[0].type)
             found = _by_size(*narrow, columns[0].type, small)
             return found if placed and narrow[2] <= rows else found.dense()

@@ -24,7 +24,9 @@ import pyarrow as pa
 from headrace.errors import CorruptStore, StoreError
 from headrace.store.shared_columns import Twins, schema_without, twins_of, with_twins, without
 
-VERSION: Final = 1
+VERSION: Final = 2
+_OLDEST: Final = 1
+"""The first version that is still read: in it every column was written for itself."""
 MAGIC: Final = b"HEADRACE"
 _ALIGNMENT: Final = 64
 _WORD: Final = 8
@@ -352,9 +354,9 @@ def _index_of(buffer: pa.Buffer, name: str) -> dict[str, Any]:
         raise CorruptStore(
             f"'{name}' is no container, or was cut short: it does not begin and end with {MAGIC!r}"
         )
-    if version != VERSION:
+    if not _OLDEST <= version <= VERSION:
         raise StoreError(
-            f"the container '{name}' has format version {version}, this program reads {VERSION}: "
+            f"the container '{name}' has format version {version}, this program reads {_OLDEST} to {VERSION}: "
             "use the version of headrace that wrote it"
         )
     start = len(view) - _TRAILER.size - size
