@@ -165,6 +165,16 @@ class Engine:
         The past is read before what is new, or with `live_first` in what time the live pipeline leaves.
         """
         self.intake.listen(self.plan.streams.values())
+        while (work := self._next_work(live_first)) is not None:
+            try:
+                return self._run(work)
+            except SourceChanged as found:
+                if work.kind != "replay":
+                    raise
+                self.unread |= dict.fromkeys(work.operators, found)
+        return None
+
+    def _next_work(self, live_first: bool) -> Work | None:
         work = self.filling.work(self.manifest.operators)
         if work is None:
             untold = self._untold()
@@ -173,15 +183,7 @@ class Engine:
                 work = self._taking_turns() if live_first else self._replay(Chunk()) or self._live()
             work = work or self.telling.anyway(untold)
         self.telling.had(work)
-        if work is None:
-            return None
-        try:
-            return self._run(work)
-        except SourceChanged as found:
-            if work.kind != "replay":
-                raise
-            self.unread |= dict.fromkeys(work.operators, found)
-        return self.step(live_first=live_first)
+        return work
 
     def _untold(self) -> dict[str, Instant]:
         return untold(self._live_operators(), self.plan, self.manifest)
