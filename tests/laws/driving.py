@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from headrace.algebra.query import Query
+from headrace.algebra.windows import CHANGE
 from headrace.operators.batch import Batch
 from headrace.operators.local import Told, drive
-from headrace.operators.operator import AT, CHANGE, Operator
+from headrace.operators.operator import AT, Operator
 from headrace.planner.lower import lower
 from headrace.planner.shape import shape_of
 from headrace.reference.history import History, RecordedStream, StreamRow

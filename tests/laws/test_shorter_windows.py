@@ -11,13 +11,13 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 from headrace.algebra.query import Node, Query, Windowed
-from headrace.algebra.windows import TimeRange, TimeSlide, Window
+from headrace.algebra.windows import CHANGE, TimeRange, TimeSlide, Window
 from headrace.errors import UserError
 from headrace.operators import thinned_store
 from headrace.operators.approximate_instants import ApproximateInstants
 from headrace.operators.approximate_windows import ApproximateWindows
 from headrace.operators.local import drive
-from headrace.operators.operator import CHANGE, Operator
+from headrace.operators.operator import Operator
 from headrace.operators.shorter_windows import check, full_length, shorter
 from headrace.planner.lower import lower
 from headrace.reference.evaluate import invoke

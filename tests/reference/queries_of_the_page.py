@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from headrace.algebra.aggregates import AggregateCall
+from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Call, Cast, Column, Named
 from headrace.algebra.query import (
+    Aggregate,
     Ago,
     Bounds,
     Distinct,
@@ -16,6 +17,7 @@ from headrace.algebra.query import (
     Join,
     Mark,
     Project,
+    QueryScan,
     Revisions,
     SortKey,
     Top,
@@ -24,6 +26,7 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.series import pair, placed, seconds_of, timed
 from headrace.algebra.windows import (
+    Changing,
     Delta,
     Landmark,
     Rows,
@@ -34,7 +37,7 @@ from headrace.algebra.windows import (
     TupleSlide,
     Unbounded,
 )
-from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING
+from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING, TINYINT
 from headrace.time import SECOND
 from tests.reference.building import (
     TABLE,
@@ -108,6 +111,15 @@ def joined(left, right):
     return Project(passed, (Named("v", Column("x.v", BIGINT)), Named("w", Column("y.v", BIGINT))))
 
 
+def over_counts(inner):
+    """`SELECT n, COUNT(*) AS groups FROM (inner) AS t GROUP BY n`."""
+    counts = Windowed(QueryScan("t", "t", inner.schema, inner), "t", Changing(Column("t.__change", TINYINT)))
+    groups = Aggregate(
+        counts, (Named("n", Column("t.n", BIGINT)),), (NamedAggregate("groups", agg("count")),)
+    )
+    return Project(groups, (Named("n", Column("n", BIGINT)), Named("groups", Column("groups", BIGINT))))
+
+
 def equal(one, other, kind):
     return compare("=", Column(one, kind), Column(other, kind))
 
@@ -120,6 +132,12 @@ QUERIES = {
     " WHERE x.k = y.k AND x.v > y.v": query(joined(FOUR, TimeSlide(8 * SECOND, 4 * SECOND))),
     "SELECT ISTREAM(x.v, y.v AS w) FROM s x [RANGE 4 SECONDS], s y [RANGE 6 SECONDS] WHERE x.k = y.k AND x.v > y.v": query(
         Emit(joined(TimeRange(4 * SECOND), TimeRange(6 * SECOND)), "istream"), "stream"
+    ),
+    "SELECT DSTREAM(x.v, y.v AS w) FROM s x [ROWS 1], s y [RANGE 8 SECONDS] WHERE x.k = y.k AND x.v > y.v": query(
+        Emit(joined(Rows(1), TimeRange(8 * SECOND)), "dstream"), "stream"
+    ),
+    "SELECT n, COUNT(*) AS groups FROM (SELECT k, COUNT(*) AS n FROM s GROUP BY k) AS t GROUP BY n": query(
+        over_counts(count_of(Unbounded(), ["k"])), "relation"
     ),
     "SELECT k, COUNT(*) FILTER (WHERE v >= AVG(v)) AS above FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY k": query(
         select(

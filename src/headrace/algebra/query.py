@@ -57,13 +57,15 @@ class RelationScan:
 class QueryScan:
     """The results of another query as a stream; a window result's event time is window_end - 1 microsecond.
 
-    `query` is None for one that is registered under `name`, and the query itself for a SELECT in FROM.
+    `query` is None for one that is registered under `name`, and the query itself for a SELECT in FROM. A query that holds a
+    relation is read as that: it is here itself, also when it is `registered`, under a `Changing` window.
     """
 
     name: str
     alias: str
     table: Schema
     query: Query | None = None
+    registered: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -351,16 +353,15 @@ def walk(node: Node) -> list[Node]:
     return found
 
 
-def derived_in(query: Query) -> QueryScan | None:
-    """The SELECT in the FROM of a query; None when it reads something that has a name."""
+def derived_in(query: Query) -> tuple[tuple[QueryScan, Query], ...]:
+    """The queries that stand in the FROM of a query themselves, in order; none when all it reads has a name."""
     scans = (node for node in walk(query.root) if isinstance(node, QueryScan))
-    return next((scan for scan in scans if scan.query is not None), None)
+    return tuple((scan, scan.query) for scan in scans if scan.query is not None)
 
 
 def every_node(query: Query) -> list[Node]:
     """The nodes of a query and of the SELECTs in its FROM."""
-    inner = derived_in(query)
-    below = [] if inner is None or inner.query is None else every_node(inner.query)
+    below = (node for _, inner in derived_in(query) for node in every_node(inner))
     return [*walk(query.root), *below]
 
 

@@ -97,6 +97,20 @@ class Lasting:
     until: Expression
 
 
+CHANGE: Final = "__change"
+"""What says of a row of a relation's changes whether it comes (+1) or goes (-1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changing:
+    """What a relation holds that is known by its changes: each row comes (+1) or goes (-1) at its time, as `change` says.
+
+    No user can write it: a relation in FROM has it, and pairs of rows of relations have.
+    """
+
+    change: Expression
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """`[ROWS n]` and `[PARTITION BY k ROWS n]`: at instant i the last n rows (of each partition) with t <= i.
@@ -212,7 +226,7 @@ class Custom:
 
 
 SlidingWindow: TypeAlias = TimeSlide | Landmark | RowsSlide | TupleSlide | Delta | Session | Custom
-InstantWindow: TypeAlias = TimeRange | Unbounded | Rows | Lasting
+InstantWindow: TypeAlias = TimeRange | Unbounded | Rows | Lasting | Changing
 Window: TypeAlias = SlidingWindow | InstantWindow
 
 

@@ -26,7 +26,7 @@ from headrace.algebra.query import (
     SortKey,
     Top,
 )
-from headrace.algebra.windows import TimeRange
+from headrace.algebra.windows import Changing, TimeRange
 from headrace.errors import Span, UserError
 from headrace.language.ast import AllColumns, Constant, Expr, FunctionCall, Item, Name, Select
 from headrace.language.ast_windows import SessionWindow
@@ -311,7 +311,7 @@ class _SelectBinder:
             self._fail(
                 "EMIT EMPTY needs a window with SLIDE and aggregates", select.emit_empty, "Leave it out."
             )
-        if self.sources.others:
+        if self.sources.others or isinstance(stream.window, Changing):
             check_aggregates(self.grouping.aggregates, stream, self.text)
         if select.emit == "rstream" and not (stream.sliding or stream.window == TimeRange(0)):
             self._fail(

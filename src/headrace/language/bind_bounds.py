@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from headrace.algebra.expressions import Call, Expression, Literal
 from headrace.algebra.query import Ago, StreamScan, UnionAll
-from headrace.algebra.windows import Rows, TimeRange, Unbounded
+from headrace.algebra.windows import Changing, Rows, TimeRange, Unbounded
 from headrace.errors import UnsupportedQuery
 from headrace.language.ast import Select
 from headrace.language.scope import BoundSource
@@ -26,7 +26,7 @@ def condition(select: Select, stream: BoundSource, text: str) -> Expression | No
     time = stream.find(stream.scan.time or "") if isinstance(stream.scan, StreamScan | UnionAll) else None
     if time is None:
         raise UnsupportedQuery(
-            "BEGIN … END beside a window that slides or counts rows compares the stream's time column, and here there is none",
+            f"BEGIN … END {_beside(stream)} compares the stream's time column, and here there is none",
             span=select.bounds_span,
             text=text,
             remedy="Put BEGIN … END into the query that is read, or leave out the window or its SLIDE.",
@@ -36,15 +36,23 @@ def condition(select: Select, stream: BoundSource, text: str) -> Expression | No
 
 
 def _refuse_now(select: Select, stream: BoundSource, text: str) -> NoReturn:
-    if isinstance(stream.window, Rows):
+    remedy = "Give two instants, or leave out the window or its SLIDE."
+    if isinstance(stream.window, Changing):
+        reason = "the rows of a relation have no time"
+        remedy = "Put BEGIN … END into the SELECT that is read."
+    elif isinstance(stream.window, Rows):
         reason = "a window of ROWS changes only when rows come, and rows would leave it as NOW moves on"
         remedy = "Give two instants, or use a window of time: FROM s [RANGE 10 MINUTES]."
     else:
         reason = "NOW moves on, and a window that has ended is told once"
-        remedy = "Give two instants, or leave out the window or its SLIDE."
     raise UnsupportedQuery(
-        f"NOW in BEGIN … END is not available beside this window: {reason}",
+        f"NOW in BEGIN … END is not available {_beside(stream)}: {reason}",
         span=select.bounds_span,
         text=text,
         remedy=remedy,
     )
+
+
+def _beside(stream: BoundSource) -> str:
+    relation = isinstance(stream.window, Changing)
+    return "over a relation" if relation else "beside a window that slides or counts rows"

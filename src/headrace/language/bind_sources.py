@@ -7,15 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 from typing import Literal as Choice
 
-from headrace.algebra.expressions import Expression, conjuncts
+from headrace.algebra.expressions import Column, Expression, conjuncts
 from headrace.algebra.functions import UserFunction
 from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
-from headrace.algebra.windows import (
-    Session,
-    TimeSlide,
-    Unbounded,
-    Window,
-)
+from headrace.algebra.windows import CHANGE, Changing, Session, TimeSlide, Unbounded, Window
 from headrace.errors import UnsupportedQuery, UserError, did_you_mean
 from headrace.language.ast import FunctionCall, JoinClause, Select, Source
 from headrace.language.ast_windows import SessionWindow, StartingWindow
@@ -24,7 +19,7 @@ from headrace.language.bind_stream_joins import bounded, check_grouped_window, c
 from headrace.language.bind_unions import united
 from headrace.language.bind_windows import bind_window, check_attribute
 from headrace.language.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
-from headrace.schema import Schema
+from headrace.schema import TINYINT, Schema
 from headrace.time import Duration
 
 STREAM_FIRST: Final = (
@@ -172,10 +167,20 @@ def _source(
             )
         return BoundSource(scan, None, bare=False, span=source.span)
     window: Window = Unbounded()
-    if source.window is not None:
+    if isinstance(scan, QueryScan) and holds_relation(scan):
+        window = changes_of(scan)
+        if source.window is not None:
+            raise UserError(
+                f"'{scan.alias}' holds a relation: only streams have windows",
+                span=source.window.span,
+                text=text,
+                remedy="Leave the brackets out, or make it a stream with ISTREAM(SELECT …).",
+            )
+    elif source.window is not None:
         with located(source.window.span, text):
             window = bind_window(source.window, scan, text, functions, names)
-    found = BoundSource(scan, window, bare=source.window is None, span=source.span)
+    bare = source.window is None and not isinstance(window, Changing)
+    found = BoundSource(scan, window, bare=bare, span=source.span)
     return _without_clash(found, text)
 
 
@@ -206,8 +211,11 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
         return RelationScan(relation.name, source.alias or relation.name, relation.schema)
     if (query := names.query(source.name)) is not None:
         definition, bound = query
-        _check_stream(bound, f"the query '{definition.name}'")
-        return QueryScan(definition.name, source.alias or definition.name, bound.schema)
+        _check_read(bound, f"the query '{definition.name}'")
+        held = bound if bound.emission == "relation" else None
+        return QueryScan(
+            definition.name, source.alias or definition.name, bound.schema, held, held is not None
+        )
     raise UserError(
         f"there is no stream, relation or query '{source.name}'",
         remedy=did_you_mean(source.name, names.known()),
@@ -215,17 +223,22 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
 
 
 def _derived(source: Source, query: Query) -> QueryScan:
-    _check_stream(query, "the SELECT in FROM")
+    _check_read(query, "the SELECT in FROM")
     return QueryScan(source.name, source.alias or source.name, query.schema, query)
 
 
-def _check_stream(query: Query, what: str) -> None:
-    """Raises `UnsupportedQuery` for a query whose answer is no stream, or takes back what it has said."""
-    if query.emission == "relation":
-        raise UnsupportedQuery(
-            f"{what} holds a relation, not a stream, and cannot be read in FROM yet",
-            remedy="Give it a window with SLIDE, or make it a stream with ISTREAM(SELECT …).",
-        )
+def holds_relation(scan: QueryScan) -> bool:
+    """True for a query that holds a relation at every instant, and is read as that."""
+    return scan.query is not None and scan.query.emission == "relation"
+
+
+def changes_of(scan: QueryScan) -> Changing:
+    """The window of a relation that is read."""
+    return Changing(Column(f"{scan.alias}.{CHANGE}", TINYINT))
+
+
+def _check_read(query: Query, what: str) -> None:
+    """Raises `UnsupportedQuery` for a query that takes back what it has said."""
     if query.revisions is not None and query.emission == "windows":
         raise UnsupportedQuery(
             f"{what} revises its windows, and cannot be read in FROM: what was read is gone",
@@ -237,6 +250,13 @@ def _with_group_window(source: BoundSource, clause: StartingWindow | SessionWind
     """The stream under the window of GROUP BY window(…)."""
     if source.window is None:
         return source
+    if isinstance(source.window, Changing):
+        raise UserError(
+            f"'{source.alias}' holds a relation, and GROUP BY a window is of a stream",
+            span=clause.span,
+            text=text,
+            remedy="Put the window into the SELECT that is read.",
+        )
     if not source.bare:
         raise UserError(
             "the stream has a window in FROM and another one in GROUP BY",

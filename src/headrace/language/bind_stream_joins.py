@@ -8,9 +8,9 @@ from typing import Final, NoReturn
 
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import columns_of
-from headrace.algebra.query import Ago, QueryScan, StreamScan
+from headrace.algebra.query import Ago, StreamScan
 from headrace.algebra.series import AT, POSITION
-from headrace.algebra.windows import TimeRange, TimeSlide, Unbounded
+from headrace.algebra.windows import Changing, Rows, TimeRange, TimeSlide, Unbounded
 from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.ast import Select
 from headrace.language.ast_windows import SessionWindow, StartingWindow
@@ -18,8 +18,8 @@ from headrace.language.scope import BoundSource
 from headrace.time import Instant
 
 _WINDOWS: Final = (
-    "Write [RANGE d SLIDE e] after each of them, with one slide and origin, or [RANGE d] after each: FROM a x [RANGE"
-    " 5 MINUTES], b y [RANGE 5 MINUTES] WHERE x.k = y.k."
+    "Write [RANGE d SLIDE e] after each of them, with one slide and origin, or windows without SLIDE: FROM a x [RANGE"
+    " 5 MINUTES], b y [ROWS 100] WHERE x.k = y.k."
 )
 
 
@@ -76,13 +76,6 @@ def check_together(select: Select, streams: Sequence[BoundSource], text: str) ->
 
 def _check_source(source: BoundSource, text: str) -> None:
     scan = source.scan
-    if isinstance(scan, QueryScan) and scan.query is not None:
-        _fail(
-            "a SELECT in FROM cannot be joined with a stream",
-            source.span,
-            text,
-            "Register it as a query of its own, and name that in FROM.",
-        )
     if isinstance(scan, StreamScan) and scan.channel != "rows":
         _fail(
             f"{scan.channel.upper()} rows come after their time: no window joins them",
@@ -90,9 +83,9 @@ def _check_source(source: BoundSource, text: str) -> None:
             text,
             "Select them by themselves.",
         )
-    if not isinstance(source.window, TimeSlide | TimeRange | Unbounded):
+    if not isinstance(source.window, TimeSlide | TimeRange | Unbounded | Rows | Changing):
         _fail(
-            "windows that are joined are windows of time",
+            "windows that are joined slide with time, by [RANGE d SLIDE e], or have no SLIDE",
             source.span,
             text,
             _WINDOWS,
@@ -104,8 +97,8 @@ def _check_windows(streams: Sequence[BoundSource], text: str) -> None:
     for other in streams[1:]:
         if first.sliding != other.sliding:
             _fail(
-                f"the window of '{(first if first.sliding else other).alias}' slides, that of"
-                f" '{(other if first.sliding else first).alias}' does not",
+                f"the window of '{(first if first.sliding else other).alias}' slides,"
+                f" '{(other if first.sliding else first).alias}' holds rows at every instant",
                 other.span,
                 text,
                 _WINDOWS,
@@ -124,15 +117,16 @@ def _check_windows(streams: Sequence[BoundSource], text: str) -> None:
 
 def check_aggregates(aggregates: Iterable[NamedAggregate], source: BoundSource, text: str) -> None:
     """Raises `UnsupportedQuery` for aggregates that ask which row comes first: pairs have no order of their own."""
+    what = "the rows of a relation" if isinstance(source.window, Changing) else "joined rows"
     for item in aggregates:
         argument = item.call.argument
         names = frozenset[str]() if argument is None else columns_of(argument)
         if any(name.endswith((AT, POSITION)) for name in names):
             _fail(
-                f"{item.call.function.upper()} depends on the order of rows, and joined rows have none",
+                f"{item.call.function.upper()} depends on the order of rows, and {what} have none",
                 source.span,
                 text,
-                "Aggregate one stream in a query of its own, and join that.",
+                "Aggregate the stream in a SELECT of its own, and read that.",
             )
 
 

@@ -57,6 +57,11 @@ def _member(
             f"'{source.name}' is a relation: only streams are united with UNION ALL",
             remedy="Join it: FROM a JOIN r ON ….",
         )
+    if isinstance(scan, QueryScan) and scan.query is not None:
+        raise UserError(
+            f"'{source.name}' holds a relation: only streams are united with UNION ALL",
+            remedy="Make it a stream: register an ISTREAM(SELECT …) over it, and read that.",
+        )
     if isinstance(scan, StreamScan) and scan.channel != "rows":
         raise UnsupportedQuery(
             f"{scan.channel.upper()} rows of several streams cannot be read as one",

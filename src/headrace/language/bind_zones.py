@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
 from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, transform
-from headrace.algebra.query import Query
+from headrace.algebra.query import Query, QueryScan
 from headrace.schema import BOOLEAN, STRING, TIMESTAMP
 from headrace.time import DAY
 
@@ -90,6 +90,8 @@ def _everywhere(value: Any, change: Callable[[Expression], Expression]) -> Any:
         return value if all(one is other for one, other in zip(found, value, strict=True)) else found
     if not is_dataclass(value) or isinstance(value, type):
         return value
+    if isinstance(value, QueryScan) and value.registered:
+        return value  # read by the clocks of its own zone
     changed = {
         field.name: new
         for field in fields(value)

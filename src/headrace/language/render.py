@@ -29,6 +29,7 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows import (
     WHOLE,
+    Changing,
     Custom,
     Delta,
     Landmark,
@@ -277,8 +278,9 @@ class _Text:
 def _source(scan: StreamScan | QueryScan | UnionAll, window: Window | None, rows: Mapping[str, str]) -> str:
     """A stream of FROM with its alias and window."""
     channel = f" {scan.channel.upper()}" if isinstance(scan, StreamScan) and scan.channel != "rows" else ""
-    bracket, name = "" if window is None else f" {_bracket(window, rows)}", identifier(scan.name)
-    if isinstance(scan, QueryScan) and scan.query is not None:
+    bracket = "" if window is None or isinstance(window, Changing) else f" {_bracket(window, rows)}"
+    name = identifier(scan.name)
+    if isinstance(scan, QueryScan) and scan.query is not None and not scan.registered:
         name = f"({render(scan.query)})"
     if isinstance(scan, UnionAll):
         name = f"({' UNION ALL '.join(identifier(member.name) for member in scan.members)})"
@@ -332,7 +334,7 @@ def _bracket(window: Window, columns: Mapping[str, str]) -> str:
         case Session():
             keys = ", ".join(render_expression(key, columns) for key in window.partition)
             return f"[{f'PARTITION BY {keys} ' if keys else ''}SESSION {render_duration(window.gap)}]"
-        case Lasting():
+        case Lasting() | Changing():
             raise UnsupportedQuery("pairs of rows have no window of their own that could be written")
         case TupleSlide():
             keys = ", ".join(render_expression(key, columns) for key in window.partition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +60,11 @@ class Rejected:
     at: Ints
     position: Ints
     reasons: tuple[str, ...]
+
+    def without(self, positions: Ints) -> Rejected:
+        """Those that do not stand in these places."""
+        keep = ~np.isin(self.position, positions)
+        return Rejected(self.at[keep], self.position[keep], tuple(compress(self.reasons, keep)))
 
     @property
     def rows(self) -> int:

@@ -16,13 +16,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from headrace.algebra.windows import CHANGE
 from headrace.operators.batch import Rejected
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouping import Ints, flat, group
-from headrace.operators.operator import AT, CHANGE, WINDOW
+from headrace.operators.operator import AT, WINDOW
 from headrace.time import BEGINNING, Instant
 
-Telling = Choice["changes", "istream", "dstream", "rstream"]
+Telling = Choice["changes", "log", "istream", "dstream", "rstream"]
+"""What is told of a relation: its changes up to NOW, or (`log`) all of them, for those who have another NOW."""
 _MOST_COPIES: Final = 1_000_000
 
 
@@ -82,6 +84,15 @@ def tell(plan: Finish, items: Items, span: Span, telling: Telling) -> Told:
     return consolidated(rows.take(pa.array(picked)), instants, signs, telling), rejected
 
 
+def tell_changes(
+    plan: Finish, columns: Mapping[str, pa.Array], at: Ints, signs: Ints, telling: Telling
+) -> Told:
+    """What HAVING and the select list make of rows that come (+1) or go (-1) at instants, row by row."""
+    rows, rejected = finish(plan, columns, np.arange(len(at)), at)
+    member = flat(rows.column(WINDOW)).to_numpy(zero_copy_only=False)
+    return consolidated(rows, at[member], signs[member], telling), rejected
+
+
 def outputs(rows: pa.Table) -> list[pa.Array]:
     """The columns that the user sees."""
     return [flat(rows.column(name)) for name in rows.column_names if not name.startswith("__")]
@@ -94,13 +105,14 @@ def consolidated(rows: pa.Table, instants: Ints, signs: Ints, telling: Telling) 
     np.add.at(net, groups.codes, signs)
     first = np.full(groups.count, rows.num_rows, np.int64)
     np.minimum.at(first, groups.codes, np.arange(rows.num_rows))
-    copies = {"changes": np.abs(net), "dstream": np.maximum(-net, 0)}.get(telling, np.maximum(net, 0))
+    both = telling in ("changes", "log")
+    copies = np.abs(net) if both else np.maximum(-net if telling == "dstream" else net, 0)
     which = np.repeat(np.arange(groups.count), copies)
     picked = first[which]
     told = rows.take(pa.array(picked))
     told = told.set_column(told.column_names.index(AT), AT, pa.array(instants[picked]))
     told = told.set_column(told.column_names.index(WINDOW), WINDOW, pa.array(np.zeros(len(picked), np.int64)))
-    if telling == "changes":
+    if both:
         told = told.append_column(CHANGE, pa.array(np.sign(net[which]).astype(np.int8)))
     return told
 

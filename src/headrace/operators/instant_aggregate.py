@@ -72,7 +72,7 @@ class InstantAggregate:
     @property
     def folds(self) -> bool:
         """True when rows are folded as they are scanned."""
-        return self.validity.count is None and not self.validity.told
+        return self.validity.known_at_once
 
     @property
     def buckets(self) -> tuple[LiveBuckets, ...]:
@@ -267,7 +267,7 @@ def _kept(operator: InstantAggregate, sections: Sequence[Sections], span: Span) 
     order = np.lexsort((held.position, held.at))
     held = Held(held.table.take(pa.array(order)), held.at[order], held.position[order], held.live[order])
     ends = operator.validity.ends(held, operator.rows)
-    shown = held.live & (ends >= span.closed)
+    shown = operator.validity.shown(held, operator.rows) & (ends >= span.closed)
     held, ends = held.where(shown), ends[shown]
     values = [held.column(name) for name in operator.rows.names[operator.validity.partitions :]]
     keys = tuple(values[: len(operator.grouped.keys)])

@@ -26,18 +26,25 @@ from headrace.time import BEGINNING, FOREVER, Duration
 class Validity:
     """How long a row holds: `length` microseconds, or until `count` more rows of its partition, or for ever.
 
-    A partition is the first `partitions` stored values. With `told` the first stored value is the last instant of each.
+    A partition is the first `partitions` stored values. With `told` the first stored value is the last instant of each, with
+    `by_changes` it says whether the row comes (+1) or goes (-1): a row holds until an equal one goes.
     """
 
     length: Duration | None = None
     count: int | None = None
     partitions: int = 0
     told: bool = False
+    by_changes: bool = False
+
+    @property
+    def known_at_once(self) -> bool:
+        """True when the time of a row says how long it holds."""
+        return self.count is None and not self.told and not self.by_changes
 
     @property
     def for_ever(self) -> bool:
         """True when rows never leave."""
-        return self.length is None and self.count is None and not self.told
+        return self.length is None and self.known_at_once
 
     def ends(self, held: Held, layout: RowLayout) -> Ints:
         """The instant at which each row is gone. All rows given must be settled."""
@@ -46,6 +53,8 @@ class Validity:
         if self.told:
             last: Ints = held.column(layout.names[0]).to_numpy(zero_copy_only=False)
             return np.where(last == FOREVER, FOREVER, np.minimum(last, FOREVER - 1) + 1)
+        if self.by_changes:
+            return self._matched(held, layout)
         if self.count is None:
             return np.full(held.rows, FOREVER, np.int64)
         codes = group([held.column(name) for name in layout.names[: self.partitions]], held.rows).codes
@@ -57,6 +66,36 @@ class Validity:
         place = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(held.rows - 1, 0))
         found = keys[order[place]] == wanted
         return np.where(found, held.at[order[place]], FOREVER)
+
+    def _matched(self, held: Held, layout: RowLayout) -> Ints:
+        """The k-th of equal rows that come holds until the k-th that goes; one that goes holds until it, if its row is here.
+
+        Where only a part of the rows is given, what has no partner among them stays.
+        """
+        codes = group([held.column(name) for name in layout.names[self.partitions :]], held.rows).codes
+        comes = held.column(layout.names[0]).to_numpy(zero_copy_only=False) > 0
+        ends = np.full(held.rows, FOREVER, np.int64)
+        order = np.lexsort((held.at, codes))
+        came, gone = order[comes[order]], order[~comes[order]]
+        pairs = _in_turn(codes[came], codes[gone])
+        came, gone = came[pairs[0]], gone[pairs[1]]
+        ends[came] = ends[gone] = np.maximum(held.at[gone], held.at[came])
+        return ends
+
+    def shown(self, held: Held, layout: RowLayout) -> np.ndarray:
+        """The rows that are in answers: those that go only end others."""
+        if not self.by_changes:
+            return held.live
+        comes: np.ndarray = held.column(layout.names[0]).to_numpy(zero_copy_only=False) > 0
+        return comes
+
+
+def _in_turn(one: Ints, other: Ints) -> tuple[Ints, Ints]:
+    """Places of the k-th of each code in two ascending columns of codes, for every k that both have."""
+    first = np.searchsorted(one, one)
+    wanted = np.searchsorted(other, one) + np.arange(len(one)) - first
+    there = wanted < np.searchsorted(other, one, side="right")
+    return np.flatnonzero(there), wanted[there]
 
 
 def span_of(turn: Turn, telling: Telling) -> Span:
@@ -102,7 +141,7 @@ class InstantRows:
         held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), *arrived])
         held = held.where(held.at < span.limit)
         end = self.validity.ends(held, self.rows)
-        live = held.live & (end >= span.closed)
+        live = self.validity.shown(held, self.rows) & (end >= span.closed)
         shown = held.where(live)
         items = Items({name: shown.column(name) for name in self.rows.names}, shown.at, end[live])
         results, rejected = tell(self.finish, items, span, self.telling)

@@ -19,7 +19,6 @@ from headrace.time import Instant
 SLOT: Final = "__slot"
 WINDOW: Final = "__window"
 AT: Final = "__at"
-CHANGE: Final = "__change"
 
 Sections: TypeAlias = Mapping[str, pa.Table]
 """State tables by section name; every row carries its slot in the column `__slot`."""

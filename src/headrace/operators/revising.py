@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Revisions
+from headrace.algebra.windows import CHANGE
 from headrace.operators.around import Around
 from headrace.operators.finish import Finish
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.late_panes import settled_at
-from headrace.operators.operator import AT, CHANGE, SLOT, WINDOW, Operator, Sections, Step, Turn
+from headrace.operators.operator import AT, SLOT, WINDOW, Operator, Sections, Step, Turn
 from headrace.operators.pace import Pace, paced
 from headrace.operators.panes import Panes
 from headrace.time import BEGINNING, Instant

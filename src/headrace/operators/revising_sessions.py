@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Revisions
+from headrace.algebra.windows import CHANGE
 from headrace.operators.around import Around
 from headrace.operators.frame_windows import FrameWindows
 from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.last_windows import LAST, LIVE, PART, answers, newest
 from headrace.operators.late_panes import settled_at
-from headrace.operators.operator import AT, CHANGE, SLOT, WINDOW, Sections, Step, Turn
+from headrace.operators.operator import AT, SLOT, WINDOW, Sections, Step, Turn
 from headrace.operators.revising import net
 from headrace.operators.row_store import ROWS, Held, hold
 from headrace.time import BEGINNING, FOREVER, Duration, Instant

@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.algebra.expressions import Expression, Named, columns_of
 from headrace.operators.batch import Batch
@@ -50,7 +51,7 @@ class RowLayout:
 
     `below` steps stand under the window, `above` over it. `partition` values are stored first (`c0`, `c1`, ...), then
     those of `kept`. `counts_all` keeps markers. `routing` are the places of the values that decide the slot; None sends all
-    to `slot`, an empty tuple spreads rows by position.
+    to `slot`, an empty tuple spreads rows by position. `change`: the column that says whether a row comes or goes, where rows do.
     """
 
     partition: tuple[Expression, ...]
@@ -61,6 +62,7 @@ class RowLayout:
     routing: tuple[int, ...] | None
     slot: int
     bounded: Bounded = Bounded()
+    change: str | None = None
 
     @property
     def values(self) -> tuple[Expression, ...]:
@@ -108,11 +110,16 @@ class RowScanner:
     tables: list[pa.Table] = field(default_factory=list)
     rows_in: int = 0
     rows_kept: int = 0
+    going: list[Ints] = field(default_factory=list)
+    """Places of rows that go."""
 
     def add(self, batch: Batch) -> None:
         """Take in a batch."""
         layout = self.layout
         self.rows_in += batch.rows
+        if layout.change is not None:
+            goes = pc.less(batch.columns[layout.change], 0).fill_null(False)
+            self.going.append(batch.position[flat(goes).to_numpy(zero_copy_only=False)])
         batch = layout.bounded.apply(self.below.apply(batch))
         batch, partition = self.below.evaluate(batch, layout.partition)
         names = layout.names[: len(partition)]
@@ -137,7 +144,11 @@ class RowScanner:
     def finish(self) -> Scanned:
         """The deltas: one section of rows."""
         deltas = {ROWS: pa.concat_tables(self.tables)} if self.tables else {}
-        return Scanned(deltas, (*self.below.rejected, *self.above.rejected), self.rows_in, self.rows_kept)
+        rejected = (*self.below.rejected, *self.above.rejected)
+        if self.going:  # a row that failed as it came was never there
+            going = np.concatenate(self.going)
+            rejected = tuple(left for each in rejected if (left := each.without(going)).rows)
+        return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
 
 
 @dataclass(frozen=True, slots=True)

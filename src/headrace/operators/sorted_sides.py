@@ -74,11 +74,23 @@ def meeting(asking: Sorted, held: Sorted, longest: Duration | None) -> Iterator[
     low = _bisected(held.at, first, last, least, after=False)
     high = np.maximum(low, _bisected(held.at, first, last, asking.until, after=True))
     for start, stop in _portions(high - low):
-        counts = (high - low)[start:stop]
-        row = np.repeat(np.arange(start, stop), counts)
-        other = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + low[row]
+        row, other = _spread(low, high - low, start, stop)
         meets = held.until[other] >= asking.at[row]
         yield row[meets], other[meets]
+
+
+def of_one_hash(asking: Ints, held: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """(asking row, held row) of equal ones of two ascending columns of hashes, a bounded number of pairs at a time."""
+    first, last = (np.searchsorted(held, asking, side) for side in ("left", "right"))
+    for start, stop in _portions(last - first):
+        yield _spread(first, last - first, start, stop)
+
+
+def _spread(low: Ints, counts: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
+    """The pairs of rows start..stop, each with so many from `low` on."""
+    counts = counts[start:stop]
+    row = np.repeat(np.arange(start, stop), counts)
+    return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + low[row]
 
 
 def _bisected(at: Ints, first: Ints, last: Ints, bound: Ints, *, after: bool) -> Ints:

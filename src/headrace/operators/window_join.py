@@ -14,29 +14,36 @@ Source: Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2); each side's RANGE is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.algebra.expressions import Expression, columns_of
+from headrace.algebra.expressions import Expression
 from headrace.operators.batch import Batch, Rejected
-from headrace.operators.grouping import SLOTS, Ints, flat
-from headrace.operators.members import member_of
-from headrace.operators.operator import AT, SLOT, WINDOW, Scanned, Sections, Step, Turn
-from headrace.operators.row_steps import Keep, RowPipeline, columns_read
+from headrace.operators.grouping import Ints, flat
+from headrace.operators.join_sides import (
+    FIRST,
+    SIDES,
+    JoinScanner,
+    Side,
+    began_earlier,
+    beginning,
+    earliest,
+    passing,
+    slots_and_hashes,
+    taken,
+)
+from headrace.operators.operator import AT, SLOT, WINDOW, Sections, Step, Turn
 from headrace.operators.row_store import TIME
-from headrace.operators.scalar import Evaluation
-from headrace.operators.sorted_sides import END, HASH, Sorted, in_order, key_hashes, meeting, usable
+from headrace.operators.sorted_sides import END, HASH, Sorted, in_order, meeting
 from headrace.schema import Schema, to_arrow
-from headrace.time import FOREVER, Duration, Instant
+from headrace.time import Duration, Instant
 
 UNTIL: Final = "until"
 """The column of a pair that says the last instant at which it holds; NULL in a row that only says when a stream began."""
-FIRST: Final = "first"
-_SIDES: Final = ("left", "right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,42 +57,6 @@ class Grid:
         """The last end at or before each instant."""
         found: Ints = until - (until - self.anchor) % self.slide
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One side of a join: the numbers of its streams among those that are read, and what is kept of their rows.
-
-    `reach`: how long a row holds, None without end; or `ends`, a column that says until when. `longest`: no row holds longer.
-    """
-
-    members: tuple[int, ...]
-    stored: Schema
-    keeps: tuple[Keep, ...]
-    keys: tuple[Expression, ...]
-    reach: Duration | None
-    ends: str | None = None
-    longest: Duration | None = None
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The columns it reads."""
-        found = columns_read(self.keeps) | frozenset(self.stored.names)
-        found = found.union(*(columns_of(key) for key in self.keys))
-        return found | {self.ends} if self.ends is not None else found
-
-    def until(self, batch: Batch) -> Ints:
-        """The last instant at which each row holds."""
-        if self.ends is not None:
-            found: Ints = flat(batch.columns[self.ends]).to_numpy(zero_copy_only=False)
-            return found
-        return np.full(batch.rows, FOREVER) if self.reach is None else batch.at + self.reach
-
-    def bound(self, turn: Turn) -> Instant:
-        """What its streams have promised."""
-        if not turn.each:
-            return turn.now
-        return min(turn.each[member] for member in self.members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +88,7 @@ class WindowJoin:
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell the pairs of rows that came with those that are there, and with each other."""
-        fresh = [_fresh(deltas, side) for side in _SIDES]
+        fresh = [_fresh(deltas, side) for side in SIDES]
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
         for left, right in self._encounters(runs, fresh):
@@ -126,7 +97,7 @@ class WindowJoin:
             rejected += [failed for _, failed in found if failed is not None]
         state = {
             side: kept
-            for place, (side, new) in enumerate(zip(_SIDES, fresh, strict=True))
+            for place, (side, new) in enumerate(zip(SIDES, fresh, strict=True))
             if new is not None and (kept := self._needed(new, place, turn)).num_rows
         }
         if self.tells_first:
@@ -162,18 +133,11 @@ class WindowJoin:
             shared = self.grid.last_end(until) > at
             mine, other, at, until = mine[shared], other[shared], at[shared], until[shared]
         rows = {
-            **_taken(left.table, self.sides[0].stored.names, mine),
-            **_taken(right.table, self.sides[1].stored.names, other),
+            **taken(left.table, self.sides[0].stored.names, mine),
+            **taken(right.table, self.sides[1].stored.names, other),
         }
-        failed = None
-        if self.condition is not None:
-            evaluation = Evaluation(rows, len(at))
-            keep = evaluation.mask(self.condition)
-            if evaluation.errors is not None:
-                bad = np.flatnonzero(evaluation.errors.mask)
-                reasons = tuple(evaluation.errors.reasons[row] for row in bad.tolist())
-                failed = Rejected(at[bad], np.full(len(bad), -1), reasons)
-                keep = keep & ~evaluation.errors.mask
+        keep, failed = passing(self.condition, rows, at)
+        if not keep.all():
             rows = {name: column.filter(pa.array(keep)) for name, column in rows.items()}
             at, until = at[keep], until[keep]
         return self._table(rows, at, pa.array(until)), failed
@@ -194,103 +158,36 @@ class WindowJoin:
         self, runs: Sequence[Sections], deltas: Sequence[Sections], state: dict[str, pa.Table]
     ) -> list[pa.Table]:
         """A row that says when the first row came, if one came that is earlier than all before."""
-        new = [delta[FIRST] for delta in deltas if FIRST in delta]
-        if not new:
+        found = began_earlier(runs, deltas, self.slot)
+        if found is None:
             return []
-        earliest = _earliest(new)
-        if earliest >= _earliest([run[FIRST] for run in runs if FIRST in run]):
-            return []
-        state[FIRST] = _first(earliest, self.slot)
+        at, state[FIRST] = found
         nulls = {field.name: pa.nulls(1, to_arrow(field.type)) for field in self.shown}
-        return [self._table(nulls, np.array([earliest]), pa.nulls(1, pa.int64()))]
+        return [self._table(nulls, np.array([at]), pa.nulls(1, pa.int64()))]
 
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
         """The rows that may still meet one, in one order."""
         if section == FIRST:
-            return _first(_earliest(tables), self.slot)
-        return self._needed(Sorted.of(in_order(tables)), _SIDES.index(section), turn)
+            return beginning(earliest(tables), self.slot)
+        return self._needed(Sorted.of(in_order(tables)), SIDES.index(section), turn)
 
+    def meets(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:
+        """Where windows slide, the rows that an end of a window falls to."""
+        if self.grid is None:
+            return np.ones(batch.rows, bool)
+        meets: npt.NDArray[np.bool_] = self.grid.last_end(side.until(batch)) > batch.at
+        return meets
 
-@dataclass(slots=True)
-class JoinScanner:
-    """The scan half: both sides' rows with key hash, time and end, routed by key."""
-
-    operator: WindowJoin
-    pipelines: tuple[RowPipeline, ...] = field(init=False)
-    tables: tuple[list[pa.Table], list[pa.Table]] = field(default_factory=lambda: ([], []))
-    first: Instant = FOREVER
-    rows_in: int = 0
-    rows_kept: int = 0
-
-    def __post_init__(self) -> None:
-        self.pipelines = tuple(RowPipeline.of(side.keeps, {}) for side in self.operator.sides)
-
-    def add(self, batch: Batch) -> None:
-        """Take in a batch of one of the streams."""
-        if not batch.rows:
-            return
-        place = int(member_of(batch) not in self.operator.sides[0].members)
-        side, pipeline = self.operator.sides[place], self.pipelines[place]
-        self.rows_in += batch.rows
-        batch = pipeline.apply(self._noting_first(batch, side))
-        batch, keys = pipeline.evaluate(batch, side.keys)
-        keep = usable(keys, batch.rows)
-        if self.operator.grid is not None:
-            keep = keep & (self.operator.grid.last_end(side.until(batch)) > batch.at)
-        batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
-        if batch.rows:
-            self.rows_kept += batch.rows
-            self.tables[place].append(self._table(batch, keys, side))
-
-    def _noting_first(self, batch: Batch, side: Side) -> Batch:
-        """The rows that can meet others. Among pairs there are rows that only say when their streams began."""
-        if side.ends is None:
-            self.first = min(self.first, int(batch.at.min()))
-            return batch
-        pairs = flat(batch.columns[side.ends]).is_valid().to_numpy(zero_copy_only=False)
-        if not pairs.all():
-            self.first = min(self.first, int(batch.at[~pairs].min()))
-        return batch.where(pairs)
-
-    def _table(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
-        mixed = key_hashes(keys, batch.rows)
-        if keys:
-            slots = (mixed.view(np.uint64) % np.uint64(SLOTS)).astype(np.int16)
-        else:
-            slots = np.full(batch.rows, self.operator.slot, np.int16)
+    def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
+        """Rows with key hash, time and end."""
+        slots, mixed = slots_and_hashes(keys, batch.rows, self.slot)
         head = [slots, mixed, batch.at, side.until(batch)]
         return pa.table(
             [*map(pa.array, head), *(flat(batch.columns[name]) for name in side.stored.names)],
             names=[SLOT, HASH, TIME, END, *side.stored.names],
         )
 
-    def finish(self) -> Scanned:
-        """The deltas: a section for each side."""
-        deltas = {
-            side: pa.concat_tables(tables) for side, tables in zip(_SIDES, self.tables, strict=True) if tables
-        }
-        if self.operator.tells_first and self.first != FOREVER:
-            deltas[FIRST] = _first(self.first, self.operator.slot)
-        rejected = tuple(each for pipeline in self.pipelines for each in pipeline.rejected)
-        return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
-
 
 def _fresh(deltas: Sequence[Sections], side: str) -> Sorted | None:
     tables = [delta[side] for delta in deltas if side in delta]
     return Sorted.of(in_order(tables)) if tables else None
-
-
-def _taken(table: pa.Table, names: Sequence[str], rows: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
-    picked = pa.array(rows)
-    return {name: flat(table.column(name)).take(picked) for name in names}
-
-
-def _first(at: Instant, slot: int) -> pa.Table:
-    return pa.table({SLOT: pa.array([slot], pa.int16()), TIME: pa.array([at], pa.int64())})
-
-
-def _earliest(tables: Sequence[pa.Table]) -> Instant:
-    return min(
-        (int(flat(table.column(TIME)).to_numpy().min()) for table in tables if table.num_rows),
-        default=FOREVER,
-    )

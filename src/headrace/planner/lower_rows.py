@@ -9,6 +9,7 @@ from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.expressions import Column, Expression, Named, columns_of, transform
 from headrace.algebra.query import Ago, Bounds, Query, SortKey
 from headrace.algebra.windows import (
+    Changing,
     Custom,
     Delta,
     Landmark,
@@ -25,6 +26,7 @@ from headrace.algebra.windows import (
 )
 from headrace.errors import UnsupportedQuery
 from headrace.operators.changes import Telling
+from headrace.operators.changing_rows import ChangingRows
 from headrace.operators.finish import Finish
 from headrace.operators.grouped import Grouped
 from headrace.operators.grouping import slot_of_name
@@ -84,9 +86,18 @@ class Lowering:
             return (*map(self.rename, window.partition), self.rename(window.on))
         if isinstance(window, Lasting):
             return (self.rename(window.until),)
+        if isinstance(window, Changing):
+            return (self.rename(window.change),)
         if not isinstance(window, Rows | RowsSlide | TupleSlide | Session):
             return ()
         return tuple(map(self.rename, window.partition))
+
+    @property
+    def _change(self) -> str | None:
+        """The column that says whether a row comes or goes."""
+        window = self.shape.window
+        change = self.rename(window.change) if isinstance(window, Changing) else None
+        return change.name if isinstance(change, Column) else None
 
     def rename(self, expression: Expression) -> Expression:
         """Stream columns by their plain names; the window's bounds keep theirs."""
@@ -194,6 +205,7 @@ class Lowering:
             routing=routing,
             slot=self.slot,
             bounded=bounded or Bounded(),
+            change=self._change,
         )
 
 
@@ -298,6 +310,8 @@ def _validity(lowering: Lowering) -> tuple[Validity, Bounded]:
         return Validity(count=window.count, partitions=len(lowering.partition)), Bounded()
     if isinstance(window, Lasting):
         return Validity(told=True, partitions=1), Bounded()
+    if isinstance(window, Changing):
+        return Validity(by_changes=True, partitions=1), Bounded()
     ends = [window.range + 1] if isinstance(window, TimeRange) else []
     bounds = lowering.shape.bounds
     if bounds is None:
@@ -329,16 +343,11 @@ def _instant_rows(lowering: Lowering) -> Operator:
     elif finish.is_row_by_row and _hashable(outputs):
         routing = tuple(len(partition) + kept.index(output) for output in dict.fromkeys(outputs))
     validity, bounded = _validity(lowering)
-    return InstantRows(
-        lowering.id,
-        lowering.name,
-        lowering.shape.scan.name,
-        validity,
-        lowering.layout(kept, routing, bounded),
-        finish,
-        lowering.telling,
-        lowering.relations,
-    )
+    rows, name = lowering.layout(kept, routing, bounded), lowering.shape.scan.name
+    telling, relations = lowering.telling, lowering.relations
+    if validity.by_changes and finish.is_row_by_row and not finish.distinct:
+        return ChangingRows(lowering.id, lowering.name, name, rows, finish, telling, relations)
+    return InstantRows(lowering.id, lowering.name, name, validity, rows, finish, telling, relations)
 
 
 def _instant_aggregate(lowering: Lowering) -> Operator:

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from typing import Literal as Choice
 
 from headrace.algebra.query import Ago, Query, StreamScan
-from headrace.algebra.windows import Lasting, TimeRange, Unbounded
+from headrace.algebra.windows import Changing, Lasting, TimeRange, Unbounded
 from headrace.errors import UserError
 from headrace.operators.operator import Operator
 from headrace.operators.row_steps import Keep
@@ -81,8 +81,10 @@ def could_keep_less(operator: Operator, query: Query, source: Source) -> Materia
 
 def _obstacle(query: Query, shape: Shape, operator_id: str, source: Source) -> str | None:
     """Why the window of this query cannot be applied when it is asked; None when it can."""
-    if isinstance(shape.window, Lasting):
-        return "it joins streams, and no bitmap over one archive tells which pairs pass"
+    if isinstance(shape.window, Lasting | Changing):
+        return (
+            "it joins streams, or reads a relation that changes: no bitmap over one archive tells what passes"
+        )
     if query.emission != "relation" and isinstance(shape.window, Unbounded):
         return "its rows are told as they come, and not asked for"
     if query.emission != "relation":

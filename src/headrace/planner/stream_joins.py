@@ -1,7 +1,8 @@
 """A query over several streams under windows, taken apart: pairs of rows, and what is made of them.
 
-Two windows are joined by an operator whose results are a stream of pairs (`operators/window_join.py`); a third one is
-joined with that stream, and so on. What stands above the joins in the query reads the pairs of the last one as its one
+Two windows are joined by an operator whose results are a stream of pairs; a third one is joined with that stream, and so on.
+Of windows of time a pair's end is known as it is made (`operators/window_join.py`); where a relation is among them that is
+known by its changes, pairs are changes too (`operators/relation_join.py`). What stands above the joins in the query reads the pairs of the last one as its one
 stream, so aggregates, relation-to-stream, joins with relations and all else are those of any other query.
 """
 
@@ -26,16 +27,28 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.rewriting import expressions_of, rewritten
-from headrace.algebra.windows import Lasting, TimeRange, TimeSlide, Unbounded, Window, slides
+from headrace.algebra.windows import (
+    CHANGE,
+    Changing,
+    Lasting,
+    TimeRange,
+    TimeSlide,
+    Unbounded,
+    Window,
+    slides,
+)
 from headrace.operators.grouping import slot_of_name
+from headrace.operators.join_sides import Side
+from headrace.operators.relation_join import RelationJoin
 from headrace.operators.row_steps import Keep
-from headrace.operators.window_join import UNTIL, Grid, Side, WindowJoin
-from headrace.schema import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP, Field, Schema
+from headrace.operators.window_join import UNTIL, Grid, WindowJoin
+from headrace.schema import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP, TINYINT, Field, Schema
 from headrace.time import Duration
 
 PAIRS: Final = "@"
 """The alias of pairs in what stands above a join."""
 _UNTIL: Final = Field(UNTIL, BIGINT)
+_CHANGE: Final = Field(CHANGE, TINYINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,7 @@ class Met:
 class Pairing:
     """An operator that makes pairs, and the streams it reads together."""
 
-    operator: WindowJoin
+    operator: WindowJoin | RelationJoin
     met: Met
 
 
@@ -153,6 +166,11 @@ class _Parts:
         return slides(self.windows[0].window)
 
     @property
+    def told(self) -> Field:
+        """The column of pairs that says until when they hold, or whether they come or go; NULL where there is no pair."""
+        return _CHANGE if any(isinstance(each.window, Changing) for each in self.windows) else _UNTIL
+
+    @property
     def grid(self) -> Grid | None:
         """Where windows end."""
         window = self.windows[0].window
@@ -168,10 +186,13 @@ class _Parts:
         """The pairs under the window that they are in."""
         source: Node = pairs
         if self.tells_first:
-            source = Filter(pairs, Call("isnotnull", (Column(f"{PAIRS}.{UNTIL}", BIGINT),), BOOLEAN))
+            told = Column(f"{PAIRS}.{self.told.name}", self.told.type)
+            source = Filter(pairs, Call("isnotnull", (told,), BOOLEAN))
         return Windowed(source, PAIRS, self._window())
 
     def _window(self) -> Window:
+        if self.told is _CHANGE:
+            return Changing(Column(f"{PAIRS}.{CHANGE}", TINYINT))
         until, ranges = Column(f"{PAIRS}.{UNTIL}", BIGINT), [_reach(each.window) for each in self.windows]
         first = self.windows[0].window
         if isinstance(first, TimeSlide):
@@ -206,34 +227,42 @@ class _Parts:
             inner = inner_of(operator_id)
             found = list(self.pairings(inner, last - 1, tested & known, inner_of, stream_of))
             shown = found[0].operator.shown
-            longest = _shortest([_reach(each.window) for each in self.windows[:last]])
-            left_side = Side(
-                (), Schema(shown.fields[:-1]), (), tuple(key for key, _ in keys), None, UNTIL, longest
-            )
+            left_side = self._side_of_pairs(shown, tuple(key for key, _ in keys), last)
             left_met = [(stream_of(inner), shown, tuple((name, name) for name in shown.names))]
         met = _met(
             [left_met, _members(right)], [_title(each) for each in self.windows[: last + 1]], operator_id
         )
-        fields = [field for side in (left_side, right_side) for field in side.stored if field.name in wanted]
-        yield Pairing(
-            WindowJoin(
-                id=operator_id,
-                query=self.name,
-                stream=met.name,
-                sides=(
-                    replace(left_side, members=tuple(range(len(left_met)))),
-                    replace(right_side, members=tuple(range(len(left_met), len(met.members)))),
-                ),
-                condition=_all(both) if both else None,
-                shown=Schema((*fields, _UNTIL)),
-                grid=self.grid,
-                slot=slot_of_name(operator_id),
-                tells_first=self.tells_first,
-            ),
-            met,
+        sides = (
+            replace(left_side, members=tuple(range(len(left_met)))),
+            replace(right_side, members=tuple(range(len(left_met), len(met.members)))),
         )
+        yield Pairing(self._operator(operator_id, met, sides, _all(both) if both else None, wanted), met)
         if last > 1:
             yield from found
+
+    def _operator(
+        self,
+        operator_id: str,
+        met: Met,
+        sides: tuple[Side, Side],
+        condition: Expression | None,
+        wanted: frozenset[str],
+    ) -> WindowJoin | RelationJoin:
+        """The join of two sides, with the wanted columns of their rows."""
+        fields = [field for side in sides for field in side.stored if field.name in wanted]
+        shown, slot = Schema((*fields, self.told)), slot_of_name(operator_id)
+        first = self.tells_first
+        if self.told is _CHANGE:
+            return RelationJoin(operator_id, self.name, met.name, sides, condition, shown, slot, first)
+        return WindowJoin(operator_id, self.name, met.name, sides, condition, shown, self.grid, slot, first)
+
+    def _side_of_pairs(self, shown: Schema, keys: tuple[Expression, ...], last: int) -> Side:
+        """Pairs that an inner join makes of the windows before number `last`."""
+        stored = Schema(shown.fields[:-1])
+        if self.told is _CHANGE:
+            return Side((), stored, (), keys, None, changes=CHANGE)
+        longest = _shortest([_reach(each.window) for each in self.windows[:last]])
+        return Side((), stored, (), keys, None, UNTIL, longest)
 
     def _side(
         self,
@@ -245,8 +274,9 @@ class _Parts:
         own = frozenset(window.source.schema.names)
         alone = [each for each in factors if columns_of(each) and columns_of(each) <= own]
         fields = tuple(field for field in window.source.schema if field.name in stored)
-        reach = _reach(window.window)
-        return Side((), Schema(fields), (Keep(_all(alone)),) if alone else (), keys, reach, None, reach)
+        reach, keeps = _reach(window.window), (Keep(_all(alone)),) if alone else ()
+        changes = f"{window.alias}.{CHANGE}" if isinstance(window.window, Changing) else None
+        return Side((), Schema(fields), keeps, keys, reach, None, reach, changes)
 
 
 def _members(window: Windowed) -> list[tuple[str, Schema, tuple[tuple[str, str], ...]]]:

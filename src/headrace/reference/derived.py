@@ -1,4 +1,7 @@
-"""What does a query with a SELECT in its FROM read? The answer of that SELECT over the same history, as a stream."""
+"""What does a query with a SELECT in its FROM read? The answer of that SELECT over the same history, as a stream.
+
+One that holds a relation is no stream: it is looked at where it is read, instant by instant (`reference/relations.py`).
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from headrace.reference.relational import Rejects
 def with_derived(
     query: Query, history: History, *, final: bool = False, rejects: Rejects | None = None
 ) -> History:
-    """The history where the answer of the SELECT in FROM is recorded too, under the name by which the query scans it."""
-    scan = derived_in(query)
-    if scan is None or scan.query is None:
-        return history
-    known = with_derived(scan.query, history, final=final, rejects=rejects)
-    answer = windows_answer if scan.query.emission == "windows" else stream_answer
-    told = answer(scan.query, known, known.punctuation(scan.query), final=final, rejects=rejects)
-    return known.with_results(scan.name, told, scan.query)
+    """The history where the answers of SELECTs in FROM are recorded too, under the names by which the query scans them."""
+    for scan, inner in derived_in(query):
+        history = with_derived(inner, history, final=final, rejects=rejects)
+        if inner.emission != "relation":
+            answer = windows_answer if inner.emission == "windows" else stream_answer
+            told = answer(inner, history, history.punctuation(inner), final=final, rejects=rejects)
+            history = history.with_results(scan.name, told, inner)
+    return history

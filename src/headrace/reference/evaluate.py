@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import groupby
 
 from headrace.algebra.query import (
-    Ago,
     Bounds,
     Emit,
     Filter,
@@ -30,7 +29,8 @@ from headrace.algebra.query import (
 from headrace.algebra.windows import TimeRange, Unbounded
 from headrace.errors import UnsupportedQuery
 from headrace.reference.history import History, sources_of
-from headrace.reference.relational import Moment, Rejects, answer, stream_rows, time_of
+from headrace.reference.relational import Moment, Rejects, answer
+from headrace.reference.relations import Relation, event_times, tree
 from headrace.reference.values import Row, in_output_order, minus, visible
 from headrace.reference.windows import Closing, TimeWindows, row_windows, slides_by_rows, sliding_nodes
 from headrace.time import BEGINNING, FOREVER, Instant
@@ -91,7 +91,7 @@ def relation_at(
     query: Query, history: History, instant: Instant, *, rejects: Rejects | None = None
 ) -> list[Row]:
     """R(instant): empty before the first row of any of its streams, then what the query's tree says."""
-    return _shown(query, _relation(query, _moment(query, history, rejects), instant))
+    return _shown(query, Relation.of(query, _moment(query, history, rejects)).at(instant))
 
 
 def changes(
@@ -157,7 +157,7 @@ def invoke(
         return _shown(query, rows)
     if query.emission == "stream" and not any(isinstance(node, Bounds) for node in walk(query.root)):
         return [row for _, row in stream_answer(query, history, punctuation, rejects=rejects)]
-    return _shown(query, _relation(query, moment, BEGINNING if at is None else at))
+    return _shown(query, Relation.of(query, moment).at(BEGINNING if at is None else at))
 
 
 # ------------------------------------------------------------------------------------------------- windows that slide
@@ -198,7 +198,7 @@ def _of_window(query: Query, moment: Moment, closing: Closing) -> list[Row]:
     if not closing.occupied:
         return []
     return answer(
-        _tree(query),
+        tree(query),
         Moment(
             moment.history,
             closing.instant,
@@ -214,47 +214,17 @@ def _of_window(query: Query, moment: Moment, closing: Closing) -> list[Row]:
 # ------------------------------------------------------------------------------------------- relations at every instant
 
 
-def _relation(query: Query, moment: Moment, instant: Instant) -> list[Row]:
-    if sliding_nodes(query):
-        raise UnsupportedQuery("a query whose window slides has an answer per window, not at every instant")
-    times = _event_times(query, moment)
-    if sources_of(query) and not any(at <= instant for at in times):
-        return []
-    return answer(_tree(query), Moment(moment.history, instant, moment.rejects, revisions=query.revisions))
-
-
 def _steps(
     query: Query, history: History, limit: Instant, rejects: Rejects | None
 ) -> Iterable[tuple[Instant, list[Row], list[Row]]]:
     """(instant, R before, R now) for each instant below the limit at which the relation may change."""
-    moment = _moment(query, history, rejects)
+    relation = Relation.of(query, _moment(query, history, rejects))
     before: list[Row] = []
-    for at in _instants(query, moment):
+    for at in relation.instants:
         if at < limit:
-            now = _relation(query, moment, at)
+            now = relation.at(at)
             yield at, before, now
             before = now
-
-
-def _instants(query: Query, moment: Moment) -> list[Instant]:
-    """Event times, and those shifted to where a row at that time leaves a window or crosses a bound."""
-    shifts = {0}
-    for node in walk(query.root):
-        if isinstance(node, Windowed) and isinstance(node.window, TimeRange):
-            shifts.add(node.window.range + 1)
-        if isinstance(node, Bounds):
-            shifts |= {
-                bound.duration + offset
-                for bound in (node.begin, node.end)
-                for offset in (0, 1)
-                if isinstance(bound, Ago)
-            }
-    return sorted({at + shift for at in _event_times(query, moment) for shift in shifts})
-
-
-def _event_times(query: Query, moment: Moment) -> set[Instant]:
-    scans = (node for node in walk(query.root) if isinstance(node, StreamScan | QueryScan))
-    return {time_of(row, scan) for scan in scans for row in stream_rows(scan, moment)}
 
 
 def _occurs(query: Query, history: History, at: Instant) -> bool:
@@ -262,7 +232,7 @@ def _occurs(query: Query, history: History, at: Instant) -> bool:
     windows = [node.window for node in walk(query.root) if isinstance(node, Windowed)]
     if not windows or any(window != TimeRange(0) for window in windows):
         raise UnsupportedQuery("RSTREAM needs a window with SLIDE, or [NOW]")
-    return at in _event_times(query, _moment(query, history, None))
+    return at in event_times(query, _moment(query, history, None))
 
 
 def _only_adds(node: Node) -> bool:
@@ -291,10 +261,6 @@ def _only_adds(node: Node) -> bool:
 def _moment(query: Query, history: History, rejects: Rejects | None) -> Moment:
     rejects = Rejects() if rejects is None else rejects
     return Moment(history, BEGINNING, rejects, revisions=query.revisions, shedding=query.shedding)
-
-
-def _tree(query: Query) -> Node:
-    return query.root.source if isinstance(query.root, Emit) else query.root
 
 
 def _minus(query: Query, left: list[Row], right: list[Row]) -> list[Row]:

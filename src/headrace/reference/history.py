@@ -71,10 +71,14 @@ class RecordedStream:
 
 
 def sources_of(query: Query) -> tuple[str, ...]:
-    """Names of the streams and queries it reads, each once."""
-    return tuple(
-        dict.fromkeys(node.name for node in walk(query.root) if isinstance(node, StreamScan | QueryScan))
-    )
+    """Names of the streams and queries it reads, each once; of a relation that it reads, what that reads."""
+    found: dict[str, None] = {}
+    for node in walk(query.root):
+        if isinstance(node, QueryScan) and node.query is not None and node.query.emission == "relation":
+            found |= dict.fromkeys(sources_of(node.query))
+        elif isinstance(node, StreamScan | QueryScan):
+            found[node.name] = None
+    return tuple(found)
 
 
 Promise: TypeAlias = tuple[Pattern, Instant]

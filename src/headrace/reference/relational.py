@@ -35,7 +35,7 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.series import AT, POSITION
 from headrace.algebra.shedding import PARTS, WEIGHT
-from headrace.algebra.windows import Rows, TimeRange, Unbounded, slides
+from headrace.algebra.windows import Changing, Rows, TimeRange, Unbounded, slides
 from headrace.errors import UnsupportedQuery
 from headrace.reference.aggregate import aggregate
 from headrace.reference.conversion import RowError
@@ -103,6 +103,8 @@ class Moment:
     revisions: Revisions | None = None
     within: tuple[Instant, Instant] | None = None
     shedding: bool = False
+    held: Mapping[Windowed, list[Row]] = field(default_factory=dict)
+    """What each relation that is read holds then."""
 
 
 def stream_rows(node: Node, moment: Moment) -> list[Row]:
@@ -219,6 +221,8 @@ def _held(node: Windowed | StreamScan | QueryScan | UnionAll, moment: Moment) ->
     source = node.source if isinstance(node, Windowed) else node
     window = node.window if isinstance(node, Windowed) else Unbounded()
     added: Row = {}
+    if isinstance(node, Windowed) and isinstance(window, Changing):
+        return moment.held[node]
     if isinstance(node, Windowed) and slides(window):
         frame = moment.frames[node]
         bounds = (("window_start", frame.start), ("window_end", frame.end), ("window_id", frame.id))
@@ -241,6 +245,13 @@ def _held(node: Windowed | StreamScan | QueryScan | UnionAll, moment: Moment) ->
 
 def _bound(bound: Instant | Ago, moment: Moment) -> Instant:
     return moment.instant - bound.duration if isinstance(bound, Ago) else bound
+
+
+def named(rows: Iterable[Row], node: Windowed) -> list[Row]:
+    """Rows of a query, as those of a source that reads it."""
+    scan = node.source
+    assert isinstance(scan, QueryScan)
+    return [_named(row, scan) for row in rows]
 
 
 def _named(values: Mapping[str, Any], node: StreamScan | QueryScan | RelationScan | UnionAll) -> Row:

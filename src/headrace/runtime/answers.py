@@ -22,6 +22,7 @@ from headrace.operators.selection import Selection
 from headrace.planner.materializing import asked_later
 from headrace.runtime import results
 from headrace.runtime.answered import answered
+from headrace.runtime.completeness import plan_in_force
 from headrace.runtime.home import Home
 from headrace.runtime.invoking import Invocation, standing_of
 from headrace.runtime.messages import RunRef, StateMessage, StreamProgress
@@ -29,6 +30,7 @@ from headrace.runtime.planning import source_of
 from headrace.runtime.recent import Recent
 from headrace.runtime.remarks import remarks_on
 from headrace.runtime.standing import Standing
+from headrace.runtime.standing_now import below, told_now
 from headrace.runtime.state import latest_windows, peek
 from headrace.store.filesystem import MissingFile
 from headrace.store.manifest import Manifest
@@ -175,6 +177,11 @@ def _relation_now(home: Home, manifest: Manifest, operator: Operator, query: Que
 
 def uncommitted(home: Home, manifest: Manifest, operator: Operator) -> list[pa.Table]:
     """Changes up to NOW, the greatest committed event time, that punctuation has not passed yet."""
+    if manifest.plan is not None:
+        plan = plan_in_force(home, manifest)
+        if below(plan, operator.id):
+            told = told_now(home, manifest, plan, operator.id)
+            return [] if told is None else [told]
     message = _message(home, manifest, operator)
     return list(peek(message).values()) if message is not None else []
 

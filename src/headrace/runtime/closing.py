@@ -38,14 +38,24 @@ class Closing:
     rejected: Mapping[str, tuple[str, ...]]
 
 
-def close(store: Store, plan: EpochPlan, message: StateMessage) -> Closing:
-    """What all operators say; `message` asks all of them to close."""
+def close(
+    store: Store, plan: EpochPlan, message: StateMessage, unread: Mapping[str, pa.Table] | None = None
+) -> Closing:
+    """What all operators say; `message` asks all of them to close, or how far each goes.
+
+    `unread`: what operators have told before and those who read it have not taken in yet.
+    """
     found: dict[str, pa.Table] = {}
     rejected: dict[str, tuple[str, ...]] = {}
-    left = dict(message.closed)
+    left, seen = dict(message.closed), dict[str, Instant]()
     while left:
         ready = {name: at for name, at in left.items() if not _sources(plan, name) & left.keys()}
-        blobs = [_blob(store, plan, plan.operators[name], found) for name in ready]
+        blobs = [_blob(store, plan, plan.operators[name], (unread or {}, found)) for name in ready]
+        for blob in blobs:
+            seen |= blob.receipt.greatest
+        blobs.append(
+            ScanBlob(ScanReceipt(0, greatest=seen), {}, {})
+        )  # NOW is that of all that was told below
         asked = replace(message, closed=ready)
         far = {
             name: stop
@@ -111,15 +121,19 @@ def _in_parts(
         return pa.ipc.open_file(pa.memory_map(str(path))).read_all(), rejected
 
 
-def _blob(store: Store, plan: EpochPlan, operator: Operator, found: Mapping[str, pa.Table]) -> ScanBlob:
-    """What a scan task would send of the closing rows the operator reads."""
+def _blob(
+    store: Store, plan: EpochPlan, operator: Operator, told: Sequence[Mapping[str, pa.Table]]
+) -> ScanBlob:
+    """What a scan task would send of the rows that the operator reads, told by other operators before or now."""
     relations = {name: load_relation(store, plan.relations[name]) for name in operator.relations}
     scanner, greatest = operator.scanner(relations), dict[str, int]()
     for number, member in enumerate(members_of(plan.streams[operator.stream])):
         stream = plan.streams[member.stream]
-        rows = found.get(derived.operator_of(stream)) if stream.using == derived.USING else None
-        if rows is None or not rows.num_rows:
+        maker = derived.operator_of(stream) if stream.using == derived.USING else ""
+        tables = [rows for each in told if (rows := each.get(maker)) is not None and rows.num_rows]
+        if not tables:
             continue
+        rows = pa.concat_tables(table.select([*stream.schema.names, AT]) for table in tables)
         at = flat(rows.column(AT)).to_numpy() - int(stream.options["shift"])
         columns = {among: flat(rows.column(own)) for own, among in member.columns}
         position = placed(np.arange(len(at)) + (1 << 62), number)

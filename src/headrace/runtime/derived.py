@@ -20,17 +20,21 @@ from headrace.algebra.query import (
     StreamScan,
     UnionAll,
     children,
+    derived_in,
     find_window,
     per_row_window,
 )
+from headrace.algebra.windows import CHANGE
 from headrace.catalog.definitions import StreamDefinition
-from headrace.planner.stream_joins import Pairing
+from headrace.operators.operator import Operator
+from headrace.planner.stream_joins import Pairing, joins_streams
 from headrace.runtime import several
 from headrace.runtime.admission import Pending
 from headrace.runtime.answered import answered
 from headrace.runtime.home import Home
 from headrace.runtime.messages import Retention
 from headrace.runtime.results import kept_entries
+from headrace.schema import TINYINT, Field, Schema
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, DAY, FOREVER, Instant
 
@@ -56,13 +60,32 @@ def stream_of(operator: str, query: Query, kept: Retention | None = None) -> Str
     options = {"operator": operator, "shift": shift, "behind": "1" if _ends_at_rows(query) else "0"}
     return StreamDefinition(
         name_of(operator),
-        query.schema,
+        _told(query),
         USING,
         options,
         slack=_NEVER_BY_ROWS,
         archive="in place",
         retain=None if kept is None else kept.length,
     )
+
+
+def _told(query: Query) -> Schema:
+    """The columns of a query's results: of a relation with what says whether a row comes or goes."""
+    if query.emission != "relation":
+        return query.schema
+    return Schema((*query.schema.fields, Field(CHANGE, TINYINT)))
+
+
+def with_their_now(
+    streams: Mapping[str, StreamDefinition], operators: Mapping[str, Operator]
+) -> dict[str, StreamDefinition]:
+    """The streams, where those of a relation's changes have the NOW of what the relation is made of: changes come later."""
+    found = dict(streams)
+    for name, stream in streams.items():
+        if stream.using == USING and CHANGE in stream.schema.names and several.NOW_OF not in stream.options:
+            made_of = operators[operator_of(stream)].stream
+            found[name] = replace(stream, options={**stream.options, several.NOW_OF: made_of})
+    return found
 
 
 def _ends_at_rows(query: Query) -> bool:
@@ -93,9 +116,19 @@ def of_pairs(pairing: Pairing, streams: Mapping[str, StreamDefinition]) -> dict[
     return {together.name: together, pairs.name: pairs}
 
 
-def inner_of(operator: str) -> str:
-    """The operator of the SELECT in the FROM of an operator's query."""
-    return f"{operator}{_INNER}"
+def inner_of(operator: str, place: int = 0) -> str:
+    """An operator below an operator's query: of its pairs or of the one SELECT in its FROM, else of SELECT number `place`."""
+    return f"{operator}{_INNER}{place or ''}"
+
+
+def inner_queries(operator: str, query: Query) -> dict[str, tuple[str, Query]]:
+    """The queries that stand in the FROM of an operator's query, by alias, each with the operator that it has."""
+    scans = derived_in(query)
+    single = not joins_streams(query) and all(inner.emission != "relation" for _, inner in scans)
+    return {
+        scan.alias: (inner_of(operator, 0 if single else place), inner)
+        for place, (scan, inner) in enumerate(scans, start=1)
+    }
 
 
 def owner_of(operator: str) -> str:
@@ -103,24 +136,28 @@ def owner_of(operator: str) -> str:
     return operator.partition(_INNER)[0]
 
 
-def over_streams(query: Query, operator: str, operators: Mapping[str, str]) -> Query:
-    """The query of an operator with scans of queries replaced by scans of their streams; `operators` by lower-case name."""
-    return replace(query, root=_replaced(query.root, operator, operators))
+def over_streams(query: Query, inner: Mapping[str, str], operators: Mapping[str, str]) -> Query:
+    """A query with scans of queries replaced by scans of their streams.
+
+    `inner` are the operators of queries in its FROM by alias, `operators` those of registered ones by lower-case name.
+    """
+    return replace(query, root=_replaced(query.root, inner, operators))
 
 
-def _replaced(node: Node, operator: str, operators: Mapping[str, str]) -> Node:
+def _replaced(node: Node, inner: Mapping[str, str], operators: Mapping[str, str]) -> Node:
     if isinstance(node, QueryScan):
-        read = inner_of(operator) if node.query is not None else operators[node.name.lower()]
-        return StreamScan(name_of(read), node.alias, node.table, None)
+        if node.query is None:
+            return StreamScan(name_of(operators[node.name.lower()]), node.alias, node.table, None)
+        return StreamScan(name_of(inner[node.alias]), node.alias, _told(node.query), None)
     if not children(node):
         return node
     if isinstance(node, UnionAll):
-        members = [_replaced(member, operator, operators) for member in node.members]
+        members = [_replaced(member, inner, operators) for member in node.members]
         return replace(node, members=tuple(each for each in members if isinstance(each, StreamScan)))
     if isinstance(node, Join):
-        left, right = (_replaced(side, operator, operators) for side in (node.left, node.right))
+        left, right = (_replaced(side, inner, operators) for side in (node.left, node.right))
         return replace(node, left=left, right=right)
-    return replace(node, source=_replaced(children(node)[0], operator, operators))  # type: ignore[arg-type]
+    return replace(node, source=_replaced(children(node)[0], inner, operators))  # type: ignore[arg-type]
 
 
 def waiting(home: Home, manifest: Manifest, stream: StreamDefinition) -> list[Pending]:

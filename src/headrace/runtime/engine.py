@@ -37,7 +37,6 @@ from headrace.runtime.plan_files import NO_PLAN, SavedPlan, save_plan
 from headrace.runtime.planning import Replanned, make_plan, plan_after
 from headrace.runtime.progress import progress_of
 from headrace.runtime.replaying import Past
-from headrace.runtime.several import NOW_OF
 from headrace.runtime.sources.records import SourceChanged
 from headrace.runtime.standing import ArchiveEntry, Standing
 from headrace.runtime.telling import Telling, untold
@@ -267,7 +266,7 @@ class Engine:
         floors |= self._floors_of_results(taken)
         floors = {name: at for name, at in floors.items() if at > self._progress(name).punctuation}
         changed = self.manifest.querylog != self.home.catalog.position
-        if not (pieces or floors or changed or self._now_is_stale()):
+        if not (pieces or floors or changed):
             return None
         kind = "epoch" if pieces else "tick"
         # An operator with windows left to tell takes its rows in; it tells in epochs of its own.
@@ -282,20 +281,10 @@ class Engine:
 
     def has_unread_results(self) -> bool:
         """True while a query has answers, or silence, that the queries over it have not taken in."""
-        if self._now_is_stale():
-            return True
         floors = self._floors_of_results({})
         derived_streams = [stream for stream in self.plan.streams.values() if stream.using == derived.USING]
         return any(self._waiting(stream) for stream in derived_streams) or any(
             at > self._progress(name).punctuation for name, at in floors.items()
-        )
-
-    def _now_is_stale(self) -> bool:
-        """True when pairs of a join have not been told that NOW has moved: some may have ended without others coming."""
-        return any(
-            self._progress(name).greatest < self._progress(stream.options[NOW_OF]).greatest
-            for name, stream in self.plan.streams.items()
-            if NOW_OF in stream.options
         )
 
     def _floors_of_results(self, taken: Mapping[str, tuple[int, ...]]) -> dict[str, Instant]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar
 
-from headrace.algebra.query import Node, Query, QueryScan, StreamScan, UnionAll, derived_in, find_window, walk
+from headrace.algebra.query import Node, Query, QueryScan, StreamScan, UnionAll, find_window, walk
 from headrace.algebra.windows import Landmark, TimeSlide
 from headrace.catalog.catalog import Catalog, StandingQuery, is_of_query
 from headrace.catalog.definitions import (
@@ -28,6 +28,7 @@ from headrace.language.bind import bind_query
 from headrace.operators.foldings import unshared
 from headrace.operators.group_ahead import by_itself
 from headrace.operators.operator import Operator
+from headrace.planner.held_relations import logged, with_relations
 from headrace.planner.materializing import Materialize, Source, materialized
 from headrace.planner.stream_joins import joins_streams, taken_apart
 from headrace.runtime import derived, several
@@ -174,10 +175,10 @@ def bound(catalog: Catalog, standing: StandingQuery) -> Query:
 
 def levels(name: str, query: Query, operator_id: str) -> Iterator[tuple[str, Query]]:
     """A query and the SELECTs in its FROM, outermost first, each with the name of its operator."""
+    query = with_relations(query)
     yield operator_id, query
-    scan = derived_in(query)
-    if scan is not None and scan.query is not None:
-        yield from levels(name, scan.query, derived.inner_of(operator_id))
+    for inner_id, inner in derived.inner_queries(operator_id, query).values():
+        yield from levels(name, inner, inner_id)
 
 
 def make_plan(catalog: Catalog) -> EpochPlan:
@@ -199,16 +200,15 @@ def _retention(retain: Duration | None, operator: str, query: Query) -> Retentio
 
     The latest window is always kept, since INVOKE returns it.
     """
-    adds_up = query.emission == "relation"
     if derived.owner_of(operator) != operator:
-        return None if adds_up else Retention(0)
+        return Retention(0)
     if retain is None:
         return None
     window = find_window(query.root)
     slide = (
         window.window.slide if window is not None and isinstance(window.window, TimeSlide | Landmark) else 0
     )
-    return Retention(max(retain, slide), adds_up)
+    return Retention(max(retain, slide), adds_up=query.emission == "relation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
     operators, streams = dict(plan.operators), dict(plan.streams)
     channels, revisions, retentions = dict(plan.channels), dict(plan.revisions), dict(plan.retentions)
     for standing in queries:
-        name, query = standing.definition.name, bound(catalog, standing)
+        name, query = standing.definition.name, with_relations(bound(catalog, standing))
         nodes, chain = walk(query.root), {standing.operator_id: query}
         reads_queries = any(isinstance(node, QueryScan) for node in nodes)
         if reads_queries:
@@ -325,6 +325,8 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
             }
             wanted = standing.definition.materialize if operator_id == standing.operator_id else "complete"
             operator = lowered(name, query, operator_id, wanted, source_of(streams, nodes))
+            if operator_id != standing.operator_id and query.emission == "relation":
+                operator = logged(operator)
             channel = next(node.channel for node in nodes if isinstance(node, StreamScan))
             stream = streams.get(operator.stream)
             if channel == "rows" and stream is not None and stream.progress.groups:
@@ -342,7 +344,7 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
     return replace(
         plan,
         operators=operators,
-        streams=streams,
+        streams=derived.with_their_now(streams, operators),
         channels=channels,
         revisions=revisions,
         retentions=retentions,
@@ -358,9 +360,10 @@ def _over_streams(
 ) -> Query:
     """A query of `chain` (see `levels`) with what it reads of other queries as streams, which are added to `streams`."""
     meaning, sources = chain[operator_id], dict[str, str]()
+    inner = {alias: found for alias, (found, _) in derived.inner_queries(operator_id, meaning).items()}
     for scan in (node for node in walk(meaning.root) if isinstance(node, QueryScan)):
         if scan.query is not None:
-            source, owner = derived.inner_of(operator_id), standing
+            source, owner = inner[scan.alias], standing
             read = chain[source]
         else:
             owner = catalog.require_query(scan.name)
@@ -370,4 +373,4 @@ def _over_streams(
         streams[derived.name_of(source)] = derived.stream_of(source, read, kept)
     if not any(isinstance(node, QueryScan) for node in walk(meaning.root)):
         return meaning
-    return derived.over_streams(meaning, operator_id, sources)
+    return derived.over_streams(meaning, inner, sources)

@@ -100,11 +100,8 @@ def after_scans(
     for name, progress in before.items():
         if name in streams and streams[name].using == several.USING:
             found[name] = several.progress(streams[name], progress, found)
-    for name, progress in found.items():
-        made_of = before.get(streams[name].options.get(several.NOW_OF, ""))
-        if made_of is not None:
-            found[name] = replace(progress, greatest=max(progress.greatest, made_of.greatest))
-    return found
+    now = several.nows(streams, before, found)
+    return {name: replace(progress, greatest=now[name]) for name, progress in found.items()}
 
 
 def _sources(

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.algebra.query import Query, SortKey
+from headrace.algebra.windows import CHANGE
 from headrace.operators.finish import HIDDEN
 from headrace.operators.grouping import flat, group
-from headrace.operators.operator import AT, CHANGE
+from headrace.operators.operator import AT
 from headrace.operators.revising import net
 from headrace.operators.sort_ranks import sort_rank, zero_signs
 from headrace.runtime.answered import answered as answered_by

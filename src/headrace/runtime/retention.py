@@ -16,9 +16,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.algebra.windows import CHANGE
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.finish import HIDDEN
-from headrace.operators.operator import AT, CHANGE
+from headrace.operators.operator import AT
 from headrace.runtime import derived, intake_summary, names, several
 from headrace.runtime.answered import answered
 from headrace.runtime.intake import Intake

@@ -22,7 +22,8 @@ from headrace.time import BEGINNING, Instant
 
 USING: Final = "several"
 NOW_OF: Final = "now of"
-"""The option of a stream of pairs that names the meeting they are made of: its NOW is theirs, since pairs end by themselves."""
+"""The option of a stream of pairs, or of a relation's changes, that names what they are made of: its NOW is theirs, since pairs end
+by themselves, and rows leave a relation when none come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +113,40 @@ class Through:
 def progress(
     stream: StreamDefinition, before: StreamProgress, members: Mapping[str, StreamProgress]
 ) -> StreamProgress:
-    """How far a meeting has come: the least punctuation of its members, the greatest event time of any."""
+    """How far a meeting has come: the least punctuation of its members."""
     known = [members.get(each.stream) for each in members_of(stream)]
     found = [each for each in known if each is not None]
     if len(found) < len(known):
         return before
-    return StreamProgress(
-        max(before.punctuation, min(each.punctuation for each in found)),
-        max(before.greatest, *(each.greatest for each in found)),
-        before.floor,
-    )
+    promised = min(each.punctuation for each in found)
+    return StreamProgress(max(before.punctuation, promised), before.greatest, before.floor)
+
+
+def nows(
+    streams: Mapping[str, StreamDefinition],
+    before: Mapping[str, StreamProgress],
+    found: Mapping[str, StreamProgress],
+) -> dict[str, Instant]:
+    """The greatest event time of each stream that was `found`: of a meeting that of its members, of pairs that of what they join.
+
+    Their own rows may lie past it: those that say where pairs and rows of relations go.
+    """
+    known: dict[str, Instant] = {}
+
+    def now(name: str) -> Instant:
+        if name not in known:
+            made_of = _made_of(streams[name]) if name in streams else ()
+            own = found if not made_of else before
+            known[name] = max(own.get(name, StreamProgress()).greatest, *map(now, made_of), BEGINNING)
+        return known[name]
+
+    return {name: now(name) for name in found}
+
+
+def _made_of(stream: StreamDefinition) -> tuple[str, ...]:
+    if NOW_OF in stream.options:
+        return (stream.options[NOW_OF],)
+    return tuple(member.stream for member in members_of(stream)) if stream.using == USING else ()
 
 
 def bounds(stream: StreamDefinition, members: Mapping[str, StreamProgress]) -> tuple[Instant, ...]:

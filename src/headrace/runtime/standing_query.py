@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Query
+from headrace.algebra.windows import CHANGE
 from headrace.errors import UserError
 from headrace.language.cursor import Cursor
 from headrace.language.durations import duration
-from headrace.operators.operator import AT, CHANGE, Operator
+from headrace.operators.operator import AT, Operator
 from headrace.operators.selection import Selection
 from headrace.runtime import answers, results, retelling
 from headrace.runtime.answers import sort_of

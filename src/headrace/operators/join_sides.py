@@ -1,0 +1,203 @@
+"""The two sides of a join of streams: which rows of theirs are kept, by which keys they meet, and when the first of them came.
+
+What a row is at rest, and for how long, is the join's own: see `window_join` and `relation_join`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.algebra.expressions import Expression, columns_of
+from headrace.operators.batch import Batch, Rejected
+from headrace.operators.grouping import SLOTS, Ints, flat
+from headrace.operators.members import member_of
+from headrace.operators.operator import SLOT, Scanned, Sections, Turn
+from headrace.operators.row_steps import Keep, RowPipeline, columns_read
+from headrace.operators.row_store import TIME
+from headrace.operators.scalar import Evaluation
+from headrace.operators.sorted_sides import key_hashes, usable
+from headrace.schema import Schema
+from headrace.time import FOREVER, Duration, Instant
+
+SIDES: Final = ("left", "right")
+FIRST: Final = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a join: the numbers of its streams among those that are read, and what is kept of their rows.
+
+    `reach`: how long a row holds, None without end; or `ends`, a column that says until when. `longest`: no row holds longer.
+    `changes`: instead, a column that says of each row whether it comes or goes.
+    """
+
+    members: tuple[int, ...]
+    stored: Schema
+    keeps: tuple[Keep, ...]
+    keys: tuple[Expression, ...]
+    reach: Duration | None
+    ends: str | None = None
+    longest: Duration | None = None
+    changes: str | None = None
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns it reads."""
+        found = columns_read(self.keeps) | frozenset(self.stored.names)
+        found = found.union(*(columns_of(key) for key in self.keys))
+        return found | {each for each in (self.ends, self.changes) if each is not None}
+
+    def until(self, batch: Batch) -> Ints:
+        """The last instant at which each row holds."""
+        if self.ends is not None:
+            found: Ints = flat(batch.columns[self.ends]).to_numpy(zero_copy_only=False)
+            return found
+        return np.full(batch.rows, FOREVER) if self.reach is None else batch.at + self.reach
+
+    def bound(self, turn: Turn) -> Instant:
+        """What its streams have promised."""
+        if not turn.each:
+            return turn.now
+        return min(turn.each[member] for member in self.members)
+
+
+class Joining(Protocol):
+    """What the scan half asks of a join."""
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Its sides."""
+        ...
+
+    @property
+    def slot(self) -> int:
+        """Where rows meet that have no key, and where it is kept when the first row came."""
+        ...
+
+    @property
+    def tells_first(self) -> bool:
+        """Whether it tells when the first row of all came."""
+        ...
+
+    def meets(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:
+        """The rows of a side that can meet any."""
+        ...
+
+    def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
+        """What is kept of rows with these keys."""
+        ...
+
+
+@dataclass(slots=True)
+class JoinScanner:
+    """The scan half: both sides' rows with key hash, time and end, routed by key."""
+
+    operator: Joining
+    pipelines: tuple[RowPipeline, ...] = field(init=False)
+    tables: tuple[list[pa.Table], list[pa.Table]] = field(default_factory=lambda: ([], []))
+    first: Instant = FOREVER
+    rows_in: int = 0
+    rows_kept: int = 0
+
+    def __post_init__(self) -> None:
+        self.pipelines = tuple(RowPipeline.of(side.keeps, {}) for side in self.operator.sides)
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch of one of the streams."""
+        if not batch.rows:
+            return
+        place = int(member_of(batch) not in self.operator.sides[0].members)
+        side, pipeline = self.operator.sides[place], self.pipelines[place]
+        self.rows_in += batch.rows
+        batch = pipeline.apply(self._noting_first(batch, side))
+        batch, keys = pipeline.evaluate(batch, side.keys)
+        keep = usable(keys, batch.rows) & self.operator.meets(batch, side)
+        batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
+        if batch.rows:
+            self.rows_kept += batch.rows
+            self.tables[place].append(self.operator.at_rest(batch, keys, side))
+
+    def _noting_first(self, batch: Batch, side: Side) -> Batch:
+        """The rows that can meet others. Among pairs there are rows that only say when their streams began."""
+        told = side.ends if side.changes is None else side.changes
+        if told is None:
+            self.first = min(self.first, int(batch.at.min()))
+            return batch
+        pairs = flat(batch.columns[told]).is_valid().to_numpy(zero_copy_only=False)
+        begun = batch.at if side.changes is not None else batch.at[~pairs]
+        self.first = min(self.first, int(begun.min(initial=FOREVER)))
+        return batch.where(pairs)
+
+    def finish(self) -> Scanned:
+        """The deltas: a section for each side."""
+        deltas = {
+            side: pa.concat_tables(tables) for side, tables in zip(SIDES, self.tables, strict=True) if tables
+        }
+        if self.operator.tells_first and self.first != FOREVER:
+            deltas[FIRST] = beginning(self.first, self.operator.slot)
+        rejected = tuple(each for pipeline in self.pipelines for each in pipeline.rejected)
+        return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
+
+
+def slots_and_hashes(keys: Sequence[pa.Array], rows: int, slot: int) -> tuple[npt.NDArray[np.int16], Ints]:
+    """Where rows with these keys meet, and the hash by which they are found there."""
+    mixed = key_hashes(keys, rows)
+    if not keys:
+        return np.full(rows, slot, np.int16), mixed
+    return (mixed.view(np.uint64) % np.uint64(SLOTS)).astype(np.int16), mixed
+
+
+def passing(
+    condition: Expression | None,
+    rows: dict[str, pa.Array],
+    at: Ints,
+    counted: npt.NDArray[np.bool_] | None = None,
+) -> tuple[npt.NDArray[np.bool_], Rejected | None]:
+    """The pairs on which the condition is true, and those on which it failed (of the `counted` ones)."""
+    if condition is None:
+        return np.ones(len(at), bool), None
+    evaluation = Evaluation(rows, len(at))
+    keep = evaluation.mask(condition)
+    if evaluation.errors is None:
+        return keep, None
+    bad = np.flatnonzero(evaluation.errors.mask if counted is None else evaluation.errors.mask & counted)
+    reasons = tuple(evaluation.errors.reasons[row] for row in bad.tolist())
+    return keep & ~evaluation.errors.mask, Rejected(at[bad], np.full(len(bad), -1), reasons)
+
+
+def taken(table: pa.Table, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
+    """Some rows of a table, column by column."""
+    picked = pa.array(rows)
+    return {name: flat(table.column(name)).take(picked) for name in names}
+
+
+def began_earlier(
+    runs: Sequence[Sections], deltas: Sequence[Sections], slot: int
+) -> tuple[Instant, pa.Table] | None:
+    """When the first row came, and what is kept of that, if one came that is earlier than all before."""
+    new = [delta[FIRST] for delta in deltas if FIRST in delta]
+    if not new:
+        return None
+    at = earliest(new)
+    if at >= earliest([run[FIRST] for run in runs if FIRST in run]):
+        return None
+    return at, beginning(at, slot)
+
+
+def beginning(at: Instant, slot: int) -> pa.Table:
+    """When the first row came, at rest."""
+    return pa.table({SLOT: pa.array([slot], pa.int16()), TIME: pa.array([at], pa.int64())})
+
+
+def earliest(tables: Sequence[pa.Table]) -> Instant:
+    """The earliest of several beginnings."""
+    return min(
+        (int(flat(table.column(TIME)).to_numpy().min()) for table in tables if table.num_rows),
+        default=FOREVER,
+    )

@@ -1,0 +1,67 @@
+"""The laws of relations in FROM: windows of rows joined with others, SELECTs that hold a relation, and such queries by name."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.laws.two_streams import check
+
+ROWS_OF_EACH = "a x [ROWS 2], b y [ROWS 3]"
+COUNTS = "(SELECT k, COUNT(*) AS n, MAX(v) AS m FROM a [RANGE 2 SECONDS] GROUP BY k) AS c"
+JOINS = {
+    "pairs": f"SELECT x.k, x.v, y.v AS w FROM {ROWS_OF_EACH} WHERE x.k = y.k",
+    "new pairs": f"SELECT ISTREAM(x.k, x.v, y.v AS w) FROM {ROWS_OF_EACH} WHERE x.k = y.k AND x.v > 0",
+    "gone pairs": f"SELECT DSTREAM(x.k) FROM {ROWS_OF_EACH} WHERE x.k = y.k AND x.v <> y.v",
+    "groups": f"SELECT x.k, COUNT(*) AS n, MIN(y.v) AS m, SUM(x.v) AS s FROM {ROWS_OF_EACH} WHERE x.k = y.k GROUP BY x.k",
+    "one row": f"SELECT COUNT(*) AS n, SUM(x.v) AS s FROM {ROWS_OF_EACH} WHERE x.k = y.k AND x.v > 0",
+    "distinct": f"SELECT DISTINCT x.k FROM {ROWS_OF_EACH} WHERE x.v = y.v",
+    "best": f"SELECT x.v, y.v AS w FROM {ROWS_OF_EACH} WHERE x.k = y.k ORDER BY w DESC, x.v LIMIT 2",
+    "rows and time": "SELECT x.k, y.v FROM a x [ROWS 2], b y [RANGE 2 SECONDS] WHERE x.k = y.k AND x.v < 2",
+    "rows and now": "SELECT ISTREAM(x.v, y.v AS w) FROM a x [ROWS 3], b y [NOW] WHERE x.k = y.k",
+    "rows and ever": "SELECT ISTREAM(x.v, y.v AS w) FROM a x [ROWS 1], b y [ROWS UNBOUNDED] WHERE x.k = y.k",
+    "parts": "SELECT x.k, x.v, y.v AS w FROM a x [PARTITION BY k ROWS 1], b y [PARTITION BY v ROWS 1] WHERE x.v = y.v",
+    "no key": f"SELECT x.v, y.v AS w FROM {ROWS_OF_EACH} WHERE x.v < y.v",
+    "all with all": f"SELECT COUNT(*) AS n FROM {ROWS_OF_EACH}",
+    "itself": "SELECT x.v, y.v AS w FROM a x [ROWS 2], a y [RANGE 3 SECONDS] WHERE x.k = y.k AND x.v < y.v",
+    "named": f"SELECT name, COUNT(*) AS n FROM {ROWS_OF_EACH} JOIN names ON y.k = names.k WHERE x.v = y.v GROUP BY name",
+    "three": "SELECT x.v, y.v AS w, z.v AS u FROM a x [ROWS 2], b y [RANGE 3 SECONDS], a z [ROWS 1]"
+    " WHERE x.k = y.k AND z.k = x.k AND z.v + y.v > x.v",
+    "three in one row": "SELECT COUNT(*) AS n, MAX(z.v) AS m FROM a x [RANGE 2 SECONDS], b y [ROWS 2], a z [ROWS 3]"
+    " WHERE x.k = y.k AND z.v = y.v",
+    "of a union": "SELECT x.k, y.v FROM (a UNION ALL b) AS x [ROWS 2], b y [ROWS 2] WHERE x.k = y.k",
+}
+DERIVED = {
+    "again": "SELECT k, v + 1 AS w FROM (SELECT k, v FROM a [ROWS 2]) AS t WHERE v > 0",
+    "told": "SELECT ISTREAM(k, n) FROM (SELECT k, COUNT(*) AS n FROM a [ROWS 3] GROUP BY k) AS t",
+    "count of counts": f"SELECT n, COUNT(*) AS groups FROM {COUNTS} GROUP BY n",
+    "most": f"SELECT MAX(n) AS top, SUM(m) AS s, COUNT(*) AS c FROM {COUNTS}",
+    "different": f"SELECT DISTINCT n FROM {COUNTS}",
+    "gone": f"SELECT DSTREAM(k, n) FROM {COUNTS} WHERE n > 1",
+    "top": f"SELECT k, n FROM {COUNTS} ORDER BY n DESC LIMIT 1",
+    "joined": f"SELECT b.v, c.n FROM b [ROWS 2], {COUNTS} WHERE b.k = c.k",
+    "bare and joined": f"SELECT ISTREAM(b.v, c.n) FROM b, {COUNTS} WHERE b.k = c.k",
+    "two": f"SELECT c.k, c.n, d.v FROM {COUNTS} JOIN (SELECT DISTINCT k, v FROM b [ROWS 3]) AS d ON c.k = d.k",
+    "whole": "SELECT c.n, d.n AS m FROM (SELECT COUNT(*) AS n FROM a [ROWS 2]) c,"
+    " (SELECT COUNT(*) AS n FROM b [RANGE 1 SECOND]) d WHERE c.n >= d.n",
+    "deep": "SELECT COUNT(*) AS n FROM (SELECT DISTINCT k FROM (SELECT k, COUNT(*) AS n FROM a [ROWS 4] GROUP BY k) t"
+    " WHERE n > 1) u",
+    "of a join": "SELECT k, SUM(w) AS s FROM (SELECT x.k, y.v AS w FROM a x [ROWS 2], b y [RANGE 2 SECONDS]"
+    " WHERE x.k = y.k) AS p GROUP BY k",
+    "with names": f"SELECT c.n, name FROM {COUNTS} LEFT JOIN names ON c.k = names.k",
+    "of a stream": "SELECT t.w, b.v FROM (SELECT k, v * 2 AS w FROM a WHERE v > 0) AS t [ROWS 2], b [ROWS 1] WHERE t.k = b.k",
+    "of windows": "SELECT t.n, b.v FROM (SELECT k, COUNT(*) AS n FROM a [RANGE TUMBLING 2 SECONDS] GROUP BY k) AS t"
+    " [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE t.k = b.k",
+}
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_windows_of_rows_are_joined_as_the_reference_joins_them(data: st.DataObject) -> None:
+    check(JOINS, data)
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_what_a_select_in_from_holds_is_read_as_the_reference_reads_it(data: st.DataObject) -> None:
+    check(DERIVED, data)
