@@ -71,8 +71,10 @@ SEVERAL = {
     "united": "SELECT k, COUNT(*) AS n FROM s UNION ALL s [RANGE 6 SECONDS SLIDE 3 SECONDS] GROUP BY k",
     "met": "SELECT x.k, COUNT(*) AS n, MAX(y.x) AS top FROM s x [RANGE 4 SECONDS SLIDE 2 SECONDS],"
     " s y [RANGE 6 SECONDS SLIDE 2 SECONDS] WHERE x.k = y.k AND x.g = y.g GROUP BY x.k",
+    "held": "SELECT x.k, x.x, y.n FROM s x [ROWS 3], (SELECT k, COUNT(*) AS n FROM s [RANGE 4 SECONDS] GROUP BY k) AS y"
+    " WHERE x.k = y.k",
 }
-"""Several streams as one, and joined: their pairs are told an epoch later."""
+"""Several streams as one, and joined: their pairs are told an epoch later, those of relations two."""
 
 Row = dict[str, Any]
 

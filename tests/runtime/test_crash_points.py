@@ -30,7 +30,7 @@ from headrace.runtime.hub import Hub
 from headrace.runtime.sources.segments import batch_name, batches_written, segment_record, write_segment
 from headrace.store import filesystem
 from headrace.store.disk import Disk
-from tests.runtime.rig import QUERIES, Rig, answers, cut, expected, faults, made_rows
+from tests.runtime.rig import QUERIES, SEVERAL, Rig, answers, cut, expected, faults, made_rows
 from tests.soak.ledger import digest
 from tests.store.faults import Fault, FaultyDisk, SimulatedCrash, kill_points, share_of
 
@@ -38,6 +38,7 @@ FEW = {name: QUERIES[name] for name in ("slide", "now", "rows")}
 ALTERED = QUERIES["arrived"]
 BATCH = pa.table({"v": pa.array([1, 2, 3], pa.int64())})
 PUSHED = "CREATE STREAM p (v BIGINT) USING push; CREATE QUERY pushed AS SELECT SUM(v) AS total FROM p"
+FEW["held"] = SEVERAL["held"]
 FEW["odd"] = "SELECT k, 10 / x AS part FROM s"
 FILES = [[*file, {**file[0], "at": None}] for file in cut(made_rows(21, 48), *range(6, 48, 6))]
 """Every file has a row that the stream refuses, and most one on which a query fails."""
@@ -50,6 +51,13 @@ def an_epoch(rig: Rig, hub: Hub) -> None:
     """The next file: listed, logged, read, archived, folded, merged, published."""
     rig.drop(FILES[BEFORE])
     assert hub.loop.step() is not None
+
+
+def all_levels(rig: Rig, hub: Hub) -> None:
+    """The next file, and the epochs in which joins read what relations have told of it, and queries what joins have."""
+    rig.drop(FILES[BEFORE])
+    while hub.loop.step() is not None:
+        pass
 
 
 def a_registration(rig: Rig, hub: Hub) -> None:
@@ -110,8 +118,9 @@ OPERATIONS: dict[str, Callable[[Rig, Hub], None]] = {
     "alteration": an_alteration,
     "refresh": a_refresh,
     "micro-batch": a_micro_batch,
+    "levels": all_levels,
 }
-LIKE_OTHERS = ("alteration", "refresh", "micro-batch")
+LIKE_OTHERS = ("alteration", "refresh", "micro-batch", "levels")
 """Made of the same calls as those before: a twelfth of their points at a time, all of them in `make soak`."""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from headrace.runtime.opening import open_hub
 from tests.runtime.rig import script
 
-QUERIES_OF_VICTIM = ("slide", "tumble", "now", "rows", "named", "some", "united", "met")
+QUERIES_OF_VICTIM = ("slide", "tumble", "now", "rows", "named", "some", "united", "met", "held")
 
 
 def main() -> None:
