@@ -15,6 +15,7 @@ import psutil
 
 from headrace.time import SECOND
 from tests.runtime.rig import Rig, Row, answers, cut, expected, faults, made_rows
+from tests.runtime.victim import QUERIES_OF_VICTIM
 
 ROWS_A_FILE = 6
 SLACK = 3 * SECOND
@@ -107,7 +108,7 @@ class Assassin:
             self.arrive(2)
             files = self.files[: self.rig.written]
             found = answers(hub, hub.run_once())
-            assert len(found) == 8
+            assert len(found) == len(QUERIES_OF_VICTIM)
             for name, rows in found.items():
                 assert rows == expected(hub.operator_and_query(name)[1], files, SLACK), (
                     f"{name}, seed {self.seed}"
