@@ -68,6 +68,11 @@ class QueryScan:
     registered: bool = False
 
     @property
+    def is_named(self) -> bool:
+        """True where `name` is that of a registered query."""
+        return self.query is None or self.registered
+
+    @property
     def schema(self) -> Schema:
         """The query's output columns as `alias.column`."""
         return _qualified(self.table, self.alias)

@@ -15,6 +15,7 @@ from headrace.operators.finish import Finish
 from headrace.operators.membership import Membership
 from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.relation_join import RelationJoin
 from headrace.operators.revising import Revising
 from headrace.operators.revising_sessions import RevisingSessions
 from headrace.operators.row_steps import Keep, RowStep
@@ -54,8 +55,8 @@ def _lines(operator: Operator) -> Iterator[str]:
         yield from _approximate_instants(operator)
     elif isinstance(operator, Selection):
         yield from _selection(operator)
-    elif isinstance(operator, WindowJoin):
-        yield from _window_join(operator)
+    elif isinstance(operator, WindowJoin | RelationJoin):
+        yield from _join(operator)
     else:
         context = getattr(operator, "context", None)
         yield f"  {type(operator).__name__}{f', windows {context.value}' if context is not None else ''}"
@@ -75,17 +76,23 @@ def _lines(operator: Operator) -> Iterator[str]:
     yield f"  read stream {operator.stream}: {', '.join(sorted(operator.columns)) or 'no columns'}"
 
 
-def _window_join(operator: WindowJoin) -> Iterator[str]:
+def _join(operator: WindowJoin | RelationJoin) -> Iterator[str]:
     """What pairs are, where rows meet, and how long they wait."""
-    yield f"  WindowJoin: pairs where {'rows hold together' if operator.condition is None else show(operator.condition)}"
+    title, condition = type(operator).__name__, operator.condition
+    yield f"  {title}: pairs where {'rows hold together' if condition is None else show(condition)}"
     keys = operator.sides[0].keys
     by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows meet in one slot"
-    yield f"    rows meet by {by}; new rows search the other side's sorted runs"
+    what = "rows" if isinstance(operator, WindowJoin) else "changes"
+    yield f"    {what} meet by {by}; new {what} search the other side's sorted runs"
     for name, side in zip(("left", "right"), operator.sides, strict=True):
         reach = "with its pair" if side.ends is not None else "without end"
-        reach = render_duration(side.reach) if side.reach is not None else reach
+        reach = f"holds {render_duration(side.reach) if side.reach is not None else reach}"
+        reach = "comes and goes as it is told" if side.changes is not None else reach
+        until = "is kept until the other side has passed that"
+        if isinstance(operator, RelationJoin):
+            until = "is added to what is held when the other side has passed that"
         kept = f", only where {show(side.keeps[0].predicate)}" if side.keeps else ""
-        yield f"    {name}: a row holds {reach} and is kept until the other side has passed that{kept}"
+        yield f"    {name}: a row {reach} and {until}{kept}"
 
 
 def _regrouping(finish: Finish | None) -> Iterator[str]:

@@ -31,6 +31,7 @@ _NOT_TOLD: Final = frozenset(
 )
 _TELLING: Final = {
     "changes": "what comes and goes at every instant",
+    "log": "what comes and goes at every instant, to the query that reads it",
     "istream": "what comes",
     "dstream": "what goes",
     "rstream": "the whole of it",
@@ -73,6 +74,10 @@ def _told(name: str, value: Any, show: Show) -> Iterator[str]:
 
 
 def _holds(validity: Validity) -> str:
+    if validity.by_changes:
+        return "until an equal one goes"
+    if validity.told:
+        return "as long as its pair does"
     if validity.length is not None and validity.length <= 1:
         return "at its own instant alone"
     if validity.length is not None:  # the instant at which the range ends is still of it

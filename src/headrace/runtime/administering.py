@@ -39,7 +39,7 @@ def _refuse_if_read(catalog: Catalog, going: set[str]) -> None:
         if query.definition.name.lower() in going:
             continue
         for node in every_node(bound(catalog, query)):
-            if isinstance(node, QueryScan) and node.name.lower() in going:
+            if isinstance(node, QueryScan) and node.is_named and node.name.lower() in going:
                 raise UserError(
                     f"the query '{node.name}' is read by {query.definition.name}, which would stay",
                     remedy="Drop that one too, or choose others. Nothing was dropped.",

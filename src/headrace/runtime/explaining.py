@@ -13,6 +13,8 @@ from headrace.errors import UserError
 from headrace.language.statement import Form
 from headrace.observation import WorkObservation
 from headrace.operators.family import as_it_runs
+from headrace.operators.relation_join import RelationJoin
+from headrace.operators.window_join import WindowJoin
 from headrace.planner.attribution import Measured
 from headrace.planner.explain import explain
 from headrace.planner.explained import Explained
@@ -128,9 +130,13 @@ def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for stream, maker in _makers(plan).items():
         owner = names.get(derived.owner_of(maker), "a query that is gone")
-        inner = "" if derived.owner_of(maker) == maker else "the SELECT in FROM of "
-        inner = "pairs of " if NOW_OF in plan.streams[stream].options else inner
-        found[stream] = f"{inner}{owner}" if inner == "pairs of " else f"results of {inner}{owner}"
+        if isinstance(plan.operators.get(maker), WindowJoin | RelationJoin):
+            found[stream] = f"pairs of {owner}"
+        elif NOW_OF in plan.streams[stream].options:
+            found[stream] = f"changes of a relation that {owner} reads"
+        else:
+            inner = "" if derived.owner_of(maker) == maker else "the SELECT in FROM of "
+            found[stream] = f"results of {inner}{owner}"
     return found
 
 

@@ -53,6 +53,8 @@ class EpochPlan:
     """Operator → how long its results are kept; one that is not named keeps all."""
     keeps: Mapping[str, float] = field(default_factory=dict)
     """Stream → the share of its accepted rows that those who read "kept" are shown; one that is not named: all."""
+    viewed: frozenset[str] = frozenset()
+    """Operators of registered queries that others read as the relations they mean: their texts, not their results."""
 
     def keep_of(self, stream: str) -> float:
         """The share that is in force for rows that come now."""

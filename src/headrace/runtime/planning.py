@@ -268,8 +268,8 @@ def _only_labels(entry: Mapping[str, Any]) -> bool:
 
 
 def is_read(plan: EpochPlan, operator_id: str) -> bool:
-    """Whether other queries of the plan read this one's results."""
-    return derived.name_of(operator_id) in plan.streams
+    """Whether other queries of the plan read this one."""
+    return derived.name_of(operator_id) in plan.streams or operator_id in plan.viewed
 
 
 def is_woven(plan: EpochPlan, operator_id: str) -> bool:
@@ -303,12 +303,14 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
     """The plan with these queries too."""
     operators, streams = dict(plan.operators), dict(plan.streams)
     channels, revisions, retentions = dict(plan.channels), dict(plan.revisions), dict(plan.retentions)
+    viewed = set(plan.viewed)
     for standing in queries:
         name, query = standing.definition.name, with_relations(bound(catalog, standing))
         nodes, chain = walk(query.root), {standing.operator_id: query}
         reads_queries = any(isinstance(node, QueryScan) for node in nodes)
         if reads_queries:
             chain = dict(levels(name, query, standing.operator_id))
+            viewed |= {catalog.require_query(each).operator_id for each in _views(chain.values())}
         for operator_id, meaning in chain.items():
             if reads_queries:
                 query = _over_streams(catalog, standing, operator_id, chain, streams)
@@ -348,7 +350,14 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
         channels=channels,
         revisions=revisions,
         retentions=retentions,
+        viewed=frozenset(viewed),
     )
+
+
+def _views(chain: Iterable[Query]) -> set[str]:
+    """Registered queries that are read as relations."""
+    nodes = (node for query in chain for node in walk(query.root))
+    return {node.name for node in nodes if isinstance(node, QueryScan) and node.registered}
 
 
 def _over_streams(

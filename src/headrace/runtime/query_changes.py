@@ -39,9 +39,7 @@ def changes_one_query(statement: said.Statement) -> bool:
 
 def names_read(query: Query) -> set[str]:
     """The standing queries that a query reads, in lower case."""
-    return {
-        node.name.lower() for node in every_node(query) if isinstance(node, QueryScan) and node.query is None
-    }
+    return {node.name.lower() for node in every_node(query) if isinstance(node, QueryScan) and node.is_named}
 
 
 def refuse_own_answers(name: str, query: Query) -> None:

@@ -168,7 +168,7 @@ def users_of(catalog: Catalog, kind: str, name: str) -> list[str]:
         scans = [
             node
             for node in every_node(bound(catalog, query))
-            if isinstance(node, StreamScan | RelationScan | QueryScan)
+            if isinstance(node, StreamScan | RelationScan) or (isinstance(node, QueryScan) and node.is_named)
         ]
         if any(isinstance(node, wanted) and node.name.lower() == name.lower() for node in scans):
             found.append(query.definition.name)
