@@ -46,6 +46,12 @@ def test_every_query_survives_being_rendered(text: str) -> None:
         "SELECT t.a FROM (SELECT a FROM (SELECT auction AS a, price FROM bids) WHERE price > 3) AS t [ROWS 3 SLIDE 3]",
         "SELECT auction FROM bids WHERE auction NOT IN (SELECT id FROM category) OR bidder IN (SELECT id FROM people)",
         "SELECT COUNT(*) FROM bids JOIN category ON id = auction WHERE NOT EXISTS (SELECT * FROM people p WHERE p.id = bidder) GROUP BY price",
+        "SELECT * FROM bids WHERE price > 1 AND auction IN (SELECT auction FROM dear [NOW]) AND bids IN (SELECT * FROM bids [ROWS 9])",
+        (
+            "SELECT in0.price FROM bids in0 LEFT JOIN category c ON c.id = in0.auction WHERE c.name IN (SELECT k FROM events [NOW])"
+            " AND bidder IN (SELECT id FROM people) AND at IN (SELECT at FROM bids [ROWS 2] ORDER BY price LIMIT 1)"
+        ),
+        "SELECT bidder FROM bids WHERE auction IN (SELECT x.n FROM (SELECT n FROM events [ROWS 9] WHERE n IN (SELECT n FROM counted)) x)",
         "SELECT COUNT(*) FROM bids [RANGE TUMBLING 1 HOUR] EMIT EMPTY WITH REVISIONS FOR INTERVAL 90 MINUTES",
         (
             "SELECT auction, COUNT(*) AS n, AVG(price) FILTER (WHERE bidder > 1), MAX(price) AS top "

@@ -8,6 +8,8 @@ AGGREGATES = ("count(*)", "count(price)", "count(DISTINCT auction)", "sum(price)
 SLIDING = ("[RANGE 10 MINUTES SLIDE 1 MINUTE]", "[RANGE 1 MINUTE SLIDE 7 SECONDS ORIGIN '1970-01-01 00:00:03']", "[RANGE TUMBLING 1 HOUR]", "[LANDMARK SLIDE 1 DAY]", "[ROWS 5 SLIDE 2]", "[PARTITION BY auction ROWS 5 SLIDE 2]", "[ROWS 5 SLIDE 2 WATTR row_num]", "[RANGE 5 MINUTES SLIDE 1 ROW]", "[RANGE 5 MINUTES RATTR at, SLIDE 3 ROWS SATTR row-num, PA auction]", "[PARTITION BY auction DELTA 2.5 ON price * 2]", "[PARTITION BY auction SESSION 5 MINUTES]", "[SESSION 90 SECONDS, WATTR at]", "[WINDOW months(2)]", "[WINDOW cumulate(INTERVAL 1 HOUR, INTERVAL 1 DAY)]", "[WINDOW months() ON price + 1, bidder]")  # fmt: skip
 INSTANT = ("[RANGE 10 MINUTES]", "[NOW]", "[RANGE UNBOUNDED]", "[ROWS 5]", "[PARTITION BY auction, price + 1 ROWS 5]", "[RANGE 1500 MILLISECONDS]")  # fmt: skip
 JOINS = ("", "", "", " JOIN category c ON b.auction = c.id", " LEFT JOIN category c ON b.auction = c.id AND c.name <> 'x' AND price > 3", ", category c", " CROSS JOIN people p JOIN category c ON c.id = p.id AND b.auction > 5")  # fmt: skip
+MEMBERS = ("b.auction IN (SELECT n FROM events [ROWS 5])", "(auction + 1, price) IN (SELECT n, d FROM events [NOW] WHERE ok)", "b IN (SELECT * FROM bids [RANGE 5 MINUTES] WHERE price > 1)", "bidder IN (SELECT auction FROM bids [RANGE 1 HOUR] GROUP BY auction HAVING COUNT(*) > 3)", "CAST(bidder AS STRING) IN (SELECT k FROM events [RANGE UNBOUNDED] ORDER BY n LIMIT 3)", "price IN (SELECT n FROM counted)")  # fmt: skip
+UNORDERED = tuple(each for each in AGGREGATES if not each.startswith(("slope(", "regr_r2(price)", "ewma", "last", "first", "zscore")))  # fmt: skip
 BOUNDS = (" BEGIN '2020-01-01' END NOW", " BEGIN NOW - INTERVAL 2 DAYS END NOW")
 KEYS = ("auction", "price + 1", "bidder", "date_trunc('HOUR', at)", "auction % 2 = 0", "1")
 
@@ -24,14 +26,20 @@ def selects(draw: st.DrawFn) -> str:
     where = draw(
         st.lists(st.sampled_from((*TRUTHS, "b.auction = c.id") if " c" in join else TRUTHS), max_size=3)
     )
+    looking = not sliding and draw(st.integers(0, 3)) == 0
+    if looking:
+        where += draw(st.lists(st.sampled_from(MEMBERS), min_size=1, max_size=2))
     keys = draw(st.lists(st.sampled_from(KEYS), max_size=2, unique=True)) if aggregated else []
-    items = _items(draw, keys, aggregated=aggregated, sliding=sliding)
+    known = UNORDERED if looking else AGGREGATES
+    items = _items(draw, keys, known if aggregated else (), sliding=sliding)
     distinct = draw(st.integers(0, 5)) == 0
     text = f"SELECT {'DISTINCT ' if distinct else ''}{', '.join(items)} FROM bids b {bracket}{join}"
     text += " WHERE " + " AND ".join(f"({item})" for item in where) if where else ""
     until = (
         (" BEGIN '2020-01-01' END '2023-11-15'",) if sliding or "ROWS" in bracket else BOUNDS
     )  # NOW moves on
+    if looking:
+        until = () if "ROWS" in bracket else BOUNDS[1:]
     text += draw(st.sampled_from(("", "", *until)))
     groups = [*keys, *(["window(at, '10 minutes', '1 minute', '5 seconds')"] if grouped_window else [])]
     text += " GROUP BY " + ", ".join(groups) if groups else ""
@@ -39,24 +47,26 @@ def selects(draw: st.DrawFn) -> str:
         text += f" HAVING {draw(st.sampled_from(AGGREGATES[:4]))} > 1 AND v0 IS NOT NULL"
     text += _order(draw, items)
     if draw(st.integers(0, 4)) == 0:
-        kinds = ["ISTREAM", "DSTREAM"] + (["RSTREAM"] if sliding or bracket == "[NOW]" else [])
+        kinds = ["ISTREAM", "DSTREAM"] + (
+            ["RSTREAM"] if sliding or (bracket == "[NOW]" and not looking) else []
+        )
         text = f"{draw(st.sampled_from(kinds))}({text})"
     return text + (" EMIT EMPTY" if sliding and aggregated and draw(st.booleans()) else "")
 
 
-def _items(draw: st.DrawFn, keys: list[str], *, aggregated: bool, sliding: bool) -> list[str]:
-    if not aggregated:
+def _items(draw: st.DrawFn, keys: list[str], aggregates: tuple[str, ...], *, sliding: bool) -> list[str]:
+    if not aggregates:
         values = draw(st.lists(st.sampled_from((*NUMBERS, *TRUTHS)), min_size=1, max_size=4))
     else:
         values = [key for key in keys if key != "1"] + draw(
-            st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=3)
+            st.lists(st.sampled_from(aggregates), min_size=1, max_size=3)
         )
     values += (
         draw(st.lists(st.sampled_from(("window_end", "b.window_start", "window.start")), max_size=2))
         if sliding
         else []
     )
-    if aggregated and "1" in keys:
+    if aggregates and "1" in keys:
         values = ["auction + bidder", *values]
     return [f"{value} AS v{place}" for place, value in enumerate(values)]
 

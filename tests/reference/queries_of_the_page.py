@@ -17,6 +17,7 @@ from headrace.algebra.query import (
     Join,
     Mark,
     Project,
+    Query,
     QueryScan,
     Revisions,
     SortKey,
@@ -26,6 +27,7 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.series import pair, placed, seconds_of, timed
 from headrace.algebra.windows import (
+    CHANGE,
     Changing,
     Delta,
     Landmark,
@@ -73,6 +75,12 @@ FOUND = Column("in0.matched", BOOLEAN)
 NOT_FOUND = Call("not", (FOUND,), BOOLEAN)
 
 
+TWICE = Filter(
+    grouped(windowed(TimeRange(10 * SECOND)), ["k"], n=agg("count")),
+    compare(">", Column("n", BIGINT), number(1)),
+)
+
+
 def member(test, condition=None):
     right = replace(with_names(windowed(Unbounded()), "inner").right, alias="in0")
     return Mark(windowed(Unbounded()), right, "in0.matched", condition, test)
@@ -118,6 +126,16 @@ def over_counts(inner):
         counts, (Named("n", Column("t.n", BIGINT)),), (NamedAggregate("groups", agg("count")),)
     )
     return Project(groups, (Named("n", Column("n", BIGINT)), Named("groups", Column("groups", BIGINT))))
+
+
+def semijoin(window, inner, *names):
+    """`SELECT … FROM s [window] WHERE (names) IN (inner)`, below the select list."""
+    held = Query(Distinct(select(inner, *names)), "relation")
+    scan = QueryScan("in0", "in0", held.schema, held)
+    right = Windowed(scan, "in0", Changing(Column(f"in0.{CHANGE}", TINYINT)))
+    equalities = [equal(f"s.{field.name}", f"in0.{field.name}", field.type) for field in held.schema]
+    met = equalities[0] if len(equalities) == 1 else compare("and", *equalities)
+    return Join(windowed(window), right, "inner", met)
 
 
 def equal(one, other, kind):
@@ -315,6 +333,16 @@ QUERIES = {
     ),
     TOTAL + " WITH REVISIONS": replace(TOTALS, revisions=Revisions()),
     TOTAL + " WITH REVISIONS FOR INTERVAL 12 SECONDS": replace(TOTALS, revisions=Revisions(12 * SECOND)),
+    "SELECT v FROM s WHERE k IN (SELECT k FROM s [RANGE 10 SECONDS] GROUP BY k HAVING COUNT(*) > 1)": query(
+        Emit(select(semijoin(Unbounded(), TWICE, "k"), "s.v"), "istream"), "stream"
+    ),
+    "SELECT at, v FROM s WHERE (k, v) IN (SELECT k, v FROM s [ROWS 1])": query(
+        Emit(select(semijoin(Unbounded(), windowed(Rows(1)), "s.k", "s.v"), "s.at", "s.v"), "istream"),
+        "stream",
+    ),
+    "SELECT v FROM s [RANGE 1 SECOND] WHERE (k, v) IN (SELECT k, v FROM s [ROWS 1])": query(
+        select(semijoin(TimeRange(SECOND), windowed(Rows(1)), "s.k", "s.v"), "s.v")
+    ),
     "SELECT v FROM s WHERE k IN (SELECT id FROM names)": query(
         select(Filter(member(compare("=", col("k"), IDS)), FOUND), "s.v"), "stream"
     ),

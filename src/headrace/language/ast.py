@@ -85,23 +85,11 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Subselect:
-    """`SELECT item, … FROM name alias WHERE where` inside a condition; an item `*` is None. `source` is where the name is."""
-
-    items: tuple[Expr | None, ...]
-    name: str
-    alias: str | None
-    where: Expr | None
-    source: Span
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
 class InSelect:
-    """`a IN (SELECT …)`."""
+    """`a IN (SELECT …)`, `(a, b) IN (SELECT …)`."""
 
-    operand: Expr
-    select: Subselect
+    operands: tuple[Expr, ...]
+    select: Select
     negated: bool
     span: Span
 
@@ -110,7 +98,7 @@ class InSelect:
 class Exists:
     """`EXISTS (SELECT …)`."""
 
-    select: Subselect
+    select: Select
     span: Span
 
 
@@ -198,14 +186,12 @@ Expr: TypeAlias = (
 
 
 def parts_of(node: Expr) -> tuple[Expr, ...]:
-    """The direct subexpressions, left to right."""
+    """The direct subexpressions, left to right; those of a SELECT inside are its own."""
     match node:
-        case Name() | Constant():
+        case Name() | Constant() | Exists():
             return ()
-        case Exists() | InSelect():
-            inside = (*node.select.items, node.select.where)
-            outside = (node.operand,) if isinstance(node, InSelect) else ()
-            return (*outside, *(part for part in inside if part is not None))
+        case InSelect():
+            return node.operands
         case Prefix() | Is() | CastTo() | Extract():
             return (node.operand,)
         case Infix():
@@ -292,7 +278,10 @@ class RevisionsClause:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A SELECT. `window` is the `window(...)` item of GROUP BY, which is not among `group_by`."""
+    """A SELECT. `window` is the `window(...)` item of GROUP BY, which is not among `group_by`.
+
+    `beyond` is where more begins than items, one source without a window, and WHERE.
+    """
 
     items: tuple[Item | AllColumns, ...]
     source: Source
@@ -313,3 +302,4 @@ class Select:
     shedding: Span | None = None
     having_span: Span | None = field(default=None, compare=False)
     bounds_span: Span | None = field(default=None, compare=False)
+    beyond: Span | None = field(default=None, compare=False)

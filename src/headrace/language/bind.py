@@ -26,19 +26,19 @@ from headrace.algebra.query import (
     SortKey,
     Top,
 )
-from headrace.algebra.windows import Changing, TimeRange
 from headrace.errors import Span, UserError
 from headrace.language.ast import AllColumns, Constant, Expr, FunctionCall, Item, Name, Select
 from headrace.language.ast_windows import SessionWindow
 from headrace.language.bind_aggregates import Grouping
 from headrace.language.bind_bounds import condition
+from headrace.language.bind_clauses import check_clauses
 from headrace.language.bind_expressions import ExpressionBinder, located
 from headrace.language.bind_memberships import Memberships
 from headrace.language.bind_revisions import revisions
+from headrace.language.bind_semijoins import beside_semijoins
 from headrace.language.bind_sessions import per_group
 from headrace.language.bind_shedding import check_shedding, estimated
 from headrace.language.bind_sources import From, bind_from
-from headrace.language.bind_stream_joins import check_aggregates
 from headrace.language.bind_tree import tree
 from headrace.language.bind_zones import in_zone
 from headrace.language.naming import output_name
@@ -62,13 +62,21 @@ def bind_query(
     if isinstance(select, str):
         text, select = select, parse_select(select, zone)
     assert text is not None
-    written, known = text, functions or {}
+    return in_zone(_bound(select, names, text, functions or {}), zone)
 
-    def inner(derived: Select) -> Query:
-        return bind_query(derived, names, written, known)
 
-    sources = bind_from(select, names, written, known, inner)
-    return in_zone(_SelectBinder(select, written, sources, known, names).query(), zone)
+def _bound(
+    select: Select, names: Names, text: str, functions: Mapping[str, UserFunction], *, numbered: bool = False
+) -> Query:
+    """The query of a SELECT; when `numbered` its columns are called c0, c1, …, whatever they are called."""
+    sources = bind_from(select, names, text, functions, lambda inner: _bound(inner, names, text, functions))
+    members = Memberships(
+        names,
+        sources.scope,
+        functions,
+        lambda inner: _bound(inner, names, text, functions, numbered=True),
+    )
+    return _SelectBinder(select, text, sources, functions, members, numbered).query()
 
 
 @dataclass(slots=True)
@@ -79,15 +87,14 @@ class _SelectBinder:
     text: str
     sources: From
     functions: Mapping[str, UserFunction]
-    names: Names
-    members: Memberships = field(init=False)
+    members: Memberships
+    numbered: bool
     rows: ExpressionBinder = field(init=False)
     grouping: Grouping = field(init=False)
     columns: list[Named] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.rows = ExpressionBinder(self.text, self.sources.scope.column, self._nested, self.functions)
-        self.members = Memberships(self.names, self.sources.scope, self.functions)
         sliding = [each for each in self.sources.streams if each.sliding]
         bounds = frozenset(f"{each.alias}.{name}" for each in sliding for name in WINDOW_COLUMNS)
         self.grouping = Grouping(self.rows, bounds, self.sources.stream.alias)
@@ -110,7 +117,15 @@ class _SelectBinder:
         bound = self._select_list()
         having = None if select.having is None else self._bind(select.having, "HAVING", condition=True)
         order = [self._sort_expression(item.expression) for item in select.order_by]
-        self._check_clauses()
+        check_clauses(
+            select,
+            self.sources,
+            self.grouping.aggregates,
+            self.text,
+            grouped=self.grouped,
+            streams_rows=self._streams_rows,
+            semijoined=bool(self.members.semijoins),
+        )
         if select.shedding is not None:
             check_shedding(select, self.sources, self.grouping, having, self.text)
             bound, order = estimated(select, self.grouping, bound, order, self.text)
@@ -137,9 +152,13 @@ class _SelectBinder:
             binder = ExpressionBinder(
                 self.text, self._where_column, self._in_where, self.functions, self.members.bind
             )
-            where = binder.condition(self.select.where, "WHERE")
-        select = self.select
-        limits = None if self.sources.others else select.bounds  # of joined streams they are windows by now
+            where = self.members.where(self.select.where, binder)
+        select, semijoins = self.select, self.members.semijoins
+        if semijoins:
+            self.sources = beside_semijoins(select, self.sources, self.text)
+        limits = (
+            None if self.sources.others or semijoins else select.bounds
+        )  # joined, they are windows by now
         inside = None if limits is None else condition(select, self.sources.stream, self.text)
         if inside is not None:
             where = inside if where is None else Call("and", (where, inside), BOOLEAN)
@@ -299,39 +318,6 @@ class _SelectBinder:
                 f"{what} cannot compare values of type {value.type}", span, "Name its parts one by one."
             )
 
-    def _check_clauses(self) -> None:
-        select, stream = self.select, self.sources.stream
-        if select.having is not None and not self.grouped:
-            self._fail(
-                "HAVING needs GROUP BY or an aggregate",
-                select.having.span,
-                "Use WHERE for conditions on rows.",
-            )
-        if select.emit_empty is not None and not (stream.sliding and self.grouped):
-            self._fail(
-                "EMIT EMPTY needs a window with SLIDE and aggregates", select.emit_empty, "Leave it out."
-            )
-        if self.sources.others or isinstance(stream.window, Changing):
-            check_aggregates(self.grouping.aggregates, stream, self.text)
-        if select.emit == "rstream" and not (stream.sliding or stream.window == TimeRange(0)):
-            self._fail(
-                "RSTREAM needs a window with SLIDE, or [NOW]: over another window it would never stop speaking",
-                stream.span,
-                "Write for example FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE], or use ISTREAM.",
-            )
-        if self._streams_rows and select.limit_span is not None:
-            self._fail(
-                "LIMIT needs a window: the rows of a bare stream never end",
-                select.limit_span,
-                "Write for example FROM s [ROWS 100].",
-            )
-        if self._streams_rows and select.order_by:
-            self._fail(
-                "ORDER BY needs a window: the rows of a bare stream come in their own order",
-                select.order_by[0].span,
-                "Write for example FROM s [ROWS 100].",
-            )
-
     @property
     def _streams_rows(self) -> bool:
         """True for a select over a bare stream without aggregates, whose rows are streamed as they come."""
@@ -339,7 +325,8 @@ class _SelectBinder:
 
     def _name_columns(self, bound: list[tuple[str, Expression, Span]]) -> None:
         seen: set[str] = set()
-        for name, value, span in bound:
+        for place, (written, value, span) in enumerate(bound):
+            name = f"c{place}" if self.numbered else written
             if name.lower() in seen:
                 self._fail(
                     f"two columns of the select list are called '{name}'",

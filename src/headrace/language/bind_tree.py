@@ -10,13 +10,15 @@ from headrace.language.bind_sources import From
 
 
 def tree(sources: From, where: Expression | None, members: Memberships, *, grouped_window: bool) -> Node:
-    """Scans, windows, joins of streams, then of relations, the subqueries of WHERE and WHERE, bottom up.
+    """Scans, windows, joins of streams, semijoins, joins with relations, the subqueries of WHERE and WHERE, bottom up.
 
     With `GROUP BY window()` conditions on the stream alone stand below the window, as in SQL. A comma join takes the
     equalities of WHERE that it is made of.
     """
     prefix = f"{sources.stream.alias}."
-    pending = list(sources.conditions) + ([] if where is None else list(conjuncts(where)))
+    pending = list(sources.conditions)
+    pending += [condition for each in members.semijoins for condition in each.conditions]
+    pending += [] if where is None else list(conjuncts(where))
     node: Node = sources.stream.scan
     if grouped_window:
         early = [factor for factor in pending if all(name.startswith(prefix) for name in columns_of(factor))]
@@ -24,9 +26,8 @@ def tree(sources: From, where: Expression | None, members: Memberships, *, group
         node = Filter(node, joined("and", early)) if early else node
     assert sources.stream.window is not None
     node = Windowed(node, sources.stream.alias, sources.stream.window)
-    for other in sources.others:
-        assert other.window is not None
-        right = Windowed(other.scan, other.alias, other.window)
+    rights = [Windowed(other.scan, other.alias, other.window) for other in sources.others if other.window]
+    for right in (*rights, *(each.right for each in members.semijoins)):
         own = frozenset(right.schema.names)
         taken = _taken(pending, sources, frozenset(node.schema.names) | own, own)
         pending = [factor for factor in pending if factor not in taken]

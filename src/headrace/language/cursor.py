@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from headrace.errors import Span, UnsupportedQuery, UserError
+from headrace.language.ast import Select
 from headrace.language.lexer import Token, tokens
 
 DEEPEST = 100
@@ -16,7 +17,7 @@ DEEPEST_SELECT = 10
 class Cursor:
     """A place in a text's tokens that moves forward."""
 
-    __slots__ = ("_at", "_depth", "_selects", "_tokens", "text", "token", "zone")
+    __slots__ = ("_at", "_base", "_depth", "_selects", "_tokens", "read_select", "text", "token", "zone")
 
     def __init__(self, text: str, part: Sequence[Token] | None = None, zone: str = "UTC") -> None:
         """`part` are some of the text's tokens and one of kind "end"; by default all of them."""
@@ -25,10 +26,13 @@ class Cursor:
         """Whose clocks a time is read by that does not say."""
         self._tokens = tokens(text) if part is None else part
         self._at = 0
+        self._base = 0
         self._depth = 0
         self._selects = 0
         self.token = self._tokens[0]
         """The token at the cursor."""
+        self.read_select: Callable[[Cursor], Select] | None = None
+        """The parser of a SELECT, handed on by it: its conditions may hold another one."""
 
     @property
     def at_end(self) -> bool:
@@ -37,8 +41,8 @@ class Cursor:
 
     @property
     def nested(self) -> bool:
-        """True inside an expression."""
-        return self._depth > 0
+        """True inside an expression of the SELECT that is read."""
+        return self._depth > self._base
 
     @property
     def before(self) -> Token:
@@ -150,16 +154,16 @@ class Cursor:
         """A SELECT inside another one; raises `UserError` below the deepest."""
         if self._selects == DEEPEST_SELECT:
             raise self.error(
-                f"SELECTs in FROM nest deeper than {DEEPEST_SELECT} levels here",
+                f"SELECTs nest deeper than {DEEPEST_SELECT} levels here",
                 start,
                 "Register an inner SELECT as a query and name it in FROM.",
             )
         self._selects += 1
-        depth, self._depth = self._depth, 0
+        base, self._base = self._base, self._depth
         try:
             yield
         finally:
-            self._depth, self._selects = depth, self._selects - 1
+            self._base, self._selects = base, self._selects - 1
 
     def down(self) -> None:
         """One more level of nesting, until `up`; raises `UserError` below the deepest."""

@@ -26,7 +26,7 @@ from headrace.language.ast import (
 from headrace.language.cursor import DEEPEST, Cursor
 from headrace.language.literals import number
 from headrace.language.primaries import primary
-from headrace.language.subqueries import subselect
+from headrace.language.subqueries import at_subselect, subselect
 from headrace.language.types import column_type
 
 OR, AND, NOT, PREDICATE, BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, SIGN, CAST = range(1, 13)
@@ -191,18 +191,14 @@ _IS: Final[dict[str, Choice["null", "true", "false"]]] = {
 
 def _one_of(cursor: Cursor, left: Expr, negated: bool) -> Expr:
     cursor.expect_sign("(", " and the candidates of IN")
-    if cursor.at_any("SELECT", "WITH"):
-        select = subselect(cursor, _whole)
-        return InSelect(left, select, negated, cursor.since(left.span))
+    if at_subselect(cursor):
+        select = subselect(cursor)
+        return InSelect((left,), select, negated, cursor.since(left.span))
     items = [_climb(cursor, OR)]
     while cursor.accept_sign(","):
         items.append(_climb(cursor, OR))
     cursor.expect_sign(")", " or ',' in the list of IN")
     return OneOf(left, tuple(items), negated, cursor.since(left.span))
-
-
-def _whole(cursor: Cursor) -> Expr:
-    return _climb(cursor, OR)
 
 
 def _check_depth(cursor: Cursor, root: Expr) -> None:

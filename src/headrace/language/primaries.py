@@ -8,11 +8,21 @@ from typing import Final, NoReturn
 
 from headrace.algebra.aggregates import APPROXIMATE, BELONGS, canonical
 from headrace.errors import Span, UserError
-from headrace.language.ast import CaseWhen, CastTo, Constant, Exists, Expr, Extract, FunctionCall, Name
+from headrace.language.ast import (
+    CaseWhen,
+    CastTo,
+    Constant,
+    Exists,
+    Expr,
+    Extract,
+    FunctionCall,
+    InSelect,
+    Name,
+)
 from headrace.language.cursor import Cursor
 from headrace.language.durations import interval_literal
 from headrace.language.literals import date_of, instant_of, shown_instant, shown_interval
-from headrace.language.subqueries import subselect
+from headrace.language.subqueries import at_subselect, subselect
 from headrace.language.types import TYPES, column_type
 from headrace.schema import BINARY, BOOLEAN, DATE, INTERVAL, STRING, TIMESTAMP, TIMESTAMP_NTZ, VOID
 
@@ -95,11 +105,25 @@ def _parenthesised(cursor: Cursor, whole: Whole) -> Expr:
         )
     inside = whole(cursor)
     if cursor.at_sign(","):
-        raise cursor.unsupported(
-            "rows of several values in parentheses are not available", cursor.since(start)
-        )
+        return _row(cursor, whole, start, inside)
     cursor.expect_sign(")")
     return inside
+
+
+def _row(cursor: Cursor, whole: Whole, start: Span, first: Expr) -> InSelect:
+    """`(a, b) IN (SELECT …)`, after its first value: the one place where several values stand in parentheses."""
+    values, span = [first], cursor.since(start)
+    while cursor.accept_sign(","):
+        values.append(whole(cursor))
+    closed = cursor.accept_sign(")")
+    negated = closed and cursor.accept("NOT")
+    if not (closed and cursor.accept("IN") and cursor.accept_sign("(") and at_subselect(cursor)):
+        raise cursor.unsupported(
+            "rows of several values in parentheses stand before IN (SELECT …) only",
+            span,
+            "Compare the values one by one: a = 1 AND b = 2.",
+        )
+    return InSelect(tuple(values), subselect(cursor), negated, cursor.since(start))
 
 
 def _typed_literal(cursor: Cursor) -> Constant | None:
@@ -166,7 +190,7 @@ def _call(cursor: Cursor, whole: Whole) -> Expr:
     if name.upper == "EXISTS" and cursor.ahead(2).upper in ("SELECT", "WITH"):
         cursor.advance()
         cursor.advance()
-        return Exists(subselect(cursor, whole), cursor.since(name.span))
+        return Exists(subselect(cursor), cursor.since(name.span))
     if name.upper in RESERVED:
         raise cursor.wanted("an expression")
     if name.upper in _SPECIAL:

@@ -30,6 +30,14 @@ REJECTS: Final = Schema((Field("position", BIGINT), Field("text", STRING), Field
 """What is kept of a row that a stream refused."""
 
 
+class UnknownName(UserError):
+    """Nothing in FROM has this name."""
+
+    def __init__(self, message: str, name: Name, text: str, remedy: str) -> None:
+        super().__init__(message, span=name.span, text=text, remedy=remedy)
+        self.name = name
+
+
 class Names(Protocol):
     """What a query may name: the catalog, as the binder sees it. Names are compared without case."""
 
@@ -148,7 +156,7 @@ class Scope:
             return self._bound_of_window(name, plain)
         if source is None:
             remedy = did_you_mean(qualifier, (source.alias for source in self.sources))
-            self._fail(f"there is no source '{qualifier}' in FROM", name, remedy)
+            raise UnknownName(f"there is no source '{qualifier}' in FROM", name, self.text, remedy)
         column = source.find(plain)
         if column is None:
             self._unknown(name, plain, source)
@@ -159,6 +167,16 @@ class Scope:
         if plain.lower() not in ("start", "end"):
             self._fail(f"a window has no '{plain}'", name, "It has window.start and window.end.")
         return self._holder(name, f"window_{plain.lower()}")[1]
+
+    def has_column(self, name: Name) -> bool:
+        """True when a column may be meant, of one source or of several."""
+        *qualifier, plain = name.parts
+        sources = (
+            (source for source in self.sources if [source.alias.lower()] == [q.lower() for q in qualifier])
+            if qualifier
+            else self.sources
+        )
+        return any(source.find(plain) is not None for source in sources)
 
     def source(self, alias: str) -> BoundSource | None:
         """The source of that alias."""
@@ -180,7 +198,7 @@ class Scope:
         sources = self.sources if within is None else (within,)
         known = dict.fromkeys(column for source in sources for column in source.scan.table.names)
         where = "" if within is None else f" in '{within.alias}'"
-        self._fail(f"there is no column '{plain}'{where}", name, did_you_mean(plain, known))
+        raise UnknownName(f"there is no column '{plain}'{where}", name, self.text, did_you_mean(plain, known))
 
     def _fail(self, message: str, name: Name, remedy: str) -> NoReturn:
         raise UserError(message, span=name.span, text=self.text, remedy=remedy)

@@ -56,6 +56,7 @@ def select(cursor: Cursor) -> Select:
 
     Raises `UserError` for mistakes and `UnsupportedQuery` for forms that are not available.
     """
+    cursor.read_select = select
     start = cursor.token.span
     emit = EMITS.get(cursor.token.upper)
     if emit is None:
@@ -114,10 +115,11 @@ def _select(cursor: Cursor) -> Select:
         cursor.accept("ALL")
     emit, items = _select_list(cursor)
     cursor.expect("FROM", purpose=" and a stream")
-    source, joins = _sources(cursor)
+    source, after, joins = _sources(cursor)
     clauses: dict[str, Any] = {"distinct": distinct, "emit": emit, "joins": joins}
     if cursor.accept("WHERE"):
         clauses["where"] = expression(cursor)
+    clauses["beyond"] = _beyond(cursor, source, after if joins else None)
     bounds = cursor.token.span
     if cursor.accept("BEGIN"):
         clauses |= {"bounds": _bounds(cursor), "bounds_span": cursor.since(bounds)}
@@ -129,6 +131,15 @@ def _select(cursor: Cursor) -> Select:
     if cursor.accept("ORDER"):
         clauses["order_by"] = _order_by(cursor)
     return Select(items, source, start, **clauses, **_limit(cursor))
+
+
+def _beyond(cursor: Cursor, source: Source, joins: Span | None) -> Span | None:
+    """Where what a SELECT over one relation may not have begins; the cursor is after its WHERE."""
+    if source.window is not None:
+        return source.window.span
+    if joins is not None:
+        return joins
+    return cursor.token.span if cursor.at_any("BEGIN", "GROUP", "HAVING", "ORDER", "LIMIT") else None
 
 
 def _limit(cursor: Cursor) -> dict[str, Any]:
@@ -181,8 +192,10 @@ def _item(cursor: Cursor) -> Item | AllColumns:
     return Item(value, alias, cursor.since(start))
 
 
-def _sources(cursor: Cursor) -> tuple[Source, tuple[JoinClause, ...]]:
+def _sources(cursor: Cursor) -> tuple[Source, Span, tuple[JoinClause, ...]]:
+    """The first source, where what follows it begins, and the others."""
     first, joins = _source(cursor), []
+    after = cursor.token.span
     while True:
         if cursor.accept_sign(",") or cursor.accept("CROSS", "JOIN"):
             joins.append(JoinClause("inner", _source(cursor), None, ()))
@@ -201,7 +214,7 @@ def _sources(cursor: Cursor) -> tuple[Source, tuple[JoinClause, ...]]:
         elif cursor.at_any("JOIN", "INNER", "LEFT"):
             joins.append(_join(cursor))
         else:
-            return first, tuple(joins)
+            return first, after, tuple(joins)
 
 
 def _join(cursor: Cursor) -> JoinClause:
@@ -276,19 +289,23 @@ def _united(cursor: Cursor) -> Source:
 
 
 def _in_parentheses(cursor: Cursor, start: Span) -> Source:
-    """`(A UNION ALL B)` after the opening parenthesis."""
-    found = _united(cursor)
-    if not found.others:
-        raise cursor.wanted("UNION ALL and another stream")
-    cursor.expect_sign(")", " of the streams")
+    """`(A UNION ALL B)`, `(A [ROWS 1])` after the opening parenthesis."""
+    found = _read_as(cursor, _united(cursor))
+    cursor.expect_sign(")", " of the source")
     return _read_as(cursor, replace(found, span=cursor.since(start)))
 
 
 def _read_as(cursor: Cursor, source: Source) -> Source:
-    """The source with its alias and its window, in either order."""
+    """The source with its alias and its window, in either order; parentheses around both may have them outside."""
     alias = _alias(cursor)
-    brackets = bracket(cursor) if cursor.at_sign("[") else None
-    return replace(source, alias=alias or _alias(cursor), window=brackets)
+    if cursor.at_sign("[") and source.window is not None:
+        raise cursor.error(
+            "the window of the source stands inside the parentheses already",
+            cursor.token.span,
+            "Keep one of them.",
+        )
+    brackets = bracket(cursor) if cursor.at_sign("[") else source.window
+    return replace(source, alias=alias or _alias(cursor) or source.alias, window=brackets)
 
 
 def _derived(cursor: Cursor, start: Span) -> Source:
