@@ -54,6 +54,32 @@ DERIVED = {
     " [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE t.k = b.k",
 }
 
+OFTEN = "(SELECT k FROM b [RANGE 3 SECONDS] GROUP BY k HAVING COUNT(*) > 1)"
+SEMIJOINS = {
+    "streamed": "SELECT k, v FROM a WHERE k IN (SELECT k FROM b [ROWS 2])",
+    "everything": "SELECT * FROM a WHERE v > 0 AND k IN (SELECT k FROM b [NOW] WHERE v > 0)",
+    "often": f"SELECT v FROM a WHERE k IN {OFTEN}",
+    "two of them": f"SELECT k, v FROM a WHERE k IN (SELECT k FROM b [ROWS 3]) AND k IN {OFTEN}",
+    "of itself": "SELECT k, v FROM a WHERE k IN (SELECT k FROM a [RANGE 2 SECONDS] GROUP BY k HAVING COUNT(*) > 1)",
+    "pairs of values": "SELECT v FROM a [RANGE 4 SECONDS] WHERE (k, v) IN (SELECT k, v FROM b [ROWS 3])",
+    "whole rows": "SELECT k, v FROM a [RANGE UNBOUNDED] WHERE a IN (SELECT * FROM b [ROWS 4])",
+    "other types": "SELECT v FROM a WHERE d IN (SELECT v FROM b [ROWS 2]) AND v IN (SELECT d FROM b [RANGE 2 SECONDS])",
+    "grouped": f"SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a [ROWS 4] WHERE k IN {OFTEN} GROUP BY k",
+    "one number": "SELECT COUNT(*) AS n FROM a [RANGE 2 SECONDS] WHERE v IN (SELECT v FROM b [ROWS 1])",
+    "gone again": "SELECT DSTREAM(k, v) FROM a [ROWS 3] WHERE k IN (SELECT k FROM b [ROWS 1])",
+    "first of all": "SELECT k, v FROM a [ROWS 3] WHERE k IN (SELECT k FROM b [ROWS 4] ORDER BY v DESC, k LIMIT 2)",
+    "most of all": "SELECT v FROM a [ROWS 5] WHERE k IN (SELECT k FROM b GROUP BY k ORDER BY COUNT(*) DESC, k LIMIT 1)",
+    "beside a join": f"SELECT x.v, y.v AS w FROM {ROWS_OF_EACH} WHERE x.k = y.k AND x.v IN (SELECT v FROM a [RANGE 1 SECOND])",
+    "with a relation": "SELECT name, v FROM a [ROWS 3] JOIN names ON a.k = names.k WHERE a.v IN (SELECT v FROM b [ROWS 2])",
+    "column of a relation": "SELECT name FROM a [ROWS 3] JOIN names ON a.k = names.k WHERE name IN (SELECT CASE k WHEN 'a' THEN 'one' END FROM b [ROWS 1])",
+    "listed too": "SELECT v FROM a WHERE k IN (SELECT k FROM b [ROWS 2]) AND (k NOT IN (SELECT k FROM names WHERE name = 'two') OR v = 1)",
+    "in what is in": "SELECT v FROM a WHERE k IN (SELECT k FROM b [ROWS 3] WHERE v IN (SELECT v FROM a [ROWS 2]))",
+    "of a derived one": "SELECT v FROM a [ROWS 2] WHERE v IN (SELECT n FROM (SELECT k, COUNT(*) AS n FROM b [ROWS 4] GROUP BY k) AS c)",
+    "derived": "SELECT k, COUNT(*) AS n FROM (SELECT k, v FROM a [ROWS 4] WHERE k IN (SELECT k FROM b [ROWS 2])) AS t GROUP BY k",
+    "up to now": "SELECT k, v FROM a WHERE k IN (SELECT k FROM b [ROWS 2]) BEGIN NOW - INTERVAL 2 SECONDS END NOW",
+    "a constant": "SELECT k, v FROM a [ROWS 2] WHERE 1 IN (SELECT v FROM b [NOW])",
+}  # fmt: skip
+
 
 @settings(max_examples=30)
 @given(data=st.data())
@@ -65,3 +91,9 @@ def test_windows_of_rows_are_joined_as_the_reference_joins_them(data: st.DataObj
 @given(data=st.data())
 def test_what_a_select_in_from_holds_is_read_as_the_reference_reads_it(data: st.DataObject) -> None:
     check(DERIVED, data)
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_what_is_in_another_relation_is_what_the_reference_finds_in_it(data: st.DataObject) -> None:
+    check(SEMIJOINS, data)

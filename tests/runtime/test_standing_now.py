@@ -23,6 +23,8 @@ QUERIES = {
     "counts": "SELECT n, COUNT(*) AS c FROM (SELECT k, COUNT(*) AS n FROM a [RANGE 2 SECONDS] GROUP BY k) AS t GROUP BY n",
     "deep": "SELECT COUNT(*) AS n FROM (SELECT DISTINCT k FROM (SELECT k FROM a [ROWS 3]) t) u",
     "joined": "SELECT b.v, t.n FROM b [ROWS 1], (SELECT k, COUNT(*) AS n FROM a GROUP BY k) AS t WHERE b.k = t.k",
+    "in": "SELECT k, v FROM a [ROWS 3] WHERE k IN (SELECT k FROM b [RANGE 2 SECONDS])",
+    "in some": "SELECT COUNT(*) AS n FROM a WHERE (k, v) IN (SELECT k, v FROM b [ROWS 3] ORDER BY d LIMIT 2)",
 }
 
 
