@@ -69,7 +69,11 @@ def test_queries_that_are_looked_into_are_read_and_kept(tmp_path: Path) -> None:
         hub.catch_up()
         assert hub.query("chosen").invoke().to_pylist() == [{"k": "a", "v": 1}, {"k": "a", "v": 3}]
         with pytest.raises(UserError, match="chosen"):
+            hub.execute("DROP QUERY busy")
+        with pytest.raises(UserError, match="chosen"):
             hub.execute("DROP STREAM s")
+        with pytest.raises(UserError, match="cannot read itself"):
+            hub.execute("ALTER QUERY chosen AS SELECT k FROM s WHERE k IN (SELECT k FROM chosen)")
         (told,) = hub.execute("EXPLAIN QUERY chosen")
         assert told.table is not None
         hub.execute("DROP QUERY chosen; DROP QUERY busy; DROP STREAM s")
