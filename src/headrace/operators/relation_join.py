@@ -99,7 +99,7 @@ class RelationJoin:
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
         for left, right in _encounters(runs, fresh):
-            for mine, other in of_one_hash(left.hash, right.hash):
+            for mine, other in _meeting(left, right):
                 table, failed = self._met(left, right, mine, other)
                 tables += [table] if table.num_rows else []
                 rejected += [] if failed is None else [failed]
@@ -210,6 +210,13 @@ def _encounters(
             yield _Changes.of(run["left"]), right
     if left is not None and right is not None:
         yield left, right
+
+
+def _meeting(left: _Changes, right: _Changes) -> Iterator[tuple[Ints, Ints]]:
+    """(left row, right row) of one hash; the smaller side asks."""
+    if len(left.hash) <= len(right.hash):
+        return of_one_hash(left.hash, right.hash)
+    return ((mine, other) for other, mine in of_one_hash(right.hash, left.hash))
 
 
 def _net(table: pa.Table, names: Sequence[str], weight: Ints) -> tuple[pa.Table, Ints]:

@@ -1,0 +1,49 @@
+"""Law 8 for relations that are read by their changes: what came and went leaves nothing, however long it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.runtime.executor import LocalExecutor
+from headrace.runtime.hub import Hub
+from headrace.runtime.plans import open_run
+from headrace.time import SECOND
+
+QUERIES = (
+    "SELECT x.k, x.v, y.v AS w FROM a x [ROWS 20], b y [ROWS 20] WHERE x.k = y.k",
+    "SELECT x.k, COUNT(*) AS n FROM a x [PARTITION BY k ROWS 1], b y [RANGE 3 SECONDS] WHERE x.k = y.k GROUP BY x.k",
+    "SELECT n, COUNT(*) AS c FROM (SELECT k, COUNT(*) AS n FROM a [RANGE 3 SECONDS] GROUP BY k) t GROUP BY n",
+    "SELECT DISTINCT n FROM (SELECT k, COUNT(*) AS n FROM a [ROWS 20] GROUP BY k) t",
+    "SELECT x.v, z.v AS u FROM a x [ROWS 5], b y [RANGE 3 SECONDS], a z [ROWS 5] WHERE x.k = y.k AND z.k = x.k",
+)
+ROWS = 20
+
+
+def part(rng: np.random.Generator, second: int) -> pa.Table:
+    at = pa.array(np.sort(rng.integers(second * SECOND, (second + 1) * SECOND, ROWS)))
+    keys, values = pa.array(rng.integers(0, 6, ROWS)), pa.array(rng.integers(0, 1000, ROWS))
+    return pa.table({"k": keys, "v": values, "at": at.cast(pa.timestamp("us", tz="UTC"))})
+
+
+def state_rows(hub: Hub) -> int:
+    runs = (open_run(hub.home.store, run.name) for run in hub.home.latest().state)
+    return sum(table.num_rows for run in runs for table in run.values())
+
+
+def test_state_is_as_large_after_sixty_epochs_as_after_twenty(tmp_path: Path) -> None:
+    """Runs that wait to be merged come and go, so the largest of ten epochs is compared."""
+    rng, seen = np.random.default_rng(5), list[int]()
+    with Hub(tmp_path / "home", LocalExecutor(), tasks=1) as hub:
+        for name in "ab":
+            hub.execute(f"CREATE STREAM {name} (k BIGINT, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
+        for number, query in enumerate(QUERIES):
+            hub.register(query, f"query_{number}")
+        for second in range(60):
+            for name in "ab":
+                hub.push(name, part(rng, second))
+            hub.catch_up()
+            seen.append(state_rows(hub))
+    assert max(seen[-10:]) < 1.3 * max(seen[10:20]), seen
