@@ -134,9 +134,7 @@ def _each_once(query: Query, kinds: Sequence[Type]) -> Query:
     if isinstance(below, Top):
         top = below
         below = below.source
-    if (
-        top is not None and top.limit is not None
-    ):  # which rows are the first is asked of all, also of equal ones
+    if top is not None and top.limit is not None:  # the first of all rows, also of equal ones
         scan = QueryScan(_LIMITED, _LIMITED, query.schema, query)
         below = Windowed(scan, _LIMITED, changes_of(scan))
         columns = tuple(
