@@ -264,6 +264,8 @@ def _kept(operator: InstantAggregate, sections: Sequence[Sections], span: Span) 
     """One cell a row, in the stream's order, with intervals known by now."""
     held = hold(operator.rows, [section[ROWS] for section in sections if ROWS in section])
     held = held.where(held.at < span.limit)
+    if operator.rows.routing is not None:  # each group is of one partition
+        held = operator.validity.touched(held, operator.rows, span.closed)
     order = np.lexsort((held.position, held.at))
     held = Held(held.table.take(pa.array(order)), held.at[order], held.position[order], held.live[order])
     ends = operator.validity.ends(held, operator.rows)

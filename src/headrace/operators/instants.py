@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,10 @@ from headrace.operators.grouping import Ints, group
 from headrace.operators.operator import Sections, Step, Turn
 from headrace.operators.row_slides import dense_ranks
 from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
-from headrace.time import BEGINNING, FOREVER, Duration
+from headrace.operators.sorted_sides import key_hashes
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
+
+_BITS: Final = (1 << 18) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,19 @@ class Validity:
         place = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(held.rows - 1, 0))
         found = keys[order[place]] == wanted
         return np.where(found, held.at[order[place]], FOREVER)
+
+    def touched(self, held: Held, layout: RowLayout, closed: Instant) -> Held:
+        """The rows of partitions to which one has come since `closed`: in the others nothing comes and nothing goes.
+
+        Partitions are told apart by some bits of their hashes, so a few more rows may be among them.
+        """
+        if self.count is None or not self.partitions:
+            return held
+        columns = [held.column(name) for name in layout.names[: self.partitions]]
+        bits = key_hashes(columns, held.rows) & _BITS
+        came = np.zeros(_BITS + 1, bool)
+        came[bits[held.at >= closed]] = True
+        return held.where(came[bits])
 
     def _matched(self, held: Held, layout: RowLayout) -> Ints:
         """The k-th of equal rows that come holds until the k-th that goes; one that goes holds until it, if its row is here.
@@ -140,6 +157,8 @@ class InstantRows:
             return Step(state)
         held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), *arrived])
         held = held.where(held.at < span.limit)
+        if self.finish.is_row_by_row and not self.finish.distinct:
+            held = self.validity.touched(held, self.rows, span.closed)
         end = self.validity.ends(held, self.rows)
         live = self.validity.shown(held, self.rows) & (end >= span.closed)
         shown = held.where(live)
