@@ -122,3 +122,4 @@ def test_explain_says_whose_relation_is_read(tmp_path: Path, hub: Hub) -> None:
     assert "left: a row comes and goes as it is told and is added to what is held" in met
     assert "right: a row holds 1 MINUTE and is added to what is held" in met
     assert "read pairs of met" in met
+    assert "read x and y of met together" in met

@@ -126,7 +126,7 @@ def _makers(plan: EpochPlan) -> dict[str, str]:
 
 
 def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
-    """What people call the streams of results."""
+    """What people call the streams of results, and those that are read together to be joined."""
     found = {}
     for stream, maker in _makers(plan).items():
         owner = names.get(derived.owner_of(maker), "a query that is gone")
@@ -137,7 +137,16 @@ def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
         else:
             inner = "" if derived.owner_of(maker) == maker else "the SELECT in FROM of "
             found[stream] = f"results of {inner}{owner}"
+    for operator in plan.operators.values():
+        if isinstance(operator, WindowJoin | RelationJoin):
+            found[operator.stream] = f"{_sides(operator)} of {operator.query} together"
     return found
+
+
+def _sides(operator: WindowJoin | RelationJoin) -> str:
+    """The sources that a join has on its sides, as the query calls them."""
+    aliases = (name.partition(".") for name in sorted(operator.columns))
+    return " and ".join(dict.fromkeys(alias for alias, dot, _ in aliases if dot))
 
 
 def measured(shares: Sharing, lines: Iterable[Mapping[str, Any]]) -> Measured | None:
