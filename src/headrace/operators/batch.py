@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.algebra.series import AT, POSITION
-from headrace.operators.grouping import Ints
+from headrace.operators.grouping import Ints, flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,12 @@ class Batch:
         picked = pa.array(rows)
         return Batch({n: c.take(picked) for n, c in self.columns.items()}, self.at[rows], self.position[rows])
 
+    def going(self, change: str) -> Ints:
+        """The places of the rows that go, as that column says."""
+        goes = pc.less(self.columns[change], 0).fill_null(False)
+        found: Ints = self.position[flat(goes).to_numpy(zero_copy_only=False)]
+        return found
+
     def only(self, names: frozenset[str]) -> Batch:
         """The same rows with fewer columns."""
         return Batch(
@@ -70,3 +77,11 @@ class Rejected:
     def rows(self) -> int:
         """Number of rows."""
         return len(self.at)
+
+
+def as_they_came(rejected: Sequence[Rejected], going: Sequence[Ints]) -> tuple[Rejected, ...]:
+    """Failures of rows that come: one that failed as it came was never there, and does not fail again where it goes."""
+    if not going:
+        return tuple(rejected)
+    places = np.concatenate(going)
+    return tuple(left for each in rejected if (left := each.without(places)).rows)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.algebra.expressions import Expression, columns_of
-from headrace.operators.batch import Batch, Rejected
+from headrace.operators.batch import Batch, Rejected, as_they_came
 from headrace.operators.grouping import SLOTS, Ints, flat
 from headrace.operators.members import member_of
 from headrace.operators.operator import SLOT, Scanned, Sections, Turn
@@ -104,6 +104,8 @@ class JoinScanner:
     first: Instant = FOREVER
     rows_in: int = 0
     rows_kept: int = 0
+    going: list[Ints] = field(default_factory=list)
+    """Places of rows that go."""
 
     def __post_init__(self) -> None:
         self.pipelines = tuple(RowPipeline.of(side.keeps, {}) for side in self.operator.sides)
@@ -115,6 +117,8 @@ class JoinScanner:
         place = int(member_of(batch) not in self.operator.sides[0].members)
         side, pipeline = self.operator.sides[place], self.pipelines[place]
         self.rows_in += batch.rows
+        if side.changes is not None:
+            self.going.append(batch.going(side.changes))
         batch = pipeline.apply(self._noting_first(batch, side))
         batch, keys = pipeline.evaluate(batch, side.keys)
         keep = usable(keys, batch.rows) & self.operator.meets(batch, side)
@@ -141,7 +145,8 @@ class JoinScanner:
         }
         if self.operator.tells_first and self.first != FOREVER:
             deltas[FIRST] = beginning(self.first, self.operator.slot)
-        rejected = tuple(each for pipeline in self.pipelines for each in pipeline.rejected)
+        found = [each for pipeline in self.pipelines for each in pipeline.rejected]
+        rejected = as_they_came(found, self.going)
         return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
 
 
@@ -154,21 +159,23 @@ def slots_and_hashes(keys: Sequence[pa.Array], rows: int, slot: int) -> tuple[np
 
 
 def passing(
-    condition: Expression | None,
-    rows: dict[str, pa.Array],
-    at: Ints,
-    counted: npt.NDArray[np.bool_] | None = None,
-) -> tuple[npt.NDArray[np.bool_], Rejected | None]:
-    """The pairs on which the condition is true, and those on which it failed (of the `counted` ones)."""
+    condition: Expression | None, rows: dict[str, pa.Array], count: int
+) -> tuple[npt.NDArray[np.bool_], Ints, tuple[str, ...]]:
+    """The pairs on which the condition is true, and which of them it failed on, with the reasons."""
     if condition is None:
-        return np.ones(len(at), bool), None
-    evaluation = Evaluation(rows, len(at))
+        return np.ones(count, bool), np.empty(0, np.int64), ()
+    evaluation = Evaluation(rows, count)
     keep = evaluation.mask(condition)
     if evaluation.errors is None:
-        return keep, None
-    bad = np.flatnonzero(evaluation.errors.mask if counted is None else evaluation.errors.mask & counted)
+        return keep, np.empty(0, np.int64), ()
+    bad = np.flatnonzero(evaluation.errors.mask)
     reasons = tuple(evaluation.errors.reasons[row] for row in bad.tolist())
-    return keep & ~evaluation.errors.mask, Rejected(at[bad], np.full(len(bad), -1), reasons)
+    return keep & ~evaluation.errors.mask, bad, reasons
+
+
+def failed_pairs(at: Ints, reasons: tuple[str, ...]) -> Rejected:
+    """Pairs on which a condition failed: rows of an answer, which stand in no place of a stream."""
+    return Rejected(at, np.full(len(at), -1), reasons)
 
 
 def taken(table: pa.Table, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:

@@ -34,6 +34,7 @@ from headrace.operators.join_sides import (
     began_earlier,
     beginning,
     earliest,
+    failed_pairs,
     passing,
     slots_and_hashes,
     taken,
@@ -46,6 +47,7 @@ from headrace.time import BEGINNING, FOREVER
 
 _WEIGHT: Final = "__weight"
 """How often a row comes with a change; negative where it goes."""
+_REASON: Final = "__reason"
 _TINY: Final = pa.int8()
 
 
@@ -97,12 +99,12 @@ class RelationJoin:
         """Tell what the changes that came make with those that are there, and with each other."""
         fresh = [_fresh(deltas, side) for side in SIDES]
         tables: list[pa.Table] = []
-        rejected: list[Rejected] = []
+        failing: list[pa.Table] = []
         for left, right in _encounters(runs, fresh):
             for mine, other in _meeting(left, right):
                 table, failed = self._met(left, right, mine, other)
                 tables += [table] if table.num_rows else []
-                rejected += [] if failed is None else [failed]
+                failing += [] if failed is None else [failed]
         state = {
             side: kept
             for place, (side, new) in enumerate(zip(SIDES, fresh, strict=True))
@@ -111,23 +113,26 @@ class RelationJoin:
         told = [self._told(pa.concat_tables(tables))] if tables else []
         if self.tells_first:
             told += self._began(runs, deltas, state)
-        return Step(state, pa.concat_tables(told) if told else None, tuple(rejected))
+        return Step(state, pa.concat_tables(told) if told else None, _failed(failing))
 
     def _met(
         self, left: _Changes, right: _Changes, mine: Ints, other: Ints
-    ) -> tuple[pa.Table, Rejected | None]:
-        """What changes make together: the shown columns, when, and how often."""
+    ) -> tuple[pa.Table, pa.Table | None]:
+        """What changes make together: the shown columns, when, and how often; and what the condition failed on."""
         at = np.maximum(left.at[mine], right.at[other])
         weight = left.weight[mine] * right.weight[other]
         rows = {
             **taken(left.table, self.sides[0].stored.names, mine),
             **taken(right.table, self.sides[1].stored.names, other),
         }
-        # A pair fails as it comes; when it goes it was never there.
-        keep, failed = passing(self.condition, rows, at, weight > 0)
+        keep, bad, reasons = passing(self.condition, rows, len(at))
         shown = [rows[name] for name in self.shown.names if name != CHANGE]
         names = [*(name for name in self.shown.names if name != CHANGE), AT, _WEIGHT]
         table = pa.table([*shown, pa.array(at), pa.array(weight)], names=names)
+        failed = None
+        if reasons:
+            columns = {**rows, AT: pa.array(at), _WEIGHT: pa.array(weight)}
+            failed = pa.table(columns).take(pa.array(bad)).append_column(_REASON, pa.array(reasons))
         return (table if keep.all() else table.filter(pa.array(keep))), failed
 
     def _told(self, met: pa.Table) -> pa.Table:
@@ -217,6 +222,17 @@ def _meeting(left: _Changes, right: _Changes) -> Iterator[tuple[Ints, Ints]]:
     if len(left.hash) <= len(right.hash):
         return of_one_hash(left.hash, right.hash)
     return ((mine, other) for other, mine in of_one_hash(right.hash, left.hash))
+
+
+def _failed(failing: Sequence[pa.Table]) -> tuple[Rejected, ...]:
+    """Pairs on which the condition failed as they came; where they go, and where two that went meet, they are no more."""
+    if not failing:
+        return ()
+    whole = pa.concat_tables(failing)
+    met, weight = _net(whole, [n for n in whole.column_names if n != _WEIGHT], _numbers(whole, _WEIGHT))
+    came = np.repeat(np.arange(met.num_rows), np.maximum(weight, 0))
+    reasons = tuple(met.column(_REASON).take(pa.array(came)).to_pylist())
+    return (failed_pairs(_numbers(met, AT)[came], reasons),) if reasons else ()
 
 
 def _net(table: pa.Table, names: Sequence[str], weight: Ints) -> tuple[pa.Table, Ints]:

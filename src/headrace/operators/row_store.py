@@ -12,10 +12,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.algebra.expressions import Expression, Named, columns_of
-from headrace.operators.batch import Batch
+from headrace.operators.batch import Batch, as_they_came
 from headrace.operators.grouping import Ints, flat, slots_of
 from headrace.operators.operator import SLOT, Scanned
 from headrace.operators.row_steps import RowPipeline, RowStep, columns_read
@@ -118,8 +117,7 @@ class RowScanner:
         layout = self.layout
         self.rows_in += batch.rows
         if layout.change is not None:
-            goes = pc.less(batch.columns[layout.change], 0).fill_null(False)
-            self.going.append(batch.position[flat(goes).to_numpy(zero_copy_only=False)])
+            self.going.append(batch.going(layout.change))
         batch = layout.bounded.apply(self.below.apply(batch))
         batch, partition = self.below.evaluate(batch, layout.partition)
         names = layout.names[: len(partition)]
@@ -144,10 +142,7 @@ class RowScanner:
     def finish(self) -> Scanned:
         """The deltas: one section of rows."""
         deltas = {ROWS: pa.concat_tables(self.tables)} if self.tables else {}
-        rejected = (*self.below.rejected, *self.above.rejected)
-        if self.going:  # a row that failed as it came was never there
-            going = np.concatenate(self.going)
-            rejected = tuple(left for each in rejected if (left := each.without(going)).rows)
+        rejected = as_they_came((*self.below.rejected, *self.above.rejected), self.going)
         return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
 
 

@@ -32,6 +32,7 @@ from headrace.operators.join_sides import (
     began_earlier,
     beginning,
     earliest,
+    failed_pairs,
     passing,
     slots_and_hashes,
     taken,
@@ -136,7 +137,8 @@ class WindowJoin:
             **taken(left.table, self.sides[0].stored.names, mine),
             **taken(right.table, self.sides[1].stored.names, other),
         }
-        keep, failed = passing(self.condition, rows, at)
+        keep, bad, reasons = passing(self.condition, rows, len(at))
+        failed = failed_pairs(at[bad], reasons) if reasons else None
         if not keep.all():
             rows = {name: column.filter(pa.array(keep)) for name, column in rows.items()}
             at, until = at[keep], until[keep]

@@ -131,8 +131,8 @@ class Forgetting:
             found[name] = listed
             if kind == "failures" and owner not in self.plan.operators:
                 del found[name]
-            elif kind == "failures" and owner in self.plan.retentions:
-                floor = self.floors.get(str(self.plan.retentions[owner]))
+            elif kind == "failures" and derived.owner_of(owner) in self.plan.retentions:
+                floor = self.floors.get(str(self.plan.retentions[derived.owner_of(owner)]))
                 found[name] = listed if floor is None else self._since(listed, floor)
             elif kind == "rejects" and (stream := self.plan.streams.get(owner)) and stream.retain is not None:
                 archive = lists.get(f"archive:{owner}", RadixList())

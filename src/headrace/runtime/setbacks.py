@@ -53,17 +53,13 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
             )
     was, became = before.facts.get("rejected", {}), after.facts.get("rejected", {})
     for query in home.catalog.queries.values():
-        failed = _of(became, query.operator_id) - _of(was, query.operator_id)
-        if failed > 0:
-            told = f"{query.definition.name}: its expressions failed on {_rows(failed)}"
-            yield _told(
-                home,
-                after,
-                f"failures:{query.operator_id}",
-                told,
-                f"rejects/query/{query.operator_id}",
-                kept=kept,
-            )
+        fresh = {name: count for name, count in became.items() if derived.owner_of(name) == query.operator_id}
+        fresh = {name: more for name, count in fresh.items() if (more := count - was.get(name, 0)) > 0}
+        if fresh:  # its own operator, those of SELECTs in its FROM, and those that make its pairs
+            told = f"{query.definition.name}: its expressions failed on {_rows(sum(fresh.values()))}"
+            listed = max(fresh, key=lambda name: fresh[name])
+            place = f"rejects/query/{listed}"
+            yield _told(home, after, f"failures:{listed}", told, place, kept=kept)
 
 
 def _taken_in(home: Home, after: Manifest) -> dict[str, str]:
@@ -94,18 +90,18 @@ def closing_setbacks(rejects: Mapping[str, Sequence[str]]) -> Iterator[str]:
         )
 
 
-def _of(counts: Mapping[str, int], operator: str) -> int:
-    """The rows on which an operator failed, or one of the SELECTs in its FROM."""
-    return sum(count for each, count in counts.items() if derived.owner_of(each) == operator)
-
-
 def _told(home: Home, after: Manifest, of: str, what: str, place: str, *, kept: bool) -> str:
     where = f"see {Path(home.store.root) / place}" if kept else "run with --home DIR to keep them"
-    return f"{what}, for instance: {_first_reason(home, after, of)}; {where}."
+    reason = _last_reason(home, after, of)
+    return f"{what}{'' if reason is None else f', for instance: {reason}'}; {where}."
 
 
-def _first_reason(home: Home, after: Manifest, of: str) -> str:
-    _, entry = next(iter(home.list_of(after, of).iterate(home.store.read, reverse=True)))
+def _last_reason(home: Home, after: Manifest, of: str) -> str | None:
+    """A reason of the newest that are kept; None where none are, since `retain` has passed them."""
+    found = next(home.list_of(after, of).iterate(home.store.read, reverse=True), None)
+    if found is None:
+        return None
+    _, entry = found
     file = pa.BufferReader(home.store.map(entry["name"]))
     return str(pq.read_table(file, columns=["reason"]).column("reason")[0])
 
