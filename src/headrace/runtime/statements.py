@@ -27,6 +27,7 @@ from headrace.runtime.outcome import Outcome, moved
 from headrace.runtime.planning import CatalogNames, bind_parsed, bind_text, operator_of
 from headrace.runtime.plans import save_relation
 from headrace.runtime.query_changes import QueryChanges, changes_one_query, refuse_own_answers
+from headrace.runtime.relation_versions import refuse_if_looked_up_by_changes
 from headrace.runtime.sources.listing import not_there_yet
 from headrace.runtime.sources.options import settle
 from headrace.runtime.sources.readers import read_all, require_usable
@@ -215,7 +216,9 @@ class Statements:
                 f"{rejects.column('reason')[0].as_py()}",
                 remedy="Correct the file, or the relation's column types.",
             )
-        file = save_relation(self._hub.home.store, definition.name, version, table)
+        plan, store = self._hub.loop.engine.plan, self._hub.home.store
+        refuse_if_looked_up_by_changes(self._catalog, plan, store, definition.name, table)
+        file = save_relation(store, definition.name, version, table)
         self._hub.log({"do": "put_relation", "relation": relation_to_json(definition), "file": file})
         return Outcome(
             "create", definition.name, f"relation {definition.name} {verb}, {table.num_rows:,} rows"
