@@ -15,7 +15,7 @@ from typing import Any, get_args
 import numpy as np
 
 from headrace.algebra.query import find_window
-from headrace.algebra.windows import InstantWindow, SlidingWindow
+from headrace.algebra.windows import Changing, InstantWindow, SlidingWindow
 from headrace.algebra.windows import Lasting as LastingRows
 from headrace.examples.windows import Months, Shifts
 from headrace.language.bind import bind_query
@@ -96,10 +96,9 @@ def test_every_class_of_window_there_is_has_a_kind_here(tmp_path: Path) -> None:
         queries = [hub.operator_and_query(name)[1] for name in NAMES.values()]
         windows = [find_window(query.root) for query in queries]
         there = {type(each.window) for each in windows if each is not None}
-        of_joins = {
-            LastingRows
-        }  # what a join of streams makes of their windows: tests/laws/test_several_streams.py
-        assert there == {*get_args(SlidingWindow), *get_args(InstantWindow)} - of_joins
+        # What joins and relations in FROM make: tests/laws/test_several_streams.py, test_relations_joined.py.
+        made = {LastingRows, Changing}
+        assert there == {*get_args(SlidingWindow), *get_args(InstantWindow)} - made
         for query in queries:
             assert bind_query(render(query), hub.catalog) == query
 
