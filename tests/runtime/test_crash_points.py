@@ -38,8 +38,9 @@ FEW = {name: QUERIES[name] for name in ("slide", "now", "rows")}
 ALTERED = QUERIES["arrived"]
 BATCH = pa.table({"v": pa.array([1, 2, 3], pa.int64())})
 PUSHED = "CREATE STREAM p (v BIGINT) USING push; CREATE QUERY pushed AS SELECT SUM(v) AS total FROM p"
-FEW["held"] = SEVERAL["held"]
 FEW["odd"] = "SELECT k, 10 / x AS part FROM s"
+MORE = {"levels": {"held": SEVERAL["held"]}}
+"""By operation: queries that are there for it alone, since each makes every point dearer."""
 FILES = [[*file, {**file[0], "at": None}] for file in cut(made_rows(21, 48), *range(6, 48, 6))]
 """Every file has a row that the stream refuses, and most one on which a query fails."""
 ACCEPTED = [len(file) - 1 for file in FILES]
@@ -134,7 +135,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[FaultyDisk | None], None]
     return use
 
 
-def prepared(folder: Path) -> Rig:
+def prepared(folder: Path, operation: str = "epoch") -> Rig:
     """A home after `BEFORE` epochs, always the same one in the same place: made once, then put back."""
     saved = folder.with_name(f"{folder.name}-saved")
     if saved.exists():
@@ -143,7 +144,7 @@ def prepared(folder: Path) -> Rig:
         return Rig(folder, {"maxFilesPerTrigger": "1"}, written=BEFORE)
     rig = Rig(folder, {"maxFilesPerTrigger": "1"})
     rig.drop(*FILES[:BEFORE])
-    with rig.hub(2, FEW) as hub:
+    with rig.hub(2, {**FEW, **MORE.get(operation, {})}) as hub:
         hub.execute(PUSHED)
         hub.catch_up()
     shutil.copytree(folder, saved)
@@ -171,13 +172,13 @@ def die(rig: Rig, operation: str, faulty: FaultyDisk, use: Callable[[FaultyDisk 
 
 def trace_of(operation: str, folder: Path, use: Callable[[FaultyDisk | None], None]) -> list[str]:
     faulty = FaultyDisk()
-    die(prepared(folder), operation, faulty, use)
+    die(prepared(folder, operation), operation, faulty, use)
     return faulty.trace
 
 
 def resume(rig: Rig, tasks: int, operation: str = "") -> None:
     """Finish everything, and compare with what the reference says."""
-    wanted = {**FEW, "late": QUERIES["tumble"]}
+    wanted = {**FEW, **MORE.get(operation, {}), "late": QUERIES["tumble"]}
     with rig.hub(tasks) as hub:
         if operation == "alteration":
             wanted["rows"] = ALTERED
@@ -211,7 +212,7 @@ def test_killed_at_any_call_the_next_run_answers_as_if_nothing_had_happened(
         points = share_of(points, 12, digest() + operation)
     assert len(points) > 2
     for number, fault in enumerate(points):
-        rig = prepared(tmp_path / "home")
+        rig = prepared(tmp_path / "home", operation)
         die(rig, operation, FaultyDisk(fault=fault), disk)
         resume(rig, 1 + number % 4, operation)
 
