@@ -14,6 +14,9 @@ import pyarrow as pa
 
 from headrace.errors import UserError, did_you_mean
 
+OURS: Final = "__"
+"""How the names of columns begin that are ours: no stream and no answer of a user's has one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Type:

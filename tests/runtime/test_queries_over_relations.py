@@ -123,3 +123,22 @@ def test_explain_says_whose_relation_is_read(tmp_path: Path, hub: Hub) -> None:
     assert "right: a row holds 1 MINUTE and is added to what is held" in met
     assert "read pairs of met" in met
     assert "read x and y of met together" in met
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("SELECT k AS __change FROM s [ROWS 1]", "change"),
+        ("SELECT k AS __x FROM s [ROWS 2]", "x"),
+        ("SELECT n FROM (SELECT k AS __k, COUNT(*) AS n FROM s [ROWS 2] GROUP BY k) t", "k"),
+    ],
+)
+def test_a_column_that_is_called_as_ours_are_is_refused(
+    tmp_path: Path, hub: Hub, text: str, name: str
+) -> None:
+    """Such a column was none of the answer's: equal rows were told apart by the others alone."""
+    with opened(tmp_path) as again:
+        with pytest.raises(UserError, match=f"names that begin with __ are ours\n.* AS {name}\\."):
+            again.register(text, "odd")
+        with pytest.raises(UserError, match="names that begin with __ are ours"):
+            again.execute(f"CREATE QUERY odd AS {text}")

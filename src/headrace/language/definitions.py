@@ -18,7 +18,7 @@ from headrace.language.expressions import expression
 from headrace.language.literals import interval_text
 from headrace.language.progress import ProgressClauses, progress_clause
 from headrace.language.types import column_type
-from headrace.schema import BIGINT, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
+from headrace.schema import BIGINT, OURS, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
 from headrace.time import DAY, Duration
 from headrace.zones import rules_of
 
@@ -153,6 +153,12 @@ def columns(cursor: Cursor) -> Schema:
         if name.lower() in fields:
             raise cursor.error(
                 f"the column '{name}' appears twice", token.span, "Names are compared without case."
+            )
+        if name.startswith(OURS):
+            raise cursor.error(
+                f"a column cannot be called '{name}': names that begin with {OURS} are ours",
+                token.span,
+                "Give it another name.",
             )
         fields[name.lower()] = Field(name, column_type(cursor))
         if cursor.at_word("NOT", "NULL") or cursor.at_any("DEFAULT", "PRIMARY", "COMMENT"):

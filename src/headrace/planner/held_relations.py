@@ -23,19 +23,12 @@ from headrace.schema import BOOLEAN, TINYINT
 
 def with_relations(query: Query) -> Query:
     """The query where every window of rows that is joined is a SELECT in FROM; the query itself where there is none."""
-    joins = [node for node in walk(query.root) if isinstance(node, Join)]
-    windows = [
-        node
-        for node in walk(query.root)
-        if isinstance(node, Windowed) and isinstance(node.window, Rows)
-        if any(isinstance(join.right, Windowed) for join in joins)
-    ]
-    if not windows:
+    nodes = walk(query.root)
+    windows = [node for node in nodes if isinstance(node, Windowed) and isinstance(node.window, Rows)]
+    if not windows or not any(isinstance(node, Join) and isinstance(node.right, Windowed) for node in nodes):
         return query
-    reads = frozenset().union(
-        *(columns_of(each) for node in walk(query.root) for each in expressions_of(node))
-    )
-    groups = [node for node in walk(query.root) if isinstance(node, Aggregate)]
+    reads = frozenset().union(*(columns_of(each) for node in nodes for each in expressions_of(node)))
+    groups = [node for node in nodes if isinstance(node, Aggregate)]
     # Aggregates of all rows say from when on there were any: the relation must then begin with the stream.
     apart = () if groups and not groups[0].keys else _factors(query.root)
     root = query.root

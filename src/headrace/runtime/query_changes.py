@@ -16,6 +16,7 @@ from headrace.errors import UserError
 from headrace.language import statement as said
 from headrace.runtime import showing
 from headrace.runtime.planning import is_read
+from headrace.schema import OURS
 
 if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
@@ -42,13 +43,24 @@ def names_read(query: Query) -> set[str]:
     return {node.name.lower() for node in every_node(query) if isinstance(node, QueryScan) and node.is_named}
 
 
-def refuse_own_answers(name: str, query: Query) -> None:
-    """A new text of a query is bound where its old one still stands under the name. Raises `UserError` if it reads that."""
-    if name.lower() in names_read(query):
+def refuse_unreadable(name: str, query: Query) -> None:
+    """Raises `UserError` for a query that reads itself, or has a column called as ours are.
+
+    A new text of a query is bound where its old one still stands under the name.
+    """
+    scans = [node for node in every_node(query) if isinstance(node, QueryScan)]
+    if any(node.is_named and node.name.lower() == name.lower() for node in scans):
         raise UserError(
             f"the query '{name}' cannot read itself",
             remedy="Register the new text under another name, or read what the old one reads.",
         )
+    inner = (node.query for node in scans if node.query is not None)
+    for column in (column for each in (query, *inner) for column in each.schema.names):
+        if column.startswith(OURS):
+            raise UserError(
+                f"the column '{column}' of the answer cannot be called that: names that begin with {OURS} are ours",
+                remedy=f"Give it another name: … AS {column.lstrip('_') or 'x'}.",
+            )
 
 
 class QueryChanges:

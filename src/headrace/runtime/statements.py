@@ -26,7 +26,7 @@ from headrace.runtime.differences import differences
 from headrace.runtime.outcome import Outcome, moved
 from headrace.runtime.planning import CatalogNames, bind_parsed, bind_text, operator_of
 from headrace.runtime.plans import save_relation
-from headrace.runtime.query_changes import QueryChanges, changes_one_query, refuse_own_answers
+from headrace.runtime.query_changes import QueryChanges, changes_one_query, refuse_unreadable
 from headrace.runtime.relation_versions import refuse_if_looked_up_by_changes
 from headrace.runtime.sources.listing import not_there_yet
 from headrace.runtime.sources.options import settle
@@ -258,7 +258,7 @@ class Statements:
         """Bind and lower, since whatever cannot run is refused now; then log."""
         catalog = self._catalog
         query = bind_text(catalog, definition.text, definition.zone)
-        refuse_own_answers(definition.name, query)
+        refuse_unreadable(definition.name, query)
         operator_of(catalog, StandingQuery(definition, catalog.position))
         self._changes.log({"do": "put_query", "query": query_to_json(definition)}, query)
 
