@@ -23,7 +23,7 @@ WHEN THEN ELSE END CAST AS INT DECIMAL STRING IN IS NULL LIKE BETWEEN DISTINCT R
 UNBOUNDED PARTITION LANDMARK ORIGIN WATTR PA auction price at name id count ( * ) sum max window window_end start INTERVAL TIMESTAMP
 DATE '2020-01-01' TRUE 1.5 2L 1e3 -1 ISTREAM RSTREAM EMIT EMPTY WITH REVISIONS BEGIN JOIN LEFT ON USING LATE REJECTS TUMBLE HOP TABLE
 DESCRIPTOR FILTER EXTRACT YEAR MONTH CREATE STREAM RELATION QUERY OR REPLACE USING csv OPTIONS path 'x' TIMESTAMP BY SLACK PUNCTUATED
-IDLE TIMEOUT (SELECT EXISTS bids [NOW] ALTER RENAME TO SET DROP IF EXISTS SHOW STREAMS DESCRIBE EXPLAIN ALL INVOKE dear REFRESH PAUSE RESUME TIME ZONE 'UTC'
+IDLE TIMEOUT (SELECT EXISTS bids [NOW] UNION EXCEPT INTERSECT MINUS ALTER RENAME TO SET DROP IF EXISTS SHOW STREAMS DESCRIBE EXPLAIN ALL INVOKE dear REFRESH PAUSE RESUME TIME ZONE 'UTC'
 ` ' " -- /* */ ? # é 99999999999999999999999999999999999999999 1e999999999"""
 WORDS = SOUP.split()
 
@@ -120,6 +120,12 @@ NESTED = {
     "ISTREAM": ("ISTREAM(", "SELECT price", ")"),
     "SELECTs": ("1 IN (SELECT ", "price", " FROM bids)"),
     "SELECTs in SELECTs": ("((1, (2)) IN (SELECT 1, max((", "price", ")) FROM bids [NOW]))"),
+    "SELECTs in parentheses": ("1 IN ((", "SELECT price", " FROM bids [NOW]))"),
+    "set operators": (
+        "1 IN ((SELECT 1 FROM bids [NOW]) UNION (SELECT ",
+        "price",
+        " FROM bids [NOW] EXCEPT SELECT 1 FROM bids [NOW]))",
+    ),
     "SELECTs of EXISTS": ("EXISTS (SELECT 1 FROM (SELECT price FROM bids WHERE ", "true", "))"),
 }
 
@@ -137,6 +143,25 @@ def test_deep_nesting_is_a_clear_error(what: str, levels: int) -> None:
         with pytest.raises(UserError) as raised:
             bind_query(text, CATALOG)
         assert raised.value.line_and_column is not None
+
+
+@pytest.mark.parametrize(
+    "operators", [("UNION", "EXCEPT"), ("UNION", "UNION ALL"), ("EXCEPT", "MINUS", "UNION")]
+)
+def test_long_rows_of_set_operators_are_clear_errors(operators: tuple[str, ...]) -> None:
+    row = "SELECT price FROM bids [NOW]"
+    row += "".join(f" {word} SELECT price FROM bids [NOW]" for _ in range(1_000) for word in operators)
+    for text in (row, f"{'(' * 1_000}{row}{')' * 1_000}", f"{'(' * 3_000}SELECT price FROM bids"):
+        with pytest.raises(UserError, match="SELECTs nest deeper than 10 levels here") as raised:
+            bind_query(text, CATALOG)
+        assert raised.value.line_and_column is not None
+
+
+def test_set_operators_that_nest_as_deep_as_they_may_are_bound() -> None:
+    text = "SELECT price FROM bids [NOW]"
+    for level in range(8):
+        text = f"({text}) {('UNION', 'EXCEPT', 'INTERSECT')[level % 3]} SELECT price FROM bids [ROWS {level + 1}]"
+    assert bind_query(text, CATALOG).emission == "relation"
 
 
 def test_the_error_of_deep_nesting_says_how_deep_is_too_deep() -> None:

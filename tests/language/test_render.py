@@ -52,6 +52,19 @@ def test_every_query_survives_being_rendered(text: str) -> None:
             " AND bidder IN (SELECT id FROM people) AND at IN (SELECT at FROM bids [ROWS 2] ORDER BY price LIMIT 1)"
         ),
         "SELECT bidder FROM bids WHERE auction IN (SELECT x.n FROM (SELECT n FROM events [ROWS 9] WHERE n IN (SELECT n FROM counted)) x)",
+        "SELECT auction FROM bids [ROWS 2] UNION ALL SELECT n FROM events [NOW] UNION ALL SELECT id FROM people, bids [NOW]",
+        "SELECT auction, price FROM bids [NOW] UNION SELECT n, d FROM events [ROWS 3] ORDER BY price DESC, 1 LIMIT 3",
+        (
+            "SELECT auction FROM bids [ROWS 2] EXCEPT SELECT n FROM events [NOW] MINUS SELECT 1 FROM bids [RANGE 1 HOUR] INTERSECT"
+            " DISTINCT SELECT bidder FROM bids [ROWS 9] ORDER BY auction LIMIT 2"
+        ),
+        "ISTREAM((SELECT d FROM events [ROWS 5] ORDER BY n LIMIT 2) UNION ALL (SELECT DISTINCT n FROM events [NOW] UNION SELECT 1 FROM bids [NOW]))",
+        "SELECT auction FROM bids UNION ALL ISTREAM(SELECT n FROM events [NOW]) UNION ALL SELECT n FROM dear",
+        "SELECT t.x FROM (SELECT auction AS x FROM bids [NOW] EXCEPT SELECT 1 FROM events [NOW]) t WHERE x IN (SELECT n FROM counted UNION SELECT 1 FROM bids [NOW])",
+        "SELECT auction FROM bids WHERE auction IN (SELECT n FROM counted EXCEPT SELECT 1 FROM bids [NOW] ORDER BY 1) AND price IN (SELECT n FROM counted INTERSECT SELECT n FROM counted)",
+        "SELECT auction FROM bids WHERE auction IN (SELECT n FROM counted UNION ALL SELECT 1 FROM bids [NOW]) AND bidder IN (SELECT n FROM events [NOW] UNION SELECT n FROM events [ROWS 2] ORDER BY n LIMIT 1)",
+        "SELECT price FROM bids [NOW] UNION ALL (SELECT n FROM counted EXCEPT SELECT 1 FROM events [NOW] LIMIT 3)",
+        "SELECT n FROM events UNION ALL SELECT ISTREAM(d) FROM events [ROWS 2]",
         "SELECT COUNT(*) FROM bids [RANGE TUMBLING 1 HOUR] EMIT EMPTY WITH REVISIONS FOR INTERVAL 90 MINUTES",
         (
             "SELECT auction, COUNT(*) AS n, AVG(price) FILTER (WHERE bidder > 1), MAX(price) AS top "

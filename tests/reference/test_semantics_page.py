@@ -10,12 +10,14 @@ import pytest
 
 from headrace.algebra import query as nodes
 from headrace.algebra.query import Query
+from headrace.reference.derived import with_derived
 from headrace.reference.evaluate import changes, invoke, relation_at, revisions, stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.reference.relational import Rejects
 from headrace.time import FOREVER, SECOND
 from tests.reference.building import row
 from tests.reference.queries_of_the_page import QUERIES
+from tests.reference.sets_of_the_page import SETS
 
 PAGE = Path(__file__).parents[2] / "docs" / "semantics.md"
 EXAMPLES = re.findall(r"```example\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -55,6 +57,7 @@ def asked(what: str, query: Query, history: History) -> list[str]:
     """The answer in the page's own notation."""
     words, rejects = what.split(), Rejects()
     limit = round(float(words[-1]) * SECOND) if words[-1][0].isdigit() else FOREVER
+    history = with_derived(query, history, final=True)
     match words[0]:
         case "final":
             answer = windows_answer(query, history, limit, final=True)
@@ -90,12 +93,14 @@ def test_an_example_on_the_page_is_what_the_reference_answers(example):
         assert expectations
         for expectation in expectations:
             what, *expected = expectation.strip().splitlines()
-            assert asked(what, QUERIES[text.strip()], history) == expected, f"{text.strip()} / {what}"
+            assert asked(what, (QUERIES | SETS)[text.strip()], history) == expected, (
+                f"{text.strip()} / {what}"
+            )
 
 
 def test_every_query_in_the_table_stands_on_the_page():
     text = "\n".join(EXAMPLES)
-    assert [query for query in QUERIES if f"query {query}\n" not in text] == []
+    assert [query for query in QUERIES | SETS if f"query {query}\n" not in text] == []
 
 
 def test_every_node_has_its_words_on_the_page():

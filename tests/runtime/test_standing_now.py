@@ -24,6 +24,10 @@ QUERIES = {
     "deep": "SELECT COUNT(*) AS n FROM (SELECT DISTINCT k FROM (SELECT k FROM a [ROWS 3]) t) u",
     "joined": "SELECT b.v, t.n FROM b [ROWS 1], (SELECT k, COUNT(*) AS n FROM a GROUP BY k) AS t WHERE b.k = t.k",
     "in": "SELECT k, v FROM a [ROWS 3] WHERE k IN (SELECT k FROM b [RANGE 2 SECONDS])",
+    "all": "SELECT k, v FROM a [ROWS 2] UNION ALL SELECT k, v FROM b [RANGE 2 SECONDS] ORDER BY v LIMIT 3",
+    "either": "SELECT v FROM a [RANGE 1 SECOND] UNION SELECT d FROM b [ROWS 3]",
+    "without": "SELECT k FROM a [ROWS 4] EXCEPT SELECT k FROM b [RANGE 2 SECONDS]",
+    "common": "SELECT COUNT(*) AS n FROM (SELECT k FROM a [RANGE UNBOUNDED] INTERSECT SELECT k FROM b [ROWS 3]) AS t",
     "in some": "SELECT COUNT(*) AS n FROM a WHERE (k, v) IN (SELECT k, v FROM b [ROWS 3] ORDER BY d LIMIT 2)",
 }
 

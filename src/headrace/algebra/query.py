@@ -83,7 +83,8 @@ class UnionAll:
     """All rows of several streams as one stream, in the order (event time, which of them, position).
 
     Members have columns of the same types; `table` has the names that those of the first have. A row is late by what its
-    own stream has promised; the union has come as far as the slowest. Source: Li 2008, section 8.2 (Meld).
+    own stream has promised; the union has come as far as the slowest. Members that are queries which hold relations are read as
+    that: under a `Changing` window it is what they hold together. Source: Li 2008, section 8.2 (Meld).
     """
 
     members: tuple[StreamScan | QueryScan, ...]

@@ -220,7 +220,10 @@ def parts_of(node: Expr) -> tuple[Expr, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream, relation or query in FROM, by name, or a SELECT of its own; or with `others` several as one: UNION ALL."""
+    """A stream, relation or query in FROM, by name, or a SELECT of its own; or with `others` several as one: UNION ALL.
+
+    With `sets` it is several SELECTs, all that the SELECT around them reads.
+    """
 
     name: str
     alias: str | None
@@ -229,6 +232,19 @@ class Source:
     span: Span
     select: Select | None = None
     others: tuple[Source, ...] = ()
+    sets: Sets | None = None
+
+
+SetOperator: TypeAlias = Choice["UNION ALL", "UNION", "EXCEPT", "INTERSECT"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """`A UNION ALL B UNION ALL C`: SELECTs with one operator between them, which stands at `span` first."""
+
+    operator: SetOperator
+    members: tuple[Select, ...]
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from headrace.language.bind_memberships import Memberships
 from headrace.language.bind_revisions import revisions
 from headrace.language.bind_semijoins import beside_semijoins
 from headrace.language.bind_sessions import per_group
+from headrace.language.bind_sets import spelled_out
 from headrace.language.bind_shedding import check_shedding, estimated
 from headrace.language.bind_sources import From, bind_from
 from headrace.language.bind_tree import tree
@@ -68,15 +69,17 @@ def bind_query(
 def _bound(
     select: Select, names: Names, text: str, functions: Mapping[str, UserFunction], *, numbered: bool = False
 ) -> Query:
-    """The query of a SELECT; when `numbered` its columns are called c0, c1, …, whatever they are called."""
+    """The query of a SELECT; when `numbered` the columns of a single one are called c0, c1, …, whatever they are called."""
     sources = bind_from(select, names, text, functions, lambda inner: _bound(inner, names, text, functions))
+    select = spelled_out(select, sources.stream)
     members = Memberships(
         names,
         sources.scope,
         functions,
         lambda inner: _bound(inner, names, text, functions, numbered=True),
     )
-    return _SelectBinder(select, text, sources, functions, members, numbered).query()
+    single = select.source.sets is None
+    return _SelectBinder(select, text, sources, functions, members, numbered and single).query()
 
 
 @dataclass(slots=True)

@@ -126,7 +126,7 @@ class Memberships:
     def _changes(self, select: Select) -> bool:
         """True for a SELECT that reads more than stored relations; a name that nothing has is taken for one's."""
         sources = (select.source, *(join.source for join in select.joins))
-        if any(source.select is not None or source.others for source in sources):
+        if any(source.select is not None or source.others or source.sets for source in sources):
             return True
         if len(sources) == 1 and select.beyond is None and not self._is_known(select.source.name):
             return False

@@ -11,12 +11,24 @@ from typing import NoReturn
 
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Call, Column, Expression, Named, columns_of
-from headrace.algebra.query import Ago, Distinct, Project, Query, QueryScan, StreamScan, Top, Windowed
+from headrace.algebra.query import (
+    Aggregate,
+    Ago,
+    Distinct,
+    Project,
+    Query,
+    QueryScan,
+    StreamScan,
+    Top,
+    Windowed,
+    walk,
+)
 from headrace.algebra.series import AT, POSITION
 from headrace.algebra.windows import TimeRange, Unbounded
 from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.ast import AllColumns, Expr, InSelect, Name, Select
 from headrace.language.bind_expressions import ExpressionBinder, cast
+from headrace.language.bind_sets import is_several
 from headrace.language.bind_sources import From, changes_of
 from headrace.language.bind_stream_joins import bounded
 from headrace.language.scope import Scope, UnknownName
@@ -134,7 +146,12 @@ def _each_once(query: Query, kinds: Sequence[Type]) -> Query:
     if isinstance(below, Top):
         top = below
         below = below.source
-    if top is not None and top.limit is not None:  # the first of all rows, also of equal ones
+    limited = top is not None and top.limit is not None
+    several, same = is_several(query), [field.type for field in query.schema] == list(kinds)
+    if several and same and not limited and any(isinstance(node, Aggregate) for node in walk(below)):
+        return Query(Project(below, columns), "relation")  # EXCEPT and INTERSECT have each row once
+    if limited or (several and not same):
+        # Which rows are the first is asked of all, also of equal ones; which are on either side, as what they are there.
         scan = QueryScan(_LIMITED, _LIMITED, query.schema, query)
         below = Windowed(scan, _LIMITED, changes_of(scan))
         columns = tuple(

@@ -15,8 +15,9 @@ from headrace.errors import UnsupportedQuery, UserError, did_you_mean
 from headrace.language.ast import FunctionCall, JoinClause, Select, Source
 from headrace.language.ast_windows import SessionWindow, StartingWindow
 from headrace.language.bind_expressions import ExpressionBinder, joined, located
+from headrace.language.bind_sets import several
 from headrace.language.bind_stream_joins import bounded, check_grouped_window, check_together
-from headrace.language.bind_unions import united
+from headrace.language.bind_unions import check_read, united
 from headrace.language.bind_windows import bind_window, check_attribute
 from headrace.language.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
 from headrace.schema import TINYINT, Schema
@@ -148,7 +149,9 @@ def _source(
 ) -> BoundSource:
     with located(source.span, text):
         scan: StreamScan | RelationScan | QueryScan | UnionAll
-        if source.others:
+        if source.sets is not None:
+            scan = several(source.sets, source.name, text, inner)
+        elif source.others:
             scan = united(source, text, lambda each: _scan(each, names))
         else:
             scan = _scan(source, names) if source.select is None else _derived(source, inner(source.select))
@@ -167,7 +170,7 @@ def _source(
             )
         return BoundSource(scan, None, bare=False, span=source.span)
     window: Window = Unbounded()
-    if isinstance(scan, QueryScan) and holds_relation(scan):
+    if holds_relation(scan):
         window = changes_of(scan)
         if source.window is not None:
             raise UserError(
@@ -211,7 +214,7 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
         return RelationScan(relation.name, source.alias or relation.name, relation.schema)
     if (query := names.query(source.name)) is not None:
         definition, bound = query
-        _check_read(bound, f"the query '{definition.name}'")
+        check_read(bound, f"the query '{definition.name}'")
         held = bound if bound.emission == "relation" else None
         return QueryScan(
             definition.name, source.alias or definition.name, bound.schema, held, held is not None
@@ -223,27 +226,20 @@ def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan
 
 
 def _derived(source: Source, query: Query) -> QueryScan:
-    _check_read(query, "the SELECT in FROM")
+    check_read(query, "the SELECT in FROM")
     return QueryScan(source.name, source.alias or source.name, query.schema, query)
 
 
-def holds_relation(scan: QueryScan) -> bool:
-    """True for a query that holds a relation at every instant, and is read as that."""
-    return scan.query is not None and scan.query.emission == "relation"
+def holds_relation(scan: StreamScan | QueryScan | UnionAll) -> bool:
+    """True for a query that holds a relation at every instant, and is read as that; and for several."""
+    if isinstance(scan, UnionAll):
+        return holds_relation(scan.members[0])
+    return isinstance(scan, QueryScan) and scan.query is not None and scan.query.emission == "relation"
 
 
-def changes_of(scan: QueryScan) -> Changing:
+def changes_of(scan: StreamScan | QueryScan | UnionAll) -> Changing:
     """The window of a relation that is read."""
     return Changing(Column(f"{scan.alias}.{CHANGE}", TINYINT))
-
-
-def _check_read(query: Query, what: str) -> None:
-    """Raises `UnsupportedQuery` for a query that takes back what it has said."""
-    if query.revisions is not None and query.emission == "windows":
-        raise UnsupportedQuery(
-            f"{what} revises its windows, and cannot be read in FROM: what was read is gone",
-            remedy="Read a query without WITH REVISIONS.",
-        )
 
 
 def _with_group_window(source: BoundSource, clause: StartingWindow | SessionWindow, text: str) -> BoundSource:

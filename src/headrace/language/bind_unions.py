@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from headrace.algebra.query import QueryScan, RelationScan, StreamScan, UnionAll
+from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
 from headrace.errors import UnsupportedQuery, UserError
 from headrace.language.ast import Source
 from headrace.language.bind_expressions import located
+from headrace.schema import OURS
 
 MOST_MEMBERS: Final = 15
 """Streams that are read as one: a row's position says in four bits which it came from."""
@@ -60,7 +61,7 @@ def _member(
     if isinstance(scan, QueryScan) and scan.query is not None:
         raise UserError(
             f"'{source.name}' holds a relation: only streams are united with UNION ALL",
-            remedy="Make it a stream: register an ISTREAM(SELECT …) over it, and read that.",
+            remedy="Unite SELECTs: SELECT * FROM a UNION ALL SELECT * FROM b; or register an ISTREAM(SELECT …) over it.",
         )
     if isinstance(scan, StreamScan) and scan.channel != "rows":
         raise UnsupportedQuery(
@@ -89,3 +90,22 @@ def _check_columns(scan: StreamScan | QueryScan, first: StreamScan | QueryScan) 
         f" '{first.name}', '{first.table.names[place]}', is {wanted[place]}",
         remedy=remedy,
     )
+
+
+def check_read(query: Query, what: str) -> None:
+    """Raises `UnsupportedQuery` for a query that takes back what it has said."""
+    if query.revisions is not None and query.emission == "windows":
+        raise UnsupportedQuery(
+            f"{what} revises its windows, and cannot be read in FROM: what was read is gone",
+            remedy="Read a query without WITH REVISIONS.",
+        )
+
+
+def check_names(query: Query) -> None:
+    """Raises `UserError` for a query that has a column called as ours are."""
+    for column in query.schema.names:
+        if column.startswith(OURS):
+            raise UserError(
+                f"the column '{column}' of the answer cannot be called that: names that begin with {OURS} are ours",
+                remedy=f"Give it another name: … AS {column.lstrip('_') or 'x'}.",
+            )

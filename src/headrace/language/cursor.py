@@ -152,18 +152,22 @@ class Cursor:
     @contextmanager
     def inside_select(self, start: Span) -> Iterator[None]:
         """A SELECT inside another one; raises `UserError` below the deepest."""
-        if self._selects == DEEPEST_SELECT:
-            raise self.error(
-                f"SELECTs nest deeper than {DEEPEST_SELECT} levels here",
-                start,
-                "Register an inner SELECT as a query and name it in FROM.",
-            )
+        self.check_selects(1, start)
         self._selects += 1
         base, self._base = self._base, self._depth
         try:
             yield
         finally:
             self._base, self._selects = base, self._selects - 1
+
+    def check_selects(self, levels: int, at: Span) -> None:
+        """Raises `UserError` where so many levels of SELECTs are too many here."""
+        if self._selects + levels > DEEPEST_SELECT:
+            raise self.error(
+                f"SELECTs nest deeper than {DEEPEST_SELECT} levels here",
+                at,
+                "Register an inner SELECT as a query and name it in FROM.",
+            )
 
     def down(self) -> None:
         """One more level of nesting, until `up`; raises `UserError` below the deepest."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.algebra.expressions import Expression, Literal, Named, columns_of
+from headrace.algebra.expressions import Call, Expression, Literal, Named, columns_of
 from headrace.algebra.query import (
     Aggregate,
     Ago,
@@ -44,6 +44,7 @@ from headrace.algebra.windows import (
     Window,
 )
 from headrace.errors import UnsupportedQuery
+from headrace.language.bind_sets import without_side
 from headrace.language.literals import shown_instant
 from headrace.language.render_expressions import (
     identifier,
@@ -165,6 +166,10 @@ class _Text:
     def select(self) -> str:
         """The SELECT without its relation-to-stream operator."""
         parts, above = self.parts, self._above()
+        if isinstance(parts.scan, UnionAll) and any(
+            member.query is not None for member in _queries(parts.scan)
+        ):
+            return " ".join([self._several(_queries(parts.scan)), *self._top(above)])
         items = [
             f"{render_expression(column.expression, above)} AS {identifier(column.name)}"
             for column in self._written
@@ -186,6 +191,15 @@ class _Text:
         if parts.having is not None:
             clauses.append("HAVING " + render_expression(parts.having, above))
         return " ".join([*clauses, *self._top(above)])
+
+    def _several(self, members: Sequence[QueryScan]) -> str:
+        """SELECTs with a set operator between them: one that counts rows asks whether none or some are of a member."""
+        asked = self.parts.having
+        operator = "UNION" if self.parts.distinct else "UNION ALL"
+        if isinstance(asked, Call):
+            operator = "EXCEPT" if asked.function == "=" else "INTERSECT"
+        texts = [render(without_side(member.query)) for member in members if member.query is not None]
+        return f" {operator} ".join(f"({text})" for text in texts)
 
     @property
     def _written(self) -> tuple[Named, ...]:
@@ -273,6 +287,10 @@ class _Text:
         if top.limit is not None:
             clauses.append(f"LIMIT {top.limit}")
         return clauses
+
+
+def _queries(scan: UnionAll) -> list[QueryScan]:
+    return [member for member in scan.members if isinstance(member, QueryScan)]
 
 
 def _source(scan: StreamScan | QueryScan | UnionAll, window: Window | None, rows: Mapping[str, str]) -> str:

@@ -14,23 +14,18 @@ from headrace.language.ast import (
     Item,
     JoinClause,
     OrderItem,
-    RevisionsClause,
     Select,
     Source,
 )
 from headrace.language.ast_windows import SessionWindow, StartingWindow
 from headrace.language.cursor import Cursor
-from headrace.language.durations import bound, duration
+from headrace.language.durations import bound
 from headrace.language.expressions import expression
 from headrace.language.primaries import RESERVED, column
+from headrace.language.subqueries import EMITS, at_select
 from headrace.language.windows import bracket, grouped_window, is_window_call, table_function
 from headrace.time import Instant
 
-EMITS: Final[dict[str, Choice["istream", "dstream", "rstream"]]] = {
-    "ISTREAM": "istream",
-    "DSTREAM": "dstream",
-    "RSTREAM": "rstream",
-}
 _TABLE_FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 _NO_ALIAS: Final = RESERVED | {
     "LATE",
@@ -46,64 +41,8 @@ _NO_ALIAS: Final = RESERVED | {
 }
 
 
-def at_select(cursor: Cursor) -> bool:
-    """True where a SELECT begins, bare or inside ISTREAM, DSTREAM or RSTREAM."""
-    return cursor.at_any("SELECT", "WITH") or (cursor.token.upper in EMITS and cursor.ahead().text == "(")
-
-
-def select(cursor: Cursor) -> Select:
-    """Pass a SELECT, or `ISTREAM(SELECT …)`, with what may follow it: EMIT EMPTY, WITH REVISIONS, WITH SHEDDING.
-
-    Raises `UserError` for mistakes and `UnsupportedQuery` for forms that are not available.
-    """
-    cursor.read_select = select
-    start = cursor.token.span
-    emit = EMITS.get(cursor.token.upper)
-    if emit is None:
-        return _trailers(cursor, _select(cursor), start)
-    cursor.advance()
-    cursor.expect_sign("(")
-    inner_start = cursor.token.span
-    inner = _trailers(cursor, _select(cursor), inner_start)
-    if inner.emit is not None:
-        raise cursor.error(
-            "a query has one relation-to-stream operator",
-            start,
-            "Leave one of ISTREAM, DSTREAM, RSTREAM out.",
-        )
-    cursor.expect_sign(")")
-    return _trailers(cursor, replace(inner, emit=emit), start)
-
-
-def _trailers(cursor: Cursor, found: Select, start: Span) -> Select:
-    while True:
-        at = cursor.token.span
-        if cursor.accept("EMIT"):
-            cursor.expect("EMPTY", purpose=" after EMIT")
-            found = replace(found, emit_empty=cursor.since(at))
-        elif cursor.accept("WITH"):
-            found = _with(cursor, found, at)
-        elif cursor.at_any("UNION", "EXCEPT", "INTERSECT", "MINUS"):
-            raise cursor.unsupported(
-                f"{cursor.token.upper} is not available yet",
-                at,
-                "Register each SELECT as a query of its own; streams are united in FROM: FROM a UNION ALL b.",
-            )
-        else:
-            return replace(found, span=cursor.since(start))
-
-
-def _with(cursor: Cursor, found: Select, at: Span) -> Select:
-    """What follows WITH after a SELECT."""
-    if cursor.accept("SHEDDING"):
-        return replace(found, shedding=cursor.since(at))
-    if not cursor.accept("REVISIONS"):
-        raise cursor.wanted("REVISIONS or SHEDDING after WITH")
-    within = duration(cursor, "how late a row may be") if cursor.accept("FOR") else None
-    return replace(found, revisions=RevisionsClause(within, cursor.since(at)))
-
-
-def _select(cursor: Cursor) -> Select:
+def core(cursor: Cursor) -> Select:
+    """Pass a SELECT up to its HAVING: ORDER BY and LIMIT are of all that stand beside each other."""
     start = cursor.token.span
     if cursor.at_any("WITH"):
         raise cursor.unsupported(
@@ -128,9 +67,7 @@ def _select(cursor: Cursor) -> Select:
     having = cursor.token.span
     if cursor.accept("HAVING"):
         clauses |= {"having": expression(cursor), "having_span": having}
-    if cursor.accept("ORDER"):
-        clauses["order_by"] = _order_by(cursor)
-    return Select(items, source, start, **clauses, **_limit(cursor))
+    return Select(items, source, cursor.since(start), **clauses)
 
 
 def _beyond(cursor: Cursor, source: Source, joins: Span | None) -> Span | None:
@@ -142,7 +79,8 @@ def _beyond(cursor: Cursor, source: Source, joins: Span | None) -> Span | None:
     return cursor.token.span if cursor.at_any("BEGIN", "GROUP", "HAVING", "ORDER", "LIMIT") else None
 
 
-def _limit(cursor: Cursor) -> dict[str, Any]:
+def limit(cursor: Cursor) -> dict[str, Any]:
+    """Pass a LIMIT, where one stands."""
     start, found = cursor.token.span, dict[str, Any]()
     if cursor.accept("LIMIT"):
         found["limit"] = cursor.whole_number("a number of rows after LIMIT")
@@ -275,7 +213,7 @@ def _named(cursor: Cursor) -> Source:
 def _united(cursor: Cursor) -> Source:
     """`A UNION ALL B …`: names of streams that are read as one, or a name alone."""
     start, first, others = cursor.token.span, _named(cursor), list[Source]()
-    while cursor.at_any("UNION") and "SELECT" not in (cursor.ahead().upper, cursor.ahead(2).upper):
+    while cursor.at_any("UNION") and not _unites_selects(cursor):
         at = cursor.token.span
         cursor.advance()
         if not cursor.accept("ALL"):
@@ -286,6 +224,11 @@ def _united(cursor: Cursor) -> Source:
             )
         others.append(_named(cursor))
     return replace(first, others=tuple(others), span=cursor.since(start)) if others else first
+
+
+def _unites_selects(cursor: Cursor) -> bool:
+    """At UNION: whether a SELECT follows, and not the name of a stream."""
+    return at_select(cursor, 2 if cursor.ahead().upper in ("ALL", "DISTINCT") else 1)
 
 
 def _in_parentheses(cursor: Cursor, start: Span) -> Source:
@@ -311,7 +254,8 @@ def _read_as(cursor: Cursor, source: Source) -> Source:
 def _derived(cursor: Cursor, start: Span) -> Source:
     """A SELECT in FROM, after its opening parenthesis."""
     with cursor.inside_select(start):
-        inner = select(cursor)
+        assert cursor.read_select is not None
+        inner = cursor.read_select(cursor)
     cursor.expect_sign(")", " of the SELECT in FROM")
     span = cursor.since(start)
     alias = _alias(cursor)
@@ -367,7 +311,8 @@ def _group_by(cursor: Cursor) -> tuple[tuple[Expr, ...], StartingWindow | Sessio
             return tuple(groups), window
 
 
-def _order_by(cursor: Cursor) -> tuple[OrderItem, ...]:
+def order_by(cursor: Cursor) -> tuple[OrderItem, ...]:
+    """Pass what stands after ORDER."""
     cursor.expect("BY", purpose=" after ORDER")
     found: list[OrderItem] = []
     while True:

@@ -15,8 +15,8 @@ from headrace.language.durations import instant
 from headrace.language.expressions import expression
 from headrace.language.lexer import stretches
 from headrace.language.query_options import query_options
-from headrace.language.select import at_select, select
 from headrace.language.selection import Selection, selection
+from headrace.language.set_operators import select
 from headrace.language.statement import (
     AllQueries,
     AlterQuery,
@@ -43,6 +43,7 @@ from headrace.language.statement import (
     Show,
     Statement,
 )
+from headrace.language.subqueries import at_select
 from headrace.language.windows import bracket, part_of_window
 
 

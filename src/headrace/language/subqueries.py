@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Final
+from typing import Literal as Choice
+
 from headrace.language.ast import Select
 from headrace.language.cursor import Cursor
 
+EMITS: Final[dict[str, Choice["istream", "dstream", "rstream"]]] = {
+    "ISTREAM": "istream",
+    "DSTREAM": "dstream",
+    "RSTREAM": "rstream",
+}
+
+
+def at_emitted(cursor: Cursor) -> bool:
+    """True at `ISTREAM(`."""
+    return cursor.token.upper in EMITS and cursor.ahead().text == "("
+
+
+def at_select(cursor: Cursor, ahead: int = 0) -> bool:
+    """True where a SELECT begins, bare, in parentheses, or inside ISTREAM, DSTREAM or RSTREAM; or so many tokens further on."""
+    while cursor.ahead(ahead).text == "(" and cursor.ahead(ahead).kind == "sign":
+        ahead += 1
+    word = cursor.ahead(ahead).upper
+    return word in ("SELECT", "WITH") or (word in EMITS and cursor.ahead(ahead + 1).text == "(")
+
 
 def at_subselect(cursor: Cursor) -> bool:
-    """True after a parenthesis in which a SELECT stands."""
-    streamed = cursor.at_any("ISTREAM", "DSTREAM", "RSTREAM") and cursor.ahead(2).upper == "SELECT"
-    return streamed or cursor.at_any("SELECT", "WITH")
+    """True after a parenthesis in which a SELECT stands; a function may be called ISTREAM."""
+    return at_select(cursor) and (not at_emitted(cursor) or at_select(cursor, 2))
 
 
 def subselect(cursor: Cursor) -> Select:

@@ -14,11 +14,11 @@ from headrace.reference.relational import Rejects
 def with_derived(
     query: Query, history: History, *, final: bool = False, rejects: Rejects | None = None
 ) -> History:
-    """The history where the answers of SELECTs in FROM are recorded too, under the names by which the query scans them."""
-    for scan, inner in derived_in(query):
+    """The history where the answers of SELECTs in FROM are recorded too, each under its query."""
+    for _, inner in derived_in(query):
         history = with_derived(inner, history, final=final, rejects=rejects)
         if inner.emission != "relation":
             answer = windows_answer if inner.emission == "windows" else stream_answer
             told = answer(inner, history, history.punctuation(inner), final=final, rejects=rejects)
-            history = history.with_results(scan.name, told, inner)
+            history = history.with_results(inner, told, inner)
     return history

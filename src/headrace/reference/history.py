@@ -18,6 +18,8 @@ from headrace.reference.values import Row
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 Fate = Choice["accepted", "late", "rejected"]
+Source: TypeAlias = str | Query
+"""What a stream is recorded under: its name, that of a registered query, or the SELECT in FROM that it is the answer of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +72,24 @@ class RecordedStream:
         return RecordedStream(rows, self.punctuations[:epochs])
 
 
-def sources_of(query: Query) -> tuple[str, ...]:
-    """Names of the streams and queries it reads, each once; of a relation that it reads, what that reads."""
-    found: dict[str, None] = {}
+def source_of(scan: StreamScan | QueryScan) -> Source:
+    """What a scan reads: the name of a stream or a query, or a SELECT in FROM."""
+    return scan.name if isinstance(scan, StreamScan) or scan.query is None else scan.query
+
+
+def relation_of(scan: StreamScan | QueryScan) -> Query | None:
+    """The query whose relation a scan reads, which is no stream."""
+    inner = scan.query if isinstance(scan, QueryScan) else None
+    return inner if inner is not None and inner.emission == "relation" else None
+
+
+def sources_of(query: Query) -> tuple[Source, ...]:
+    """The streams that it reads, each once; of a relation that it reads, what that reads."""
+    found: dict[Source, None] = {}
     for node in walk(query.root):
-        if isinstance(node, QueryScan) and node.query is not None and node.query.emission == "relation":
-            found |= dict.fromkeys(sources_of(node.query))
-        elif isinstance(node, StreamScan | QueryScan):
-            found[node.name] = None
+        if isinstance(node, StreamScan | QueryScan):
+            inner = relation_of(node)
+            found |= dict.fromkeys((source_of(node),) if inner is None else sources_of(inner))
     return tuple(found)
 
 
@@ -133,9 +145,9 @@ def matches(pattern: Pattern, values: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All recorded streams (results of other queries too) and the relations in force, by name."""
+    """All recorded streams (results of other queries too), by what they are recorded under, and the relations in force, by name."""
 
-    streams: Mapping[str, RecordedStream] = field(default_factory=dict)
+    streams: Mapping[Any, RecordedStream] = field(default_factory=dict)
     relations: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     def punctuation(self, query: Query) -> Instant:
@@ -147,7 +159,7 @@ class History:
         rows = (row for name in sources_of(query) for row in self.streams[name].rows)
         return max((row.at for row in rows if row.fate == "accepted"), default=None)
 
-    def with_results(self, name: str, answer: Iterable[tuple[Instant, Row]], query: Query) -> History:
+    def with_results(self, name: Source, answer: Iterable[tuple[Instant, Row]], query: Query) -> History:
         """This history where the answer of `query` is a stream too, for queries over queries.
 
         A window's result has the event time window_end - 1 microsecond, any other result that of its instant.

@@ -24,6 +24,7 @@ from headrace.algebra.query import (
     Mark,
     Node,
     Project,
+    Query,
     QueryScan,
     RelationScan,
     Revisions,
@@ -39,7 +40,7 @@ from headrace.algebra.windows import Changing, Rows, TimeRange, Unbounded, slide
 from headrace.errors import UnsupportedQuery
 from headrace.reference.aggregate import aggregate
 from headrace.reference.conversion import RowError
-from headrace.reference.history import Fate, History
+from headrace.reference.history import Fate, History, source_of
 from headrace.reference.scalar import evaluate, holds
 from headrace.reference.shedding import Weighed
 from headrace.reference.values import (
@@ -111,7 +112,7 @@ def stream_rows(node: Node, moment: Moment) -> list[Row]:
     """All rows of a stream as recorded, in its order, past the filters that stand below its window."""
     match node:
         case StreamScan() | QueryScan():
-            stream = moment.history.streams[node.name]
+            stream = moment.history.streams[source_of(node)]
             fates = _FATES[node.channel] if isinstance(node, StreamScan) else _FATES["rows"]
             if moment.revisions is not None and fates == ("accepted",):
                 rows = stream.revised(moment.revisions.within)
@@ -247,11 +248,10 @@ def _bound(bound: Instant | Ago, moment: Moment) -> Instant:
     return moment.instant - bound.duration if isinstance(bound, Ago) else bound
 
 
-def named(rows: Iterable[Row], node: Windowed) -> list[Row]:
-    """Rows of a query, as those of a source that reads it."""
-    scan = node.source
-    assert isinstance(scan, QueryScan)
-    return [_named(row, scan) for row in rows]
+def named(rows: Iterable[Row], query: Query, node: Windowed) -> list[Row]:
+    """Rows of a query, as those of a source that reads it, column by column."""
+    own = query.schema.names
+    return [dict(zip(node.schema.names, (row[name] for name in own), strict=True)) for row in rows]
 
 
 def _named(values: Mapping[str, Any], node: StreamScan | QueryScan | RelationScan | UnionAll) -> Row:

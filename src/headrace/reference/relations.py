@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from headrace.algebra.query import (
     Ago,
@@ -17,11 +18,12 @@ from headrace.algebra.query import (
     QueryScan,
     StreamScan,
     Windowed,
+    derived_in,
     walk,
 )
 from headrace.algebra.windows import Changing, TimeRange
 from headrace.errors import UnsupportedQuery
-from headrace.reference.history import sources_of
+from headrace.reference.history import relation_of, sources_of
 from headrace.reference.relational import Moment, answer, named, stream_rows, time_of
 from headrace.reference.values import Row
 from headrace.reference.windows import sliding_nodes
@@ -34,7 +36,7 @@ class Relation:
 
     query: Query
     moment: Moment
-    read: Mapping[Windowed, Relation]
+    read: Mapping[Windowed, list[Relation]]
     begun: set[Instant]
     """The event times of its streams, and where each relation that it reads begins to hold rows."""
     instants: list[Instant]
@@ -48,10 +50,11 @@ class Relation:
             raise UnsupportedQuery(
                 "a query whose window slides has an answer per window, not at every instant"
             )
-        read = {node: Relation.of(inner, moment) for node, inner in _relations_read(query)}
+        reads = _relations_read(query).items()
+        read = {node: [Relation.of(inner, moment) for inner in members] for node, members in reads}
         begun = event_times(query, moment)
         changing = {at + shift for at in begun for shift in _shifts(query)}
-        for inner in read.values():
+        for inner in chain(*read.values()):
             begun |= {at for at in inner.instants if inner.at(at)}
             changing |= set(inner.instants)
         return Relation(query, moment, read, begun, sorted(changing), {})
@@ -65,7 +68,10 @@ class Relation:
     def _at(self, instant: Instant) -> list[Row]:
         if sources_of(self.query) and not any(at <= instant for at in self.begun):
             return []
-        held = {node: named(inner.at(instant), node) for node, inner in self.read.items()}
+        held = {
+            node: [row for member in members for row in named(member.at(instant), member.query, node)]
+            for node, members in self.read.items()
+        }
         return answer(tree(self.query), replace(self.moment, instant=instant, held=held))
 
 
@@ -76,20 +82,18 @@ def tree(query: Query) -> Node:
 
 def event_times(query: Query, moment: Moment) -> set[Instant]:
     """The event times of the streams that it reads itself."""
-    relations = {node.source for node, _ in _relations_read(query)}
     scans = (node for node in walk(query.root) if isinstance(node, StreamScan | QueryScan))
+    streams = [scan for scan in scans if relation_of(scan) is None]
+    return {time_of(row, scan) for scan in streams for row in stream_rows(scan, moment)}
+
+
+def _relations_read(query: Query) -> dict[Windowed, list[Query]]:
+    """The relations that a query reads; under one name there are several, which are together what is read."""
     return {
-        time_of(row, scan) for scan in scans if scan not in relations for row in stream_rows(scan, moment)
-    }
-
-
-def _relations_read(query: Query) -> list[tuple[Windowed, Query]]:
-    return [
-        (node, node.source.query)
+        node: [inner for _, inner in derived_in(replace(query, root=node))]
         for node in walk(query.root)
         if isinstance(node, Windowed) and isinstance(node.window, Changing)
-        if isinstance(node.source, QueryScan) and node.source.query is not None
-    ]
+    }
 
 
 def _shifts(query: Query) -> set[int]:

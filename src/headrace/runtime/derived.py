@@ -124,7 +124,7 @@ def inner_of(operator: str, place: int = 0) -> str:
 def inner_queries(operator: str, query: Query) -> dict[str, tuple[str, Query]]:
     """The queries that stand in the FROM of an operator's query, by alias, each with the operator that it has."""
     scans = derived_in(query)
-    single = not joins_streams(query) and all(inner.emission != "relation" for _, inner in scans)
+    single = len(scans) == 1 and scans[0][1].emission != "relation" and not joins_streams(query)
     return {
         scan.alias: (inner_of(operator, 0 if single else place), inner)
         for place, (scan, inner) in enumerate(scans, start=1)
@@ -152,8 +152,10 @@ def _replaced(node: Node, inner: Mapping[str, str], operators: Mapping[str, str]
     if not children(node):
         return node
     if isinstance(node, UnionAll):
-        members = [_replaced(member, inner, operators) for member in node.members]
-        return replace(node, members=tuple(each for each in members if isinstance(each, StreamScan)))
+        replaced = [_replaced(member, inner, operators) for member in node.members]
+        members = tuple(each for each in replaced if isinstance(each, StreamScan))
+        told = tuple(each for each in members[0].table if each.name == CHANGE)
+        return replace(node, members=members, table=Schema((*node.table.fields, *told)))
     if isinstance(node, Join):
         left, right = (_replaced(side, inner, operators) for side in (node.left, node.right))
         return replace(node, left=left, right=right)

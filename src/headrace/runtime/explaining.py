@@ -31,7 +31,7 @@ from headrace.runtime.home import Home
 from headrace.runtime.messages import EpochPlan
 from headrace.runtime.planning import bound, levels, make_plan
 from headrace.runtime.reader import Reader
-from headrace.runtime.several import NOW_OF
+from headrace.runtime.several import NOW_OF, USING, members_of
 from headrace.runtime.told_in_turn import of_operators, turns
 from headrace.time import render_duration
 
@@ -140,6 +140,19 @@ def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
     for operator in plan.operators.values():
         if isinstance(operator, WindowJoin | RelationJoin):
             found[operator.stream] = f"{_sides(operator)} of {operator.query} together"
+    return found | _together(plan, found)
+
+
+def _together(plan: EpochPlan, titles: Mapping[str, str]) -> dict[str, str]:
+    """What people call relations, or SELECTs, that a set operator puts together."""
+    found = {}
+    for name, stream in plan.streams.items():
+        united = stream.using == USING and name not in titles
+        members = [titles.get(each.stream) for each in members_of(stream)] if united else []
+        first = members[0] if members else None
+        if first is not None and members == [first] * len(members):
+            many = first.replace("a relation", f"{len(members)} relations")
+            found[name] = many.replace("the SELECT", f"{len(members)} SELECTs")
     return found
 
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.algebra.query import Query, QueryScan, every_node
+from headrace.algebra.query import Query, QueryScan, UnionAll, every_node
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError
 from headrace.language import statement as said
+from headrace.language.bind_unions import check_names
 from headrace.runtime import showing
 from headrace.runtime.planning import is_read
-from headrace.schema import OURS
 
 if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
@@ -48,19 +48,19 @@ def refuse_unreadable(name: str, query: Query) -> None:
 
     A new text of a query is bound where its old one still stands under the name.
     """
-    scans = [node for node in every_node(query) if isinstance(node, QueryScan)]
+    nodes = every_node(query)
+    scans = [node for node in nodes if isinstance(node, QueryScan)]
     if any(node.is_named and node.name.lower() == name.lower() for node in scans):
         raise UserError(
             f"the query '{name}' cannot read itself",
             remedy="Register the new text under another name, or read what the old one reads.",
         )
-    inner = (node.query for node in scans if node.query is not None)
-    for column in (column for each in (query, *inner) for column in each.schema.names):
-        if column.startswith(OURS):
-            raise UserError(
-                f"the column '{column}' of the answer cannot be called that: names that begin with {OURS} are ours",
-                remedy=f"Give it another name: … AS {column.lstrip('_') or 'x'}.",
-            )
+    # What stands beside a set operator was looked at when it was bound: its last column may be ours.
+    beside = {member for node in nodes if isinstance(node, UnionAll) for member in node.members}
+    check_names(query)
+    for node in scans:
+        if node.query is not None and node not in beside:
+            check_names(node.query)
 
 
 class QueryChanges:

@@ -1,0 +1,82 @@
+"""The laws of set operators: what SELECTs hold together, apart, and in common, at every instant."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.laws.two_streams import check
+
+A, B = "SELECT k, v FROM a [ROWS 3]", "SELECT k, v FROM b [RANGE 2 SECONDS]"
+COUNTS = "SELECT k, COUNT(*) AS n FROM a [RANGE 2 SECONDS] GROUP BY k"
+RELATIONS = {
+    "all": f"{A} UNION ALL {B}",
+    "different": f"{A} UNION {B}",
+    "without": f"{A} EXCEPT {B}",
+    "common": f"{A} INTERSECT {B}",
+    "other types": "SELECT v FROM a [ROWS 2] UNION SELECT d FROM b [ROWS 3]",
+    "doubles": "SELECT d FROM a [ROWS 4] EXCEPT SELECT d FROM b [NOW]",
+    "negative zero": "SELECT -d FROM a [ROWS 4] INTERSECT SELECT d FROM b [ROWS 3]",
+    "itself": f"{A} UNION ALL {A}",
+    "nothing": f"{A} EXCEPT {A}",
+    "of three": f"{A} EXCEPT {B} EXCEPT SELECT k, v FROM a [NOW]",
+    "in common of three": f"{A} INTERSECT {B} INTERSECT SELECT k, v FROM a [RANGE UNBOUNDED] WHERE v > 0",
+    "first in common": f"SELECT k, v FROM a [NOW] UNION ALL {A} INTERSECT {B}",
+    "left to right": f"{A} UNION ALL {B} EXCEPT SELECT k, 1 FROM a [RANGE 1 SECOND]",
+    "in parentheses": f"{A} EXCEPT ({B} UNION ALL SELECT k, 1 FROM a [NOW])",
+    "groups": f"{COUNTS} UNION ALL SELECT k, COUNT(*) FROM b [ROWS 3] GROUP BY k",
+    "whole": "SELECT COUNT(*) AS n FROM a [ROWS 2] EXCEPT SELECT COUNT(*) FROM b [RANGE 1 SECOND]",
+    "tops": "(SELECT k, v FROM a [ROWS 4] ORDER BY v DESC LIMIT 2) UNION (SELECT DISTINCT k, d FROM b [ROWS 4] ORDER BY k LIMIT 2)",
+    "most": f"{A} UNION {B} ORDER BY v DESC, 1 LIMIT 2",
+    "most in common": f"{A} INTERSECT {B} ORDER BY k LIMIT 1",
+    "most of all": f"{A} UNION ALL {B} ORDER BY v DESC LIMIT 3",
+    "ever": "SELECT k FROM a [RANGE UNBOUNDED] EXCEPT SELECT k FROM b [RANGE UNBOUNDED]",
+    "of joins": "SELECT x.k, y.v FROM a x [ROWS 2], b y [RANGE 2 SECONDS] WHERE x.k = y.k EXCEPT SELECT k, n FROM"
+    f" ({COUNTS}) t",
+    "named": "SELECT name FROM a [ROWS 2] JOIN names ON a.k = names.k INTERSECT SELECT name FROM b [ROWS 3] JOIN names ON b.k = names.k",
+    "up to now": "SELECT k, v FROM a BEGIN NOW - INTERVAL 2 SECONDS END NOW EXCEPT SELECT k, v FROM b [NOW]",
+}
+AROUND = {
+    "new": f"ISTREAM({A} UNION ALL {B})",
+    "new and different": f"ISTREAM({A} UNION {B})",
+    "gone": f"DSTREAM({A} EXCEPT {B})",
+    "gone from both": f"DSTREAM({A} INTERSECT {B})",
+    "counted": f"SELECT k, COUNT(*) AS n, SUM(v) AS s FROM ({A} UNION ALL {B}) AS t GROUP BY k",
+    "one row": f"SELECT COUNT(*) AS n FROM ({A} EXCEPT {B}) AS t",
+    "joined": f"SELECT t.v, b.v AS w FROM ({A} UNION {B}) AS t, b [ROWS 1] WHERE t.k = b.k",
+    "looked into": f"SELECT k, v FROM a WHERE (k, v) IN ({B} EXCEPT SELECT k, v FROM a [ROWS 1])",
+    "either": "SELECT v FROM a [ROWS 3] WHERE k IN ((SELECT k FROM b [NOW]) UNION ALL SELECT k FROM b [ROWS 3] WHERE v > 0)",
+    "first of either": "SELECT v FROM a [ROWS 3] WHERE v IN (SELECT v FROM a [NOW] UNION SELECT d FROM b [ROWS 2] ORDER BY v LIMIT 1)",
+    "two at once": f"SELECT t.k, u.v FROM ({A} UNION {B}) t, ({A} INTERSECT {B}) u WHERE t.k = u.k",
+    "within": f"SELECT k FROM ({A} EXCEPT {B}) t UNION ALL SELECT k FROM ({A} INTERSECT {B}) u",
+}
+STREAMS = {
+    "rows": "SELECT k, v FROM a UNION ALL SELECT k, v + 1 FROM b WHERE v > 0",
+    "wider": "SELECT v FROM a UNION ALL SELECT d FROM b",
+    "windows": "SELECT k, COUNT(*) AS n FROM a [RANGE TUMBLING 2 SECONDS] GROUP BY k UNION ALL SELECT k, v FROM b",
+    "both windows": "SELECT COUNT(*) AS n FROM a [RANGE 4 SECONDS SLIDE 1 SECOND] UNION ALL SELECT MAX(d) FROM b [RANGE TUMBLING 2 SECONDS]",
+    "emitted": f"ISTREAM({A}) UNION ALL DSTREAM({B})",
+    "wider when told": "ISTREAM(SELECT v FROM a [ROWS 2]) UNION ALL DSTREAM(SELECT d FROM b [ROWS 1])",
+    "windowed": "SELECT k, COUNT(*) AS n FROM (SELECT k FROM a UNION ALL SELECT k FROM b) t [RANGE 2 SECONDS] GROUP BY k",
+    "of unions": f"ISTREAM({A} UNION {B}) UNION ALL (SELECT k, v FROM a UNION ALL SELECT k, v FROM b)",
+    "relations of streams": "SELECT k FROM (SELECT k FROM a UNION ALL SELECT k FROM b) t [RANGE 2 SECONDS] EXCEPT"
+    " SELECT k FROM (SELECT k FROM b UNION ALL SELECT k FROM b WHERE v > 0) t [NOW]",
+}  # fmt: skip
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_what_several_hold_together_is_what_the_reference_puts_together(data: st.DataObject) -> None:
+    check(RELATIONS, data)
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_set_operators_are_read_as_any_relation_is(data: st.DataObject) -> None:
+    check(AROUND, data)
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_streams_of_several_selects_are_one_stream(data: st.DataObject) -> None:
+    check(STREAMS, data)
