@@ -33,7 +33,7 @@ from headrace.runtime.messages import (
 )
 from headrace.runtime.orders import Orders, scan_messages, state_messages
 from headrace.runtime.pacing import least
-from headrace.runtime.plan_files import NO_PLAN, SavedPlan, save_plan
+from headrace.runtime.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
 from headrace.runtime.planning import Replanned, make_plan, plan_after
 from headrace.runtime.progress import progress_of
 from headrace.runtime.replaying import Past
@@ -94,6 +94,8 @@ class Engine:
         self._planned, self._saved = -1, NO_PLAN
         self.filling.due.clear()
         self.replan()
+        if self.published.plan and not is_readable(self.home.store, self.published.plan):
+            self._publish(Work("tick"), ())
 
     def collect(self) -> Collected:
         """Remove files that are old enough and needed by nobody; done by itself at every start and every so many epochs."""
@@ -331,9 +333,20 @@ class Engine:
         started = stopwatch.perf_counter()
         work, receipts = self._execute(work)
         executed = stopwatch.perf_counter()
-        before, files = self.manifest, ListFiles(self.home.store)
+        planned = self._publish(work, receipts)
+        self.intake.consumed(work.taken)
+        if self.housekeeping.is_due(planned.epoch):
+            self.collect()
+        seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
+        seen = publishing.observe(planned, work, receipts, seconds, self.clock())
+        self.turns.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
+        return seen
+
+    def _publish(self, work: Work, receipts: Sequence[StateReceipt]) -> Manifest:
+        """Make what an epoch's tasks have done count, under the newest plan."""
+        files = ListFiles(self.home.store)
         planned = publishing.next_manifest(
-            before,
+            self.manifest,
             work,
             receipts,
             self.plan,
@@ -347,13 +360,7 @@ class Engine:
         self.home.manifests.publish(planned)
         self.manifest = self.published = planned
         self.filling.published(self._in_files().name, self.plan)
-        self.intake.consumed(work.taken)
-        if self.housekeeping.is_due(planned.epoch):
-            self.collect()
-        seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
-        seen = publishing.observe(planned, work, receipts, seconds, self.clock())
-        self.turns.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
-        return seen
+        return planned
 
     def _execute(self, work: Work) -> tuple[Work, list[StateReceipt]]:
         """Carry out an epoch, with less for operators that would have too much to tell; what was ordered, and the receipts."""

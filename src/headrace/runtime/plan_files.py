@@ -2,7 +2,7 @@
 
 A plan is a small *head* and *segments*, which hold the operators. What is new goes into a segment of its own; segments of
 like size are merged, so a registration writes what it adds and, now and then, what was added of late. All are named
-by their content and never rewritten. A worker reads the segments it has not seen, and keeps an operator it knows as the
+by their content and never rewritten. They are pickles, private to the code that wrote them: the head says which that was. A worker reads the segments it has not seen, and keeps an operator it knows as the
 same object: what it derived from it (a compiled index, a scanner's layout) stays good.
 """
 
@@ -12,8 +12,11 @@ import hashlib
 import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Final
 
+import headrace
 from headrace.operators.operator import Operator
 from headrace.runtime import names
 from headrace.runtime.messages import EpochPlan
@@ -25,6 +28,9 @@ _GROWS_BY: Final = 4
 _HEADS: Final = 8
 _SEGMENTS: Final = 256
 _OPERATORS: Final = 200_000
+
+_ENDS: Final = b"\n"
+"""What stands between the code that wrote a head and its pickle."""
 
 _heads: Final[Recent[tuple[str, str], EpochPlan]] = Recent(_HEADS)
 _segments: Final[Recent[tuple[str, str], Mapping[str, Operator]]] = Recent(_SEGMENTS)
@@ -82,7 +88,7 @@ def save_plan(store: Store, plan: EpochPlan, before: SavedPlan) -> SavedPlan:
     everyone = frozenset[str]().union(*(segment.operators.keys() for segment in segments))
     gone = everyone - plan.operators.keys()
     head = _Head(replace(plan, operators={}), tuple(segment.name for segment in segments), gone)
-    name = _write(store, pickle.dumps(head, protocol=5))
+    name = _write(store, code() + _ENDS + pickle.dumps(head, protocol=5))
     return SavedPlan(name, tuple(segments), plan.operators)
 
 
@@ -97,12 +103,26 @@ def _write(store: Store, data: bytes) -> str:
     return name
 
 
+@cache
+def code() -> bytes:
+    """Which code this is, by its sources."""
+    digest, root = hashlib.sha256(), Path(headrace.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:24].encode()
+
+
+def is_readable(store: Store, name: str) -> bool:
+    """Whether this code wrote the plan of that name: the operators of another may have other fields."""
+    return bytes(store.read(name)).startswith(code() + _ENDS)
+
+
 def load_plan(store: Store, name: str) -> EpochPlan:
     """The plan of that name."""
     key = (str(store.root), name)
     plan = _heads.get(key)
     if plan is None:
-        head: _Head = pickle.loads(store.read(name))
+        head: _Head = pickle.loads(store.read(name).partition(_ENDS)[2])
         operators: dict[str, Operator] = {}
         for segment in head.segments:
             operators.update(_segment(store, segment))
