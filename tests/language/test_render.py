@@ -64,6 +64,7 @@ def test_every_query_survives_being_rendered(text: str) -> None:
         "SELECT auction FROM bids WHERE auction IN (SELECT n FROM counted EXCEPT SELECT 1 FROM bids [NOW] ORDER BY 1) AND price IN (SELECT n FROM counted INTERSECT SELECT n FROM counted)",
         "SELECT auction FROM bids WHERE auction IN (SELECT n FROM counted UNION ALL SELECT 1 FROM bids [NOW]) AND bidder IN (SELECT n FROM events [NOW] UNION SELECT n FROM events [ROWS 2] ORDER BY n LIMIT 1)",
         "SELECT price FROM bids [NOW] UNION ALL (SELECT n FROM counted EXCEPT SELECT 1 FROM events [NOW] LIMIT 3)",
+        "SELECT 1 AS a, n FROM events [NOW] UNION (SELECT 1, 1 FROM bids [NOW]) EXCEPT SELECT 2, 2 FROM bids [NOW]",
         "SELECT n FROM events UNION ALL SELECT ISTREAM(d) FROM events [ROWS 2]",
         "SELECT COUNT(*) FROM bids [RANGE TUMBLING 1 HOUR] EMIT EMPTY WITH REVISIONS FOR INTERVAL 90 MINUTES",
         (

@@ -14,9 +14,52 @@ BOUNDS = (" BEGIN '2020-01-01' END NOW", " BEGIN NOW - INTERVAL 2 DAYS END NOW")
 KEYS = ("auction", "price + 1", "bidder", "date_trunc('HOUR', at)", "auction % 2 = 0", "1")
 
 
+HELD = ("SELECT auction, price FROM bids [NOW]", "SELECT n, d FROM events [ROWS 3]", "SELECT DISTINCT bidder, 1 FROM bids [RANGE UNBOUNDED]", "SELECT auction, COUNT(*) AS n FROM bids [RANGE 1 HOUR] GROUP BY auction HAVING COUNT(*) > 1", "(SELECT n, n FROM counted c JOIN category ON n = id, bids [NOW] ORDER BY n LIMIT 2)".replace("n, n", "n, 2.5"), "SELECT NULL AS a, bidder FROM bids [ROWS 2]")  # fmt: skip
+TOLD = ("SELECT auction, price FROM bids", "SELECT n, d FROM events WHERE ok", "SELECT n, auction FROM dear", "(SELECT auction, COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] GROUP BY auction EMIT EMPTY)", "ISTREAM(SELECT n, d FROM events [ROWS 3])", "DSTREAM(SELECT DISTINCT bidder, 1 FROM bids [NOW])")  # fmt: skip
+
+
+@st.composite
+def several_selects(draw: st.DrawFn) -> str:
+    """The text of SELECTs with set operators between them, which binds."""
+    streamed = draw(st.integers(0, 3)) == 0
+    operators = (
+        ("UNION ALL",) if streamed else ("UNION ALL", "UNION", "EXCEPT", "MINUS DISTINCT", "INTERSECT")
+    )
+    single = st.sampled_from(TOLD if streamed else HELD)
+
+    def beside(members: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+        return st.builds(
+            lambda one, operator, other, enclosed: (
+                f"({one} {operator} {other})" if enclosed else f"{one} {operator} {other}"
+            ),
+            *(members, st.sampled_from(operators), members, st.booleans()),
+        )
+
+    text = draw(beside(st.recursive(single, beside, max_leaves=6)))
+    if streamed:
+        return text
+    text += draw(
+        st.sampled_from(("", "", " ORDER BY 2 DESC, 1", " LIMIT 3", " ORDER BY 1 NULLS LAST LIMIT 2"))
+    )
+    return draw(
+        st.sampled_from(
+            (
+                text,
+                text,
+                f"ISTREAM({text})",
+                f"DSTREAM({text})",
+                f"SELECT * FROM ({text}) AS t",
+                f"SELECT auction FROM bids WHERE (auction, price) IN ({text})",
+            )
+        )
+    )
+
+
 @st.composite
 def selects(draw: st.DrawFn) -> str:
     """The text of a SELECT that binds."""
+    if draw(st.integers(0, 5)) == 0:
+        return draw(several_selects())
     sliding, join = draw(st.booleans()), draw(st.sampled_from(JOINS))
     bracket = draw(st.sampled_from(SLIDING if sliding else INSTANT))
     grouped_window = draw(st.integers(0, 5)) == 0

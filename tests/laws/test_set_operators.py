@@ -63,6 +63,28 @@ STREAMS = {
     " SELECT k FROM (SELECT k FROM b UNION ALL SELECT k FROM b WHERE v > 0) t [NOW]",
 }  # fmt: skip
 
+HELD = (A, B, COUNTS, "SELECT DISTINCT k, d FROM b [ROWS 2]", "SELECT k, v FROM a [NOW] WHERE v > 0", "SELECT k, v FROM b [RANGE UNBOUNDED]",
+    "(SELECT k, v FROM a [ROWS 4] ORDER BY v DESC, k LIMIT 2)", "SELECT NULL AS k, COUNT(*) AS n FROM b [RANGE 1 SECOND]",
+    "SELECT x.k, y.v FROM a x [ROWS 2], b y [RANGE 2 SECONDS] WHERE x.k = y.k")  # fmt: skip
+
+
+def beside(members: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    operators = st.sampled_from(("UNION ALL", "UNION", "EXCEPT", "INTERSECT"))
+    return st.builds("({} {} {})".format, members, operators, members)
+
+
+@st.composite
+def several(draw: st.DrawFn) -> str:
+    text = draw(beside(st.recursive(st.sampled_from(HELD), beside, max_leaves=4)))
+    text += draw(st.sampled_from(("", "", " ORDER BY 2, 1 DESC LIMIT 3")))
+    return draw(st.sampled_from((text, f"ISTREAM({text})", f"SELECT COUNT(*) AS n FROM ({text}) AS t")))
+
+
+@settings(max_examples=20)
+@given(data=st.data())
+def test_whatever_stands_beside_each_other(data: st.DataObject) -> None:
+    check({f"drawn {number}": data.draw(several()) for number in range(3)}, data)
+
 
 @settings(max_examples=40)
 @given(data=st.data())

@@ -37,7 +37,7 @@ from headrace.language.bind_memberships import Memberships
 from headrace.language.bind_revisions import revisions
 from headrace.language.bind_semijoins import beside_semijoins
 from headrace.language.bind_sessions import per_group
-from headrace.language.bind_sets import spelled_out
+from headrace.language.bind_sets import is_later, spelled_out
 from headrace.language.bind_shedding import check_shedding, estimated
 from headrace.language.bind_sources import From, bind_from
 from headrace.language.bind_tree import tree
@@ -70,8 +70,14 @@ def _bound(
     select: Select, names: Names, text: str, functions: Mapping[str, UserFunction], *, numbered: bool = False
 ) -> Query:
     """The query of a SELECT; when `numbered` the columns of a single one are called c0, c1, …, whatever they are called."""
-    sources = bind_from(select, names, text, functions, lambda inner: _bound(inner, names, text, functions))
-    select = spelled_out(select, sources.stream)
+    sources = bind_from(
+        select,
+        names,
+        text,
+        functions,
+        lambda inner: _bound(inner, names, text, functions, numbered=is_later(inner, select)),
+    )
+    select = spelled_out(select, sources.stream, text)
     members = Memberships(
         names,
         sources.scope,

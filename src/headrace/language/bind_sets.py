@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NoReturn
 
+from headrace.algebra.aggregates import is_aggregate
 from headrace.algebra.expressions import Column, Literal, Named
 from headrace.algebra.functions import common_type
 from headrace.algebra.query import (
@@ -37,6 +38,7 @@ from headrace.language.ast import (
     Name,
     Select,
     Sets,
+    parts_of,
 )
 from headrace.language.bind_expressions import cast, located
 from headrace.language.bind_unions import MOST_MEMBERS, check_names, check_read
@@ -72,7 +74,7 @@ def several(sets: Sets, alias: str, text: str, inner: Callable[[Select], Query])
             check_names(query)
     _check_emissions(sets, queries, text)
     kinds = _kinds(sets, queries, text)
-    wide = [_widened(query, kinds) for query in queries]
+    wide = [_widened(query, kinds, later=place > 0) for place, query in enumerate(queries)]
     if sets.operator in ("EXCEPT", "INTERSECT"):
         last = len(wide) if sets.operator == "INTERSECT" else 1
         wide = [_with_side(query, min(place, last)) for place, query in enumerate(wide)]
@@ -82,11 +84,18 @@ def several(sets: Sets, alias: str, text: str, inner: Callable[[Select], Query])
     return UnionAll(members, alias, members[0].table)
 
 
-def spelled_out(select: Select, source: BoundSource) -> Select:
+def is_later(member: Select, select: Select) -> bool:
+    """Whether a SELECT stands beside a first one, whose columns have the names."""
+    sets = select.source.sets
+    return sets is not None and member is not sets.members[0]
+
+
+def spelled_out(select: Select, source: BoundSource, text: str) -> Select:
     """A SELECT of everything from several, with its columns written out, and what EXCEPT and INTERSECT ask of groups."""
     sets = select.source.sets
     if sets is None:
         return select
+    _check_order(select, text)
     names = [name for name in source.scan.table.names if name != SIDE]
     columns = [
         Name((source.alias, name), span)
@@ -120,6 +129,21 @@ def is_several(query: Query) -> bool:
 
 def _holds_several(node: Windowed) -> bool:
     return isinstance(node.source, UnionAll) and isinstance(node.window, Changing)
+
+
+def _check_order(select: Select, text: str) -> None:
+    """Raises `UserError` for an aggregate in the ORDER BY of several: it orders their rows, which are no groups."""
+    waiting = [item.expression for item in select.order_by]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, FunctionCall) and is_aggregate(node.name):
+            raise UserError(
+                f"ORDER BY behind several SELECTs cannot hold the aggregate {node.name.upper()}",
+                span=node.span,
+                text=text,
+                remedy="Select it in each of them, and order by its column.",
+            )
+        waiting += parts_of(node)
 
 
 def without_side(query: Query) -> Query:
@@ -178,8 +202,8 @@ def _kind(sets: Sets, queries: Sequence[Query], place: int, text: str) -> Type:
             kind = common_type([each.type for each in fields[:number]])
         except UserError:
             raise UserError(
-                f"column {place + 1} of this SELECT, '{fields[number - 1].name}', is {fields[number - 1].type}, and"
-                f" '{fields[0].name}' of the first {common_type([each.type for each in fields[: number - 1]])}",
+                f"column {place + 1} of this SELECT is {fields[number - 1].type}, and that of"
+                f" {'the first' if number == 2 else 'those before it'} {common_type([each.type for each in fields[: number - 1]])}",
                 span=spans[number - 1],
                 text=text,
                 remedy="CAST one of them to the type of the other.",
@@ -204,8 +228,8 @@ def _spans(member: Select, count: int) -> list[Span]:
     )
 
 
-def _widened(query: Query, kinds: Sequence[Type]) -> Query:
-    """The query with columns of these types."""
+def _widened(query: Query, kinds: Sequence[Type], *, later: bool) -> Query:
+    """The query with columns of these types; where it stands `later` nobody reads their names."""
     fields = query.schema.fields
     if [each.type for each in fields] == list(kinds):
         return query
@@ -222,8 +246,8 @@ def _widened(query: Query, kinds: Sequence[Type]) -> Query:
     scan = QueryScan(_NARROW, _NARROW, query.schema, query)
     window = Changing(Column(f"{_NARROW}.{CHANGE}", TINYINT)) if held else Unbounded()
     columns = tuple(
-        Named(each.name, cast(Column(f"{_NARROW}.{each.name}", each.type), kind))
-        for each, kind in zip(fields, kinds, strict=True)
+        Named(f"c{place}" if later else each.name, cast(Column(f"{_NARROW}.{each.name}", each.type), kind))
+        for place, (each, kind) in enumerate(zip(fields, kinds, strict=True))
     )
     root = Project(Windowed(scan, _NARROW, window), columns)
     return Query(root, "relation") if held else Query(Emit(root, "istream"), "stream")

@@ -17,7 +17,7 @@ from headrace.catalog.definitions import (
 )
 from headrace.errors import Span, UserError, did_you_mean
 from headrace.language.ast import Name
-from headrace.schema import BIGINT, STRING, TIMESTAMP, Field, Schema, Type
+from headrace.schema import BIGINT, OURS, STRING, TIMESTAMP, Field, Schema, Type
 
 WINDOW_COLUMNS: Final[dict[str, Type]] = {
     "window_start": TIMESTAMP,
@@ -196,7 +196,8 @@ class Scope:
                 "Select window.start and window.end, or window_start and window_end.",
             )
         sources = self.sources if within is None else (within,)
-        known = dict.fromkeys(column for source in sources for column in source.scan.table.names)
+        columns = (column for source in sources for column in source.scan.table.names)
+        known = dict.fromkeys(column for column in columns if not column.startswith(OURS))
         where = "" if within is None else f" in '{within.alias}'"
         raise UnknownName(f"there is no column '{plain}'{where}", name, self.text, did_you_mean(plain, known))
 

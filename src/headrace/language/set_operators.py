@@ -7,6 +7,7 @@ comes out is a SELECT of everything, from a source that is several SELECTs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -133,7 +134,7 @@ def _single(cursor: Cursor) -> Select:
         return core(cursor)
     emit = EMITS[cursor.advance().upper]
     cursor.expect_sign("(")
-    with cursor.inside_select(start):
+    with cursor.inside_select(start) if at_emitted(cursor) else nullcontext():
         inner = select(cursor)
     if inner.emit is not None:
         raise cursor.error(
