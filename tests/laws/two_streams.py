@@ -1,7 +1,7 @@
 """Two streams whose rows come in turn and out of order, and queries over both: does the whole engine answer as the reference does?
 
-One check draws the rows, how they are cut into epochs, when a query is registered and paused, whether the home is closed and
-opened again in between, and over how many tasks. Late rows are judged stream by stream, as recorded. The reference looks at
+One check draws the rows, how they are cut into epochs, the slack of each stream, when a query is registered and paused, whether the home is
+closed and opened again in between, whether the streams end for good, and over how many tasks. Late rows are judged stream by stream, as recorded. The reference looks at
 every window, or at every instant, by itself.
 """
 
@@ -48,11 +48,11 @@ def epochs() -> st.SearchStrategy[list[tuple[list[Row], list[Row]]]]:
     return st.lists(st.tuples(some, some), min_size=1, max_size=4)
 
 
-def expected(query: Query, taken: Sequence[tuple[list[Row], list[Row]]], slack: int) -> list[Any]:
+def expected(query: Query, taken: Sequence[tuple[list[Row], list[Row]]], slacks: Sequence[int]) -> list[Any]:
     """An epoch in which a stream has no row is none of its own."""
     streams = {
         name: record([part for epoch in taken if (part := epoch[place])], "at", slack)
-        for place, name in enumerate("ab")
+        for place, (name, slack) in enumerate(zip("ab", slacks, strict=True))
     }
     history = with_derived(query, History(streams, {"names": NAMES}), final=True)
     punctuation = history.punctuation(query)
@@ -75,13 +75,13 @@ def opened(folder: str, tasks: int) -> Hub:
     return Hub(Path(folder) / "home", LocalExecutor(), tasks=tasks)
 
 
-def script(folder: str, slack: int) -> str:
+def script(folder: str, slacks: Sequence[int]) -> str:
     file = Path(folder) / "names.csv"
     file.write_text("k,name\n" + "".join(f"{row['k']},{row['name']}\n" for row in NAMES))
     streams = [
         f"CREATE STREAM {name} {COLUMNS} USING push OPTIONS (maxAhead '100000 days') TIMESTAMP BY at"
         f" SLACK INTERVAL {slack} MICROSECONDS"
-        for name in "ab"
+        for name, slack in zip("ab", slacks, strict=True)
     ]
     relation = (
         f"CREATE RELATION names (k STRING, name STRING) USING csv OPTIONS (path '{file}', header 'true')"
@@ -94,7 +94,8 @@ def check(queries: Mapping[str, str], data: st.DataObject) -> None:
     chosen = data.draw(
         st.lists(st.sampled_from(sorted(queries)), min_size=1, max_size=4, unique=True), "queries"
     )
-    taken, slack = data.draw(epochs(), "epochs"), data.draw(st.sampled_from((0, SECOND, 3 * SECOND)), "slack")
+    some = st.sampled_from((0, SECOND, 3 * SECOND))
+    taken, slacks = data.draw(epochs(), "epochs"), data.draw(st.tuples(some, some), "slacks")
     registered = {name: data.draw(st.integers(0, len(taken)), f"before epoch: {name}") for name in chosen}
     restarts = data.draw(st.sets(st.integers(0, len(taken))), "restarts")
     pauses = {
@@ -104,7 +105,7 @@ def check(queries: Mapping[str, str], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         hub = opened(folder, data.draw(st.integers(1, 3), "tasks"))
         try:
-            hub.execute(script(folder, slack))
+            hub.execute(script(folder, slacks))
             for number in range(len(taken) + 1):
                 if number in restarts:
                     hub.close()
@@ -122,9 +123,11 @@ def check(queries: Mapping[str, str], data: st.DataObject) -> None:
                 for name in paused:
                     hub.execute(f"RESUME QUERY {name.replace(' ', '_')}")
             hub.catch_up()
+            if data.draw(st.booleans(), "ended for good"):
+                hub.finish(seal=True)
             for name in chosen:
                 _, query = hub.operator_and_query(name.replace(" ", "_"))
                 found = answer(hub, name.replace(" ", "_"), {})
-                assert repr(found) == repr(expected(query, taken, slack)), name
+                assert repr(found) == repr(expected(query, taken, slacks)), name
         finally:
             hub.close()

@@ -32,10 +32,10 @@ QUERIES = {
 }
 
 
-def expected(query: Query, taken: list[Any], slack: int) -> list[Any]:
+def expected(query: Query, taken: list[Any], slacks: tuple[int, int]) -> list[Any]:
     streams = {
         name: record([part for epoch in taken if (part := epoch[place])], "at", slack)
-        for place, name in enumerate("ab")
+        for place, (name, slack) in enumerate(zip("ab", slacks, strict=True))
     }
     history = History(streams, {"names": NAMES})
     return invoke(query, history, history.punctuation(query))
@@ -48,7 +48,8 @@ def invoked(hub: Hub, name: str) -> list[Any]:
 @settings(max_examples=40)
 @given(data=st.data())
 def test_after_every_epoch_it_is_that_of_all_committed_rows(data: st.DataObject) -> None:
-    taken, slack = data.draw(epochs(), "epochs"), data.draw(st.sampled_from((0, SECOND, 3 * SECOND)), "slack")
+    some = st.sampled_from((0, SECOND, 3 * SECOND))
+    taken, slacks = data.draw(epochs(), "epochs"), data.draw(st.tuples(some, some), "slacks")
     chosen = data.draw(
         st.lists(st.sampled_from(sorted(QUERIES)), min_size=1, max_size=3, unique=True), "queries"
     )
@@ -56,7 +57,7 @@ def test_after_every_epoch_it_is_that_of_all_committed_rows(data: st.DataObject)
         tempfile.TemporaryDirectory() as folder,
         opened(folder, data.draw(st.integers(1, 3), "tasks")) as hub,
     ):
-        hub.execute(script(folder, slack))
+        hub.execute(script(folder, slacks))
         for name in chosen:
             hub.register(QUERIES[name], name)
         hub.catch_up()
@@ -67,4 +68,4 @@ def test_after_every_epoch_it_is_that_of_all_committed_rows(data: st.DataObject)
             while hub.loop.engine.step() is not None:
                 for name in chosen:
                     _, query = hub.operator_and_query(name)
-                    assert repr(invoked(hub, name)) == repr(expected(query, taken[:number], slack)), name
+                    assert repr(invoked(hub, name)) == repr(expected(query, taken[:number], slacks)), name
