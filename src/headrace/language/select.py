@@ -234,6 +234,12 @@ def _unites_selects(cursor: Cursor) -> bool:
 def _in_parentheses(cursor: Cursor, start: Span) -> Source:
     """`(A UNION ALL B)`, `(A [ROWS 1])` after the opening parenthesis."""
     found = _read_as(cursor, _united(cursor))
+    if cursor.at_any("UNION", "EXCEPT", "MINUS", "INTERSECT"):
+        raise cursor.error(
+            f"{cursor.token.upper} stands between SELECTs, or UNION ALL between names of streams without windows",
+            cursor.token.span,
+            "Write (SELECT * FROM a UNION ALL SELECT * FROM b) AS t.",
+        )
     cursor.expect_sign(")", " of the source")
     return _read_as(cursor, replace(found, span=cursor.since(start)))
 

@@ -88,7 +88,9 @@ def _with_next(cursor: Cursor, left: Select, following: Callable[[Cursor], Selec
             f"Write {word}, which asks whether a row is there; or count: SELECT k, COUNT(*) AS n … GROUP BY k.",
         )
     if not at_select(cursor):
-        raise cursor.wanted(f"SELECT after {operator if word != 'MINUS' else word}")
+        named = cursor.token.kind in ("name", "quoted")
+        remedy = "What has a name is read by SELECT * FROM name." if named else None
+        raise cursor.wanted(f"SELECT after {operator if word != 'MINUS' else word}", remedy)
     members = [left, following(cursor)]
     sets = left.source.sets
     if sets is not None and not _is_enclosed(left, sets) and _goes_on(sets.operator, operator):
