@@ -51,7 +51,7 @@ def made(text: str, count: int) -> Sharing:
     catalog = Catalog()
     few = [lower(f"n{n}", bind_query(text.format(n), catalog), f"q{n}") for n in range(min(count, DISTINCT))]
     operators = {f"q{n}": replace(few[n % DISTINCT], id=f"q{n}", query=f"n{n}") for n in range(count)}
-    return sharing(operators, {}, {})
+    return sharing(operators, {}, {}, {})
 
 
 DISTINCT = 500
@@ -80,6 +80,21 @@ def test_what_is_shared_is_what_the_tasks_share(hub: Hub) -> None:
     assert "match 20 conditions in one index, fold by k" in index.label
     states = {each.users for each in told.sharing.works if each.kind == "state" and len(each.users) > 1}
     assert sorted(map(len, states)) == [2, 20]
+
+
+def test_what_is_read_only_together_is_nobody_elses(hub: Hub) -> None:
+    """Relations, pairs and streams that are joined or united: reading them is work of the query that is there."""
+    hub.execute(STREAM.replace(" s ", " b "))
+    hub.register("SELECT x.k, y.v FROM s x [ROWS 2], b y [RANGE 1 MINUTE] WHERE x.k = y.k", "met")
+    hub.register("SELECT COUNT(*) AS n FROM (s UNION ALL b) AS u [RANGE 1 MINUTE]", "united")
+    hub.register("SELECT x.v FROM s x, b y, s z [ROWS 1] WHERE x.k = y.k AND y.k = z.k", "three")
+    for start in (0, 20, 40):
+        push(hub, *range(start, start + 20))
+    told = explained(hub.home)
+    assert {told.sharing.place_of(key) is None for key in hub.status()["last_epoch"]["work"]} == {False}
+    assert told.seen is not None
+    assert not told.seen.elsewhere
+    assert "no more" not in hub.explain("met")
 
 
 def test_costs_of_queries_add_up_to_what_was_measured(hub: Hub) -> None:

@@ -65,11 +65,15 @@ class Sharing:
 
 
 def sharing(
-    operators: Mapping[str, Operator], apart: Mapping[str, object], titles: Mapping[str, str]
+    operators: Mapping[str, Operator],
+    apart: Mapping[str, object],
+    titles: Mapping[str, str],
+    met: Mapping[str, Iterable[str]],
 ) -> Sharing:
     """The work of operators.
 
-    `apart`: operators with another value see other rows of their stream. `titles`: how streams are named to people.
+    `apart`: operators with another value see other rows of their stream. `titles`: how streams are named to people. `met`: of
+    streams that are read together those that they are. One that nobody reads by itself is read for those who read it so.
     """
     by_stream: dict[str, list[Operator]] = {}
     for operator in operators.values():
@@ -84,7 +88,11 @@ def sharing(
     for place, work in enumerate(works):
         for user in work.users:
             places[user] = (*places.get(user, ()), place)
-    return Sharing(tuple(works), places, {work.key: place for place, work in enumerate(works)})
+    keys = {work.key: place for place, work in enumerate(works)}
+    for stream in by_stream:
+        for member in met.get(stream, ()):
+            keys.setdefault(f"read {member}", keys[f"read {stream}"])
+    return Sharing(tuple(works), places, keys)
 
 
 def _folds(stream: str, readers: Iterable[Operator], apart: Mapping[str, object]) -> Iterator[Work]:

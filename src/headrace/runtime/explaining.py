@@ -64,7 +64,12 @@ def explained(home: Home) -> Explained:
     plan = _plan(home)
     names = {query.operator_id: query.definition.name for query in home.catalog.queries.values()}
     owners = {each: names[derived.owner_of(each)] for each in plan.operators}
-    shares = sharing(plan.operators, _apart(plan), _titles(plan, names))
+    met = {
+        name: [each.stream for each in members_of(stream)]
+        for name, stream in plan.streams.items()
+        if stream.using == USING
+    }
+    shares = sharing(plan.operators, _apart(plan), _titles(plan, names), met)
     lines = last_lines(Path(home.store.root), max(EPOCHS, turns(len(plan.operators))))
     return Explained(shares, measured(shares, lines), owners, _makers(plan))
 
