@@ -82,3 +82,22 @@ def test_what_cannot_be_pickled_is_refused(tmp_path: Path) -> None:
         pytest.raises(UserError, match="cannot be sent to tasks"),
     ):
         hub.register_function("writes", file.write, ["STRING"], "BIGINT")
+
+
+def test_it_is_called_where_levels_of_queries_are_asked_at_once(tmp_path: Path) -> None:
+    """INVOKE of what is made of relations, and the answers as if the streams ended here: rows go from one query to the next in the driver."""
+    with prepared(tmp_path / "home") as hub:
+        hub.register(
+            "SELECT triple(v) AS t FROM (SELECT v FROM s [ROWS 2]) r WHERE NOT is_even(triple(v))", "held"
+        )
+        hub.register(
+            "SELECT triple(x.v) AS t FROM s x [ROWS 1], s y [RANGE 2 SECONDS] WHERE triple(x.v) > y.v", "met"
+        )
+        hub.register("SELECT SUM(v) AS v FROM s [RANGE TUMBLING 3 SECONDS]", "sums")
+        hub.register("SELECT triple(v) AS t FROM sums WHERE v > 0", "over")
+        fill(hub, range(8))
+        hub.catch_up()
+        assert hub.query("held").invoke()["t"].to_pylist() == [21]
+        assert hub.query("met").invoke()["t"].to_pylist() == [21, 21, 21]
+        closing = hub.run_once()
+        assert closing["over"]["t"].to_pylist() == [3 * (6 + 7)]

@@ -19,9 +19,11 @@ from headrace.operators.grouping import flat
 from headrace.operators.members import placed
 from headrace.operators.operator import AT, Operator
 from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.scalar.users import registered
 from headrace.operators.window_rows import WindowRows
 from headrace.runtime import derived
 from headrace.runtime.blobs import ScanBlob
+from headrace.runtime.functions import loaded
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateMessage
 from headrace.runtime.plans import load_relation
 from headrace.runtime.several import members_of
@@ -50,7 +52,8 @@ def close(
     left, seen = dict(message.closed), dict[str, Instant]()
     while left:
         ready = {name: at for name, at in left.items() if not _sources(plan, name) & left.keys()}
-        blobs = [_blob(store, plan, plan.operators[name], (unread or {}, found)) for name in ready]
+        with registered(loaded(plan.functions)):
+            blobs = [_blob(store, plan, plan.operators[name], (unread or {}, found)) for name in ready]
         for blob in blobs:
             seen |= blob.receipt.greatest
         blobs.append(
