@@ -9,7 +9,7 @@ import pytest
 from headrace.algebra.expressions import Column, Named
 from headrace.operators.batch import Batch
 from headrace.operators.finish import Finish
-from headrace.operators.instants import InstantRows, Validity
+from headrace.operators.instants import InstantRows, Validity, touched
 from headrace.operators.operator import Sections, Turn
 from headrace.operators.row_store import ROWS, RowLayout, hold
 from headrace.schema import BIGINT
@@ -54,6 +54,8 @@ def test_of_many_partitions_few_rows_are_looked_at() -> None:
     count = 50_000
     step = LAST_TWO.advance([], [scanned(list(range(count)), list(range(count)))], Turn(0, count, count - 1))
     held = hold(LAST_TWO.rows, [step.state[ROWS], scanned([7], [count])[ROWS]])
-    seen = LAST_TWO.validity.touched(held, LAST_TWO.rows, count)
+    apart = LAST_TWO.validity.apart(LAST_TWO.rows, (), routed=True)
+    assert apart == ("c0",)
+    seen = touched(held, apart, count)
     assert 7 in seen.column("c1").to_pylist()
     assert seen.rows < 20

@@ -21,7 +21,7 @@ from headrace.operators.changes import Items, Span, Telling, tell
 from headrace.operators.finish import Finish
 from headrace.operators.grouped import Grouped, fold
 from headrace.operators.grouping import Ints, flat, group
-from headrace.operators.instants import Validity, span_of
+from headrace.operators.instants import Validity, span_of, touched
 from headrace.operators.live_buckets import SECTION as LIVE
 from headrace.operators.live_buckets import LiveBuckets, store_of
 from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn
@@ -264,8 +264,9 @@ def _kept(operator: InstantAggregate, sections: Sequence[Sections], span: Span) 
     """One cell a row, in the stream's order, with intervals known by now."""
     held = hold(operator.rows, [section[ROWS] for section in sections if ROWS in section])
     held = held.where(held.at < span.limit)
-    if operator.rows.routing is not None:  # each group is of one partition
-        held = operator.validity.touched(held, operator.rows, span.closed)
+    first, routed = operator.validity.partitions, operator.rows.routing is not None
+    keys = () if operator.needs_all else operator.rows.names[first : first + len(operator.grouped.keys)]
+    held = touched(held, operator.validity.apart(operator.rows, keys, routed=routed), span.closed)
     order = np.lexsort((held.position, held.at))
     held = Held(held.table.take(pa.array(order)), held.at[order], held.position[order], held.live[order])
     ends = operator.validity.ends(held, operator.rows)

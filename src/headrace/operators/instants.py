@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.algebra.expressions import Column
 from headrace.operators.changes import Items, Span, Telling, tell, unite
 from headrace.operators.finish import Finish
 from headrace.operators.grouping import Ints, group
@@ -71,18 +72,14 @@ class Validity:
         found = keys[order[place]] == wanted
         return np.where(found, held.at[order[place]], FOREVER)
 
-    def touched(self, held: Held, layout: RowLayout, closed: Instant) -> Held:
-        """The rows of partitions to which one has come since `closed`: in the others nothing comes and nothing goes.
+    def apart(self, layout: RowLayout, keys: Sequence[str], *, routed: bool) -> tuple[str, ...]:
+        """Stored values by which rows are apart: what comes and goes among those of one has no part in those of another.
 
-        Partitions are told apart by some bits of their hashes, so a few more rows may be among them.
+        `keys` are those of the groups that are told; `routed`: each of these is of one partition. None of them: not known.
         """
-        if self.count is None or not self.partitions:
-            return held
-        columns = [held.column(name) for name in layout.names[: self.partitions]]
-        bits = key_hashes(columns, held.rows) & _BITS
-        came = np.zeros(_BITS + 1, bool)
-        came[bits[held.at >= closed]] = True
-        return held.where(came[bits])
+        if self.by_changes:
+            return tuple(keys)
+        return layout.names[: self.partitions] if self.count is not None and routed else ()
 
     def _matched(self, held: Held, layout: RowLayout) -> Ints:
         """The k-th of equal rows that come holds until the k-th that goes; one that goes holds until it, if its row is here.
@@ -105,6 +102,19 @@ class Validity:
             return held.live
         comes: np.ndarray = held.column(layout.names[0]).to_numpy(zero_copy_only=False) > 0
         return comes
+
+
+def touched(held: Held, apart: Sequence[str], closed: Instant) -> Held:
+    """The rows that one has come to since `closed`, or gone from, by the values that set rows apart.
+
+    These are told by some bits of their hashes, so a few more rows may be among them.
+    """
+    if not apart:
+        return held
+    bits = key_hashes([held.column(name) for name in apart], held.rows) & _BITS
+    came = np.zeros(_BITS + 1, bool)
+    came[bits[held.at >= closed]] = True
+    return held.where(came[bits])
 
 
 def _in_turn(one: Ints, other: Ints) -> tuple[Ints, Ints]:
@@ -157,14 +167,21 @@ class InstantRows:
             return Step(state)
         held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), *arrived])
         held = held.where(held.at < span.limit)
-        if self.finish.is_row_by_row and not self.finish.distinct:
-            held = self.validity.touched(held, self.rows, span.closed)
+        held = touched(held, self._apart(), span.closed)
         end = self.validity.ends(held, self.rows)
         live = self.validity.shown(held, self.rows) & (end >= span.closed)
         shown = held.where(live)
         items = Items({name: shown.column(name) for name in self.rows.names}, shown.at, end[live])
         results, rejected = tell(self.finish, items, span, self.telling)
         return Step(state, results, rejected)
+
+    def _apart(self) -> tuple[str, ...]:
+        if not self.finish.is_row_by_row:
+            return ()
+        shown = [each.expression for each in self.finish.columns]
+        outputs = [each.name for each in shown if isinstance(each, Column)]
+        known = outputs if len(outputs) == len(shown) else []
+        return self.validity.apart(self.rows, known, routed=not self.finish.distinct)
 
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
         """Rows that are gone before the next instant told about are not needed, nor those that only ever came."""
