@@ -101,3 +101,29 @@ def test_it_is_called_where_levels_of_queries_are_asked_at_once(tmp_path: Path) 
         assert hub.query("met").invoke()["t"].to_pylist() == [21, 21, 21]
         closing = hub.run_once()
         assert closing["over"]["t"].to_pylist() == [3 * (6 + 7)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT triple(v) AS t FROM (SELECT v FROM s [ROWS 1]) r",
+        "SELECT SUM(v) AS t FROM (SELECT v FROM s [ROWS 1]) r WHERE triple(v) > 0",
+        "SELECT x.v FROM s x [ROWS 1], s y [RANGE 2 SECONDS] WHERE triple(x.v) = triple(y.v)",
+    ],
+)
+def test_rows_that_come_and_go_are_computed_by_one_body(tmp_path: Path, text: str) -> None:
+    """A row would go as another one than it came, and what came would stay for ever."""
+    with prepared(tmp_path / "home") as hub:
+        hub.register(text, "q")
+        hub.register("SELECT triple(v) AS t FROM s [ROWS 1]", "once")
+        fill(hub, range(3))
+        hub.catch_up()
+        with pytest.raises(UserError, match="'triple' cannot get another body while q calls it"):
+            hub.register_function("triple", lambda v: 4 * v, ["BIGINT"], "BIGINT")
+        hub.register_function("triple", lambda v: 3 * v, ["BIGINT"], "BIGINT")
+        hub.drop_query("q")
+        hub.register_function("triple", lambda v: 4 * v, ["BIGINT"], "BIGINT")
+    with prepared(tmp_path / "home2") as hub:
+        hub.register(text, "q")
+    with open_hub(tmp_path / "home2", local=True) as hub:
+        hub.register_function("triple", lambda v: 3 * v, ["BIGINT"], "BIGINT")

@@ -1,4 +1,4 @@
-"""Is a class that is registered anew the one that was registered before? Pickles of one class differ; its code does not."""
+"""Is a class or function that is registered anew the one that was registered before? Pickles of one differ; its code does not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _NOT_CODE: Final = frozenset(
 )
 
 
-def fingerprint(kind: type) -> str:
-    """Equal for the same code: of the class, of the functions and classes it reads, and of their constants."""
+def fingerprint(kind: object) -> str:
+    """Equal for the same code: of the class or function, of the functions and classes it reads, and of their constants."""
     said = _Said()
     said.note(kind)
     return said.digest.hexdigest()

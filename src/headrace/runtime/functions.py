@@ -8,10 +8,14 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.algebra.functions import UserFunction, canonical
+from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import FunctionDefinition
+from headrace.catalog.journal import function_to_json
 from headrace.errors import UserError
 from headrace.language.cursor import Cursor
 from headrace.language.types import column_type
+from headrace.runtime.messages import EpochPlan
+from headrace.runtime.relation_versions import refuse_if_called_by_changes
 from headrace.schema import Type
 
 
@@ -43,6 +47,12 @@ def define(
         ) from None
     types = tuple(_type(each) for each in parameters)
     return FunctionDefinition(name, types, _type(result), pickled, by_row, strict)
+
+
+def entry(catalog: Catalog, plan: EpochPlan, definition: FunctionDefinition) -> dict[str, Any]:
+    """The log entry of a function. Raises `UserError` where it would take the place of one that must stay."""
+    refuse_if_called_by_changes(catalog, plan, definition)
+    return {"do": "put_function", "function": function_to_json(definition)}
 
 
 def _type(written: str | Type) -> Type:

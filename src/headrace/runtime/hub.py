@@ -17,7 +17,7 @@ from headrace.algebra.query import Query
 from headrace.algebra.user_windows import UserWindow
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import QueryDefinition, StreamDefinition
-from headrace.catalog.journal import function_to_json, window_to_json
+from headrace.catalog.journal import window_to_json
 from headrace.errors import HeadraceError, UserError
 from headrace.language.query_options import checked_tags
 from headrace.language.statement import Form, Statement
@@ -168,7 +168,7 @@ class Hub:
         Arrow arrays and returns as many values. `strict`: NULL in, NULL out, without a call. It must be deterministic.
         """
         definition = functions.define(name, body, parameters, result, by_row=by_row, strict=strict)
-        self.log({"do": "put_function", "function": function_to_json(definition)})
+        self.log(functions.entry(self.catalog, self.loop.engine.plan, definition))
 
     def register_window(self, name: str, kind: type[UserWindow]) -> None:
         """Make a class usable as `[WINDOW name(constants)]`, here and in later runs of this home.

@@ -1,17 +1,26 @@
-"""May a stored relation get other rows? Not while rows that come and go are looked up in it.
+"""May a stored relation get other rows, or a function another body? Not while rows that come and go are what asks them.
 
-A row of a stream is looked up once, when it is ingested, and keeps what it found. A row of a relation in FROM is looked up when it
-comes and when it goes: in two versions it would go as another one than it came, and what came would stay for ever.
+A row of a stream asks once, when it is ingested, and keeps what it found. A row of a relation in FROM asks when it comes and
+when it goes: of two versions it would go as another one than it came, and what came would stay for ever.
 """
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+
 import pyarrow as pa
 
+from headrace.algebra.expressions import Call
 from headrace.algebra.windows import CHANGE
 from headrace.catalog.catalog import Catalog
+from headrace.catalog.definitions import FunctionDefinition
 from headrace.errors import UserError
+from headrace.operators.operator import Operator
+from headrace.operators.relation_join import RelationJoin
 from headrace.runtime import derived
+from headrace.runtime.fingerprints import fingerprint
 from headrace.runtime.messages import EpochPlan
 from headrace.runtime.plans import load_relation
 from headrace.store.filesystem import Store
@@ -24,13 +33,7 @@ def refuse_if_looked_up_by_changes(
     stored = catalog.relation(name)
     if stored is None:
         return
-    users = {
-        operator.query
-        for operator in plan.operators.values()
-        if stored.definition.name in operator.relations
-        if plan.streams[operator.stream].using == derived.USING
-        if CHANGE in plan.streams[operator.stream].schema.names
-    }
+    users = {each.query for each in _by_changes(plan) if stored.definition.name in each.relations}
     if users and not load_relation(store, stored.file).equals(table):
         who = ", ".join(sorted(users))
         raise UserError(
@@ -38,3 +41,44 @@ def refuse_if_looked_up_by_changes(
             remedy="Join it with the stream, inside the parentheses of FROM: there a row is looked up once and keeps what it found; "
             f"or drop {who} first.",
         )
+
+
+def refuse_if_called_by_changes(catalog: Catalog, plan: EpochPlan, function: FunctionDefinition) -> None:
+    """Raises `UserError` where queries compute rows that come and go by another function of its name."""
+    known, name = catalog.functions.get(function.name.lower()), function.name.lower()
+    if known is None or _said(known) == _said(function):
+        return
+    users = {each.query for each in _by_changes(plan) if name in _called(each)}
+    if users:
+        who = ", ".join(sorted(users))
+        raise UserError(
+            f"the function '{function.name}' cannot get another body while {who} calls it for rows that come and go",
+            remedy=f"Register it under another name, or drop {who} first.",
+        )
+
+
+def _by_changes(plan: EpochPlan) -> Iterator[Operator]:
+    """The operators that read rows that come and go."""
+    for operator in plan.operators.values():
+        stream = plan.streams[operator.stream]
+        read = stream.using == derived.USING and CHANGE in stream.schema.names
+        if read or isinstance(operator, RelationJoin):
+            yield operator
+
+
+def _said(function: FunctionDefinition) -> tuple[object, ...]:
+    """What makes a function another one: pickles of one body differ."""
+    kinds = function.parameters, function.result, function.by_row, function.strict
+    return (fingerprint(pickle.loads(function.body)), *kinds)
+
+
+def _called(value: object) -> set[str]:
+    """The names of all functions in the expressions of an operator, in lower case."""
+    found = {value.function.lower()} if isinstance(value, Call) else set[str]()
+    if is_dataclass(value):
+        parts = [getattr(value, each.name) for each in fields(value)]
+    elif isinstance(value, Mapping):
+        parts = list(value.values())
+    else:
+        parts = list(value) if isinstance(value, tuple | list | frozenset) else []
+    return found.union(*map(_called, parts))
