@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +35,10 @@ def hub(tmp_path: Path) -> Hub:
         hub.register(COUNTS, "counts")
         hub.register(OVER, "over")
         return hub
+
+
+def told(tables: Iterable[pa.Table]) -> list[dict[str, Any]]:
+    return [each for table in tables for each in table.to_pylist()]
 
 
 def tell(hub: Hub, *rows: dict[str, Any]) -> None:
@@ -142,3 +149,28 @@ def test_a_column_that_is_called_as_ours_are_is_refused(
             again.register(text, "odd")
         with pytest.raises(UserError, match="names that begin with __ are ours"):
             again.execute(f"CREATE QUERY odd AS {text}")
+
+
+def test_followers_sinks_and_clients_are_told_all_and_miss_nothing_of_it(tmp_path: Path, hub: Hub) -> None:
+    """What the levels below told each other is forgotten meanwhile: that is no loss of theirs."""
+    followed, sunk = list[Any](), list[Any]()
+    with opened(tmp_path) as again:
+        again.register("SELECT ISTREAM(n, c) FROM over", "new")
+        again.sink("new", lambda _, table: sunk.extend(table.to_pylist()))
+        reading = Thread(target=lambda: followed.extend(told(again.query("over").follow(since=0))))
+        with again.running():
+            reading.start()
+            for second in range(1, 25):
+                again.push(
+                    "s", pa.Table.from_pylist([row("aabab"[second % 5] if second % 4 else "c", second)])
+                )
+                time.sleep(0.1)
+        reading.join(timeout=20)
+        assert not reading.is_alive()
+        assert again.home.list_of(again.home.latest(), "results").start > 0
+        assert followed == again.query("over").history().to_pylist()
+        assert len(followed) > 8
+        assert sunk == again.query("new").history().to_pylist()
+        given = list(again.query("over").client("phone").pending())
+        assert [each.missed for each in given] == [0] * len(given)
+        assert [each for delivery in given for each in delivery.rows.to_pylist()] == followed

@@ -5,9 +5,9 @@ What a row is at rest, and for how long, is the join's own: see `window_join` an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,13 @@ from headrace.operators.operator import SLOT, Scanned, Sections, Turn
 from headrace.operators.row_steps import Keep, RowPipeline, columns_read
 from headrace.operators.row_store import TIME
 from headrace.operators.scalar import Evaluation
-from headrace.operators.sorted_sides import key_hashes, usable
+from headrace.operators.sorted_sides import in_order, key_hashes, usable
 from headrace.schema import Schema
 from headrace.time import FOREVER, Duration, Instant
 
 SIDES: Final = ("left", "right")
 FIRST: Final = "first"
+_Rows = TypeVar("_Rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,26 @@ class JoinScanner:
         found = [each for pipeline in self.pipelines for each in pipeline.rejected]
         rejected = as_they_came(found, self.going)
         return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
+
+
+def arrived(deltas: Sequence[Sections], side: str, load: Callable[[pa.Table], _Rows]) -> _Rows | None:
+    """What came on a side, in order; None when nothing did."""
+    tables = [delta[side] for delta in deltas if side in delta]
+    return load(in_order(tables)) if tables else None
+
+
+def encounters(
+    runs: Sequence[Sections], fresh: Sequence[_Rows | None], load: Callable[[pa.Table], _Rows]
+) -> Iterator[tuple[_Rows, _Rows]]:
+    """(left, right) that have not met: at least one of the two is new."""
+    left, right = fresh
+    for run in runs:
+        if left is not None and SIDES[1] in run:
+            yield left, load(run[SIDES[1]])
+        if right is not None and SIDES[0] in run:
+            yield load(run[SIDES[0]]), right
+    if left is not None and right is not None:
+        yield left, right
 
 
 def slots_and_hashes(keys: Sequence[pa.Array], rows: int, slot: int) -> tuple[npt.NDArray[np.int16], Ints]:

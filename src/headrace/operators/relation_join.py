@@ -31,9 +31,11 @@ from headrace.operators.join_sides import (
     SIDES,
     JoinScanner,
     Side,
+    arrived,
     began_earlier,
     beginning,
     earliest,
+    encounters,
     failed_pairs,
     passing,
     slots_and_hashes,
@@ -97,10 +99,10 @@ class RelationJoin:
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell what the changes that came make with those that are there, and with each other."""
-        fresh = [_fresh(deltas, side) for side in SIDES]
+        fresh = [arrived(deltas, side, _Changes.of) for side in SIDES]
         tables: list[pa.Table] = []
         failing: list[pa.Table] = []
-        for left, right in _encounters(runs, fresh):
+        for left, right in encounters(runs, fresh, _Changes.of):
             for mine, other in _meeting(left, right):
                 table, failed = self._met(left, right, mine, other)
                 tables += [table] if table.num_rows else []
@@ -196,25 +198,6 @@ class _Changes:
     def of(table: pa.Table) -> _Changes:
         """A table that is in order."""
         return _Changes(table, *(_numbers(table, name) for name in (HASH, TIME, _WEIGHT)))
-
-
-def _fresh(deltas: Sequence[Sections], side: str) -> _Changes | None:
-    tables = [delta[side] for delta in deltas if side in delta]
-    return _Changes.of(in_order(tables)) if tables else None
-
-
-def _encounters(
-    runs: Sequence[Sections], fresh: Sequence[_Changes | None]
-) -> Iterator[tuple[_Changes, _Changes]]:
-    """(left, right) that have not met: at least one of the two is new."""
-    left, right = fresh
-    for run in runs:
-        if left is not None and "right" in run:
-            yield left, _Changes.of(run["right"])
-        if right is not None and "left" in run:
-            yield _Changes.of(run["left"]), right
-    if left is not None and right is not None:
-        yield left, right
 
 
 def _meeting(left: _Changes, right: _Changes) -> Iterator[tuple[Ints, Ints]]:

@@ -13,7 +13,7 @@ Source: Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2); each side's RANGE is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,9 +29,11 @@ from headrace.operators.join_sides import (
     SIDES,
     JoinScanner,
     Side,
+    arrived,
     began_earlier,
     beginning,
     earliest,
+    encounters,
     failed_pairs,
     passing,
     slots_and_hashes,
@@ -89,10 +91,10 @@ class WindowJoin:
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell the pairs of rows that came with those that are there, and with each other."""
-        fresh = [_fresh(deltas, side) for side in SIDES]
+        fresh = [arrived(deltas, side, Sorted.of) for side in SIDES]
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
-        for left, right in self._encounters(runs, fresh):
+        for left, right in encounters(runs, fresh, Sorted.of):
             found = self._pairs(left, right)
             tables += [table for table, _ in found if table.num_rows]
             rejected += [failed for _, failed in found if failed is not None]
@@ -104,19 +106,6 @@ class WindowJoin:
         if self.tells_first:
             tables += self._began(runs, deltas, state)
         return Step(state, pa.concat_tables(tables) if tables else None, tuple(rejected))
-
-    def _encounters(
-        self, runs: Sequence[Sections], fresh: Sequence[Sorted | None]
-    ) -> Iterator[tuple[Sorted, Sorted]]:
-        """(left rows, right rows) that have not met: at least one of the two is new."""
-        left, right = fresh
-        for run in runs:
-            if left is not None and "right" in run:
-                yield left, Sorted.of(run["right"])
-            if right is not None and "left" in run:
-                yield Sorted.of(run["left"]), right
-        if left is not None and right is not None:
-            yield left, right
 
     def _pairs(self, left: Sorted, right: Sorted) -> list[tuple[pa.Table, Rejected | None]]:
         """The pairs of two tables; the smaller one asks."""
@@ -188,8 +177,3 @@ class WindowJoin:
             [*map(pa.array, head), *(flat(batch.columns[name]) for name in side.stored.names)],
             names=[SLOT, HASH, TIME, END, *side.stored.names],
         )
-
-
-def _fresh(deltas: Sequence[Sections], side: str) -> Sorted | None:
-    tables = [delta[side] for delta in deltas if side in delta]
-    return Sorted.of(in_order(tables)) if tables else None

@@ -27,6 +27,7 @@ from headrace.runtime.answered import answered as answered_by
 from headrace.runtime.by_instant import Part, stretches
 from headrace.runtime.collector import no_cycles_sought
 from headrace.runtime.home import Home
+from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import batches_of, section_of
 from headrace.store.container import PASSING
 from headrace.store.filesystem import MissingFile
@@ -65,15 +66,20 @@ def kept_entries(
 
 
 def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> int:
-    """How many entries from `start` on retention has removed: of an operator, and of any below where the list begins now."""
+    """How many entries from `start` on retention has removed of an operator.
+
+    Below where the list begins now nobody knows whose they were: they count for one whose results are given up at all.
+    """
     listed, forgotten = home.list_of(manifest, "results"), forgotten_of(manifest, "results")
     missed, end = max(0, listed.start - start), max(forgotten.values(), default=0)
+    if missed and manifest.plan and operator not in load_plan(home.store, manifest.plan).retentions:
+        missed = 0
     if start >= end:
         return missed
     for index, entry in listed.iterate(home.store.read, max(start, listed.start)):
         if index >= end:
             break
-        missed += operator in entry["queries"] and is_forgotten(forgotten, index, entry)
+        missed += is_forgotten(forgotten, index, entry) and operator in answered_by(entry)
     return missed
 
 
