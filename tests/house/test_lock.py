@@ -13,7 +13,9 @@ ROOT = Path(__file__).parents[2]
 
 def wanted() -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return [Requirement(line) for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]]
+    return [
+        Requirement(line) for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    ]
 
 
 def locked() -> list[Requirement]:
