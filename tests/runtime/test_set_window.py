@@ -139,7 +139,7 @@ def test_a_window_is_filled_from_panes_of_another_query_by_more_keys(tmp_path: P
         hub.catch_up()
         for name in ("inserted", "q"):
             assert place(hub, name).filled == "the panes of wide"
-            assert "complete_since" not in place(hub, name)
+            assert place(hub, name).complete_since == BEGINNING
         rig.drop(files[1])
         found = told(hub)
         for name in ("inserted", "q"):
