@@ -22,7 +22,7 @@ from headrace.operators.scalar.users import registered
 from headrace.operators.selection import Selection
 from headrace.planner.lower import lower
 from headrace.runtime.archive_rows import ArchivedRun, past_of
-from headrace.runtime.functions import loaded
+from headrace.runtime.functions import callable_by_name
 from headrace.runtime.home import Home
 from headrace.runtime.planning import bound
 from headrace.runtime.standing import Standing
@@ -60,7 +60,7 @@ class Retelling:
         standing = Standing(**manifest.operators[self.operator.id])
         known = manifest.streams.get(self.operator.stream, {})
         greatest = known.get("greatest", BEGINNING)
-        with registered(loaded(self.home.catalog.functions)):
+        with registered(callable_by_name(self.home.catalog.functions)):
             deltas = self._read(manifest, standing)
             ended = standing.closed == FOREVER > self._closed
             turn = Turn(self._closed, max(standing.closed, self._closed), greatest, final=ended)
@@ -74,7 +74,7 @@ class Retelling:
         """What would be told beyond that if the stream ended there."""
         self.until(manifest)
         greatest = manifest.streams.get(self.operator.stream, {}).get("greatest", BEGINNING)
-        with registered(loaded(self.home.catalog.functions)):
+        with registered(callable_by_name(self.home.catalog.functions)):
             return self.teller.advance(self._state, [], Turn(self._closed, FOREVER, greatest, final=True))
 
     def _read(self, manifest: Manifest, standing: Standing) -> list[Sections]:
