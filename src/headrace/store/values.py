@@ -20,6 +20,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from functools import cached_property
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -82,7 +83,7 @@ class Codec:
         }
         self._parts = {kind: _parts_of(names) for kind, names in self._fields.items()}
 
-    @property
+    @cached_property
     def schema(self) -> str:
         """A digest of all that this codec can read: the names it knows, their fields and the fields' types."""
         said: dict[str, Any] = {"": FORMAT}
