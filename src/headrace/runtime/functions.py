@@ -1,4 +1,4 @@
-"""Python functions of users: pickled by value into the query log, so that they outlive the program that registered them."""
+"""Python functions of users: their code goes into the query log, so that they outlive the program that registered them."""
 
 from __future__ import annotations
 

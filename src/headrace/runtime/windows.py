@@ -1,4 +1,4 @@
-"""Kinds of windows of users: their classes pickled into the query log, so that they outlive the program that registered them."""
+"""Kinds of windows of users: the code of their classes goes into the query log, so that they outlive the program that registered them."""
 
 from __future__ import annotations
 
