@@ -25,6 +25,10 @@ class CorruptStore(StoreError):
     """A file of the home does not hold what it was written with."""
 
 
+class OtherVersion(StoreError):
+    """A file of the home is whole, but another version of headrace wrote it in a way that this one does not read."""
+
+
 class AlreadyPublished(StoreError):
     """Another writer has published this number: this writer has been superseded and must stop."""
 

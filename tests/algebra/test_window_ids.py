@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.algebra.expressions import Column, Expression, Literal
 from headrace.algebra.user_windows import UserWindow
+from headrace.algebra.users_code import Code
 from headrace.algebra.window_classes import Context, context_of
 from headrace.algebra.window_ids import Arrival, WindowId, extent, wids, windows
 from headrace.algebra.windows import (
@@ -41,7 +42,7 @@ def numberings() -> st.SearchStrategy[Numbering]:
 
 
 def user(name: str, kind: type[UserWindow], *arguments: int, on: tuple[Expression, ...] = ()) -> Custom:
-    return Custom(name, tuple(Literal(value, BIGINT) for value in arguments), pickle.dumps(kind), on)
+    return Custom(name, tuple(Literal(value, BIGINT) for value in arguments), Code(pickle.dumps(kind)), on)
 
 
 KINDS: dict[str, st.SearchStrategy[SlidingWindow]] = {

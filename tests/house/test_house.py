@@ -221,3 +221,44 @@ def test_nothing_lets_arrow_s_threads_put_rows_in_another_order() -> None:
 )
 def test_what_lets_them_is_found(code: str, is_found: bool) -> None:
     assert bool(list(unordered(ast.parse(code)))) == is_found
+
+
+PICKLES = {
+    "algebra/users_code.py": "what users registered, when a query that uses it runs",
+    "runtime/code_of_users.py": "what users register",
+    "runtime/executor.py": "messages in flight, as they would go to another process",
+    "runtime/spark_executor.py": "messages in flight, through Spark",
+    "runtime/blobs.py": "receipts in flight, from a scan task to a state task",
+}
+"""The files that may pickle, and what: never what rests in a home, but for the code of users."""
+
+
+def pickling(code: ast.Module) -> Iterator[ast.AST]:
+    """Imports of what makes or loads pickles."""
+    for node in ast.walk(code):
+        found = [each.name for each in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+        said = {part for each in (*found, module) for part in each.split(".")}
+        if said & {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib"}:
+            yield node
+
+
+def test_pickles_are_made_and_loaded_in_named_places_alone() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix() for path in sources() if any(True for _ in pickling(tree(path)))
+    }
+    assert found == PICKLES.keys(), "what rests in a home is data: see store/values.py"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        ("import pickle", True),
+        ("from pickle import loads", True),
+        ("from pyspark import cloudpickle", True),
+        ("from pyspark.cloudpickle import dumps", True),
+        ("import json", False),
+    ],
+)
+def test_imports_that_pickle_are_found(code: str, is_found: bool) -> None:
+    assert bool(list(pickling(ast.parse(code)))) == is_found

@@ -3,6 +3,7 @@
 import pickle
 
 from headrace.algebra.query import Query
+from headrace.algebra.users_code import Code
 from headrace.catalog.definitions import (
     QueryDefinition,
     RelationDefinition,
@@ -35,7 +36,7 @@ class Catalog:
         self.streams: dict[str, StreamDefinition] = {}
         self.relations: dict[str, RelationDefinition] = {}
         self.queries: dict[str, tuple[QueryDefinition, Query]] = {}
-        self.windows = {"months": WindowDefinition("months", pickle.dumps(Months), "")}
+        self.windows = {"months": WindowDefinition("months", Code(pickle.dumps(Months)), "")}
         for statement in parse_script(script):
             match statement:
                 case CreateStream(definition=stream):

@@ -20,7 +20,6 @@ from headrace.algebra.aggregates import (
     NamedAggregate,
     result_type,
 )
-from headrace.algebra.cumulating import KNOWN
 from headrace.algebra.expressions import Call, Cast, Column, Expression, Literal, Named
 from headrace.algebra.query import (
     Aggregate,
@@ -38,6 +37,7 @@ from headrace.algebra.query import (
     Windowed,
 )
 from headrace.algebra.series import pair, placed, timed
+from headrace.algebra.users_code import Code
 from headrace.algebra.windows import (
     Custom,
     Delta,
@@ -133,17 +133,15 @@ def user_windows() -> st.SearchStrategy[Custom]:
     number = st.integers(1, 6).map(lambda n: Literal(n, BIGINT))
     scaled = st.sampled_from((TICK // 2, TICK, 2 * TICK, 3 * TICK)).map(lambda n: Literal(n, BIGINT))
     return st.one_of(
-        st.builds(lambda a, b: Custom("shifts", (a, b), pickle.dumps(Shifts)), scaled, scaled),
+        st.builds(lambda a, b: Custom("shifts", (a, b), Code(pickle.dumps(Shifts))), scaled, scaled),
         st.builds(
-            lambda step, n: Custom(
-                "cumulate", (Literal(step, BIGINT), Literal(n * step, BIGINT)), KNOWN["cumulate"]
-            ),
+            lambda step, n: Custom("cumulate", (Literal(step, BIGINT), Literal(n * step, BIGINT))),
             st.sampled_from((TICK, 2 * TICK)),
             st.integers(1, 4),
         ),
-        st.builds(lambda n: Custom("striped", (n,), pickle.dumps(Striped)), number),
+        st.builds(lambda n: Custom("striped", (n,), Code(pickle.dumps(Striped))), number),
         st.builds(
-            lambda n, on: Custom("lasting", (n,), pickle.dumps(Lasting), (on,)),
+            lambda n, on: Custom("lasting", (n,), Code(pickle.dumps(Lasting)), (on,)),
             number,
             st.sampled_from((column("x"), Cast(column("g"), BIGINT))),
         ),

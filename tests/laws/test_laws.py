@@ -35,6 +35,7 @@ from headrace.algebra.query import (
     find_window,
     walk,
 )
+from headrace.algebra.users_code import Code
 from headrace.algebra.windows import Custom, Landmark, TimeRange, Unbounded, Window
 from headrace.errors import UnsupportedQuery
 from headrace.operators.adaptive_panes import EVERY_ROW
@@ -237,7 +238,7 @@ def test_changes_of_a_relation_with_doubles_add_up_to_the_relation_at_every_inst
 
 def test_changes_between_windows_of_users_are_refused_where_a_window_may_be_emptied() -> None:
     """The engine sees the rows that pass WHERE alone, the meaning counts every window that holds a row."""
-    window = Custom("striped", (Literal(1, BIGINT),), pickle.dumps(Striped))
+    window = Custom("striped", (Literal(1, BIGINT),), Code(pickle.dumps(Striped)))
     scan = Windowed(some.SCAN, "s", window)
     passed = Filter(scan, Call("=", (Column("s.k", STRING), Literal("a", STRING)), BOOLEAN))
     for node, refused in ((scan, False), (passed, True)):

@@ -1,4 +1,4 @@
-"""A home whose last epoch other code has published: plans are its pickles, and nobody reads them any more."""
+"""A home whose last epoch other code has published: nobody reads its plans any more."""
 
 from __future__ import annotations
 

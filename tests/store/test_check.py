@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Path:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     store.write_once("archive/s/run.parquet", [sink.getvalue()])
-    store.write_once("plans/p", [b"a pickle"])
+    store.write_once("plans/p", [b"a plan"])
 
     def write(data: bytes) -> str:
         store.write_once("lists/segment", [data])

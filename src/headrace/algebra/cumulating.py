@@ -5,8 +5,7 @@ They are a kind of window like those of users, and known without being registere
 
 from __future__ import annotations
 
-import pickle
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +45,3 @@ class Cumulate(UserWindow):
         del values
         cycle, place = divmod(window, self.steps)
         return 0 <= at - self.start - cycle * self.size < (place + 1) * self.step
-
-
-KNOWN: Final[dict[str, bytes]] = {"cumulate": pickle.dumps(Cumulate, protocol=5)}
-"""Kinds of windows that need no registration, pickled."""

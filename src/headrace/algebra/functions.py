@@ -19,6 +19,7 @@ from headrace.algebra.functions_of_time import TIMES
 from headrace.algebra.functions_row import Function
 from headrace.algebra.functions_rules import fixed
 from headrace.algebra.functions_types import accepts, can_cast, common_of_two, common_type
+from headrace.algebra.users_code import Code
 from headrace.errors import UserError, did_you_mean
 from headrace.schema import Type
 
@@ -58,7 +59,7 @@ class Signature:
 class UserFunction:
     """A registered Python function, usable wherever a scalar function is.
 
-    `body` takes one Arrow array per parameter and returns as many values (an Arrow array, numpy array or sequence); with
+    `body`, or the function that is loaded from it, takes one Arrow array per parameter and returns as many values (an Arrow array, numpy array or sequence); with
     `by_row` it takes one row's Python values and returns one. `strict` bodies never see NULL: such rows are NULL. An
     exception of a by-row body is an error of its row; one of an array body is an error of every row it was given.
     Contract: deterministic, without side effects; it may be evaluated for fewer rows than there are, and again.
@@ -67,9 +68,20 @@ class UserFunction:
     name: str
     parameters: tuple[Type, ...]
     result: Type
-    body: Callable[..., Any]
+    body: Callable[..., Any] | Code
     by_row: bool = False
     strict: bool = True
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """The Python function: code is loaded when it is first called for, and an error of that is no row's.
+
+        Raises `UserError` when it cannot be loaded.
+        """
+        if not isinstance(self.body, Code):
+            return self.body
+        loaded: Callable[..., Any] = self.body.load(f"the function '{self.name}'")
+        return loaded
 
 
 def canonical(name: str) -> str | None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 
-from headrace.algebra.expressions import Column, Literal
 from headrace.algebra.user_windows import Ints, UserWindow
-from headrace.algebra.windows import Custom
-from headrace.schema import BIGINT
-from headrace.time import Duration, Instant
 
 
 class JoinedWindows(UserWindow):
@@ -39,9 +34,3 @@ class JoinedWindows(UserWindow):
     def holds(self, window: int, at: int, *values: Any) -> bool:
         """At < end <= until."""
         return bool(at < self.anchor + window * self.slide <= values[0])
-
-
-def joined_windows(slide: Duration, anchor: Instant, length: Duration, until: Column) -> Custom:
-    """The window of pairs."""
-    arguments = tuple(Literal(value, BIGINT) for value in (slide, anchor, length))
-    return Custom("joined", arguments, pickle.dumps(JoinedWindows), (until,))

@@ -7,16 +7,11 @@ its end). `headrace.check_window` tries them against each other. Source: Li 2008
 
 from __future__ import annotations
 
-import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from headrace.errors import UserError
 
 Ints = npt.NDArray[np.int64]
 
@@ -73,33 +68,4 @@ class LinearWindow(UserWindow):
         return a * window + b <= at < c * window + d
 
 
-@lru_cache(maxsize=256)
-def loaded(name: str, body: bytes) -> Any:
-    """The class behind a pickled one; raises `UserError` when the module it is in is gone."""
-    try:
-        return pickle.loads(body)  # noqa: S301 - from the home's own log
-    except (ImportError, AttributeError) as error:
-        raise UserError(
-            f"the window '{name}' cannot be loaded: {error}",
-            remedy="Make the module it was registered from importable again, or register it anew.",
-        ) from None
-
-
-@lru_cache(maxsize=256)
-def instance(name: str, body: bytes, arguments: tuple[Hashable, ...]) -> UserWindow:
-    """The kind of window for these constants.
-
-    Raises `UserError` with what its constructor says against them.
-    """
-    try:
-        made: UserWindow = loaded(name, body)(*arguments)
-    except UserError:
-        raise
-    except Exception as error:  # noqa: BLE001 whatever a user's constructor raises
-        raise UserError(
-            f"the window '{name}' does not take ({', '.join(map(repr, arguments))}): {error}"
-        ) from None
-    return made
-
-
-__all__ = ["Ints", "LinearWindow", "UserWindow", "instance", "loaded"]
+__all__ = ["Ints", "LinearWindow", "UserWindow"]

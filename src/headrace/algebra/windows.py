@@ -12,7 +12,9 @@ from typing import Final, TypeAlias
 from typing import Literal as Choice
 
 from headrace.algebra.expressions import Expression, Literal
-from headrace.algebra.user_windows import UserWindow, instance
+from headrace.algebra.user_windows import UserWindow
+from headrace.algebra.users_code import Code
+from headrace.algebra.window_kinds import BUILT_IN, instance
 from headrace.errors import UserError
 from headrace.time import BEGINNING, DAY, Duration, Instant
 
@@ -209,15 +211,19 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """`[WINDOW name(constants) ON x]`: windows of a user's class, which is pickled in `body`; see `user_windows`.
+    """`[WINDOW name(constants) ON x]`: windows of a user's class, whose code is `body`, or of a built-in kind (None).
 
-    `on` are over the stream's own columns. Context free: which windows hold a row is told by the row.
+    See `user_windows`, `window_kinds`. `on` are over the stream's own columns. Context free: which windows hold a row is told by the row.
     """
 
     name: str
     arguments: tuple[Literal, ...]
-    body: bytes = field(repr=False)
+    body: Code | None = field(default=None, repr=False)
     on: tuple[Expression, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.body is None and self.name not in BUILT_IN:
+            raise UserError(f"there is no built-in window '{self.name}'")
 
     @property
     def kind(self) -> UserWindow:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal as Choice
 
+from headrace.algebra.users_code import Code
 from headrace.schema import Schema, Type
 from headrace.time import DAY, Duration, render_duration
 
@@ -143,23 +144,28 @@ class QueryDefinition:
 
 @dataclass(frozen=True, slots=True)
 class FunctionDefinition:
-    """A Python function usable in queries; `body` is pickled by value. See `headrace.algebra.functions.UserFunction`."""
+    """A Python function usable in queries; `body` is its code. See `headrace.algebra.functions.UserFunction`.
+
+    `fingerprint` is equal for functions with the same code, whatever they are pickled to; "" where an older Headrace
+    registered it.
+    """
 
     name: str
     parameters: tuple[Type, ...]
     result: Type
-    body: bytes
+    body: Code
     by_row: bool = True
     strict: bool = True
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowDefinition:
-    """A user's kind of window; `body` is its class, pickled. See `headrace.algebra.user_windows.UserWindow`.
+    """A user's kind of window; `body` is the code of its class. See `headrace.algebra.user_windows.UserWindow`.
 
     `fingerprint` is equal for classes with the same code, whatever they are pickled to.
     """
 
     name: str
-    body: bytes
+    body: Code
     fingerprint: str

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from headrace.algebra.users_code import Code
 from headrace.catalog.definitions import (
     Deduplication,
     FunctionDefinition,
@@ -145,6 +146,7 @@ def function_to_json(function: FunctionDefinition) -> dict[str, Any]:
         "body": base64.b64encode(function.body).decode(),
         "by_row": function.by_row,
         "strict": function.strict,
+        **({"fingerprint": function.fingerprint} if function.fingerprint else {}),
     }
 
 
@@ -154,9 +156,10 @@ def function_from_json(value: Mapping[str, Any]) -> FunctionDefinition:
         value["name"],
         tuple(type_from_json(kind) for kind in value["parameters"]),
         type_from_json(value["result"]),
-        base64.b64decode(value["body"]),
+        _code(value),
         value["by_row"],
         value["strict"],
+        value.get("fingerprint", ""),
     )
 
 
@@ -168,4 +171,9 @@ def window_to_json(window: WindowDefinition) -> dict[str, Any]:
 
 def window_from_json(value: Mapping[str, Any]) -> WindowDefinition:
     """The inverse."""
-    return WindowDefinition(value["name"], base64.b64decode(value["body"]), value["fingerprint"])
+    return WindowDefinition(value["name"], _code(value), value["fingerprint"])
+
+
+def _code(value: Mapping[str, Any]) -> Code:
+    """What the user registered, not loaded."""
+    return Code(base64.b64decode(value["body"]))

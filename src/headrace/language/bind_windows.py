@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 
-from headrace.algebra.cumulating import KNOWN
 from headrace.algebra.expressions import Cast, Expression, Literal
 from headrace.algebra.functions import UserFunction
 from headrace.algebra.query import QueryScan, StreamScan, UnionAll
+from headrace.algebra.window_kinds import WRITTEN
 from headrace.algebra.windows import (
     Custom,
     Delta,
@@ -24,7 +24,6 @@ from headrace.algebra.windows import (
     Unbounded,
     Window,
 )
-from headrace.catalog.definitions import WindowDefinition
 from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
 from headrace.language.ast import Constant, FunctionCall, Name
 from headrace.language.ast_windows import (
@@ -106,11 +105,10 @@ def bind_window(
 
 
 def _registered(clause: NamedWindow, text: str, names: Names) -> Custom:
-    """The user's window, made once to see that its constants suit it."""
+    """The user's window or a built-in one, made once to see that its constants suit it."""
     found = names.window(clause.name)
-    if found is None and clause.name.lower() in KNOWN:
-        found = WindowDefinition(clause.name.lower(), KNOWN[clause.name.lower()], "")
-    if found is None:
+    name, body = (clause.name.lower(), None) if found is None else (found.name, found.body)
+    if found is None and name not in WRITTEN:
         raise UserError(
             f"there is no window '{clause.name}'",
             span=clause.span,
@@ -121,14 +119,14 @@ def _registered(clause: NamedWindow, text: str, names: Names) -> Custom:
     for item in clause.arguments:
         if not isinstance(item, Constant):
             raise UserError(
-                f"the arguments of the window {found.name} are constants",
+                f"the arguments of the window {name} are constants",
                 span=item.span,
                 text=text,
                 remedy="Columns stand after ON: [WINDOW name(5) ON x].",
             )
         value = float(item.value) if isinstance(item.value, Decimal) else item.value
         arguments.append(Literal(value, DOUBLE if isinstance(item.value, Decimal) else item.type))
-    window = Custom(found.name, tuple(arguments), found.body)
+    window = Custom(name, tuple(arguments), body)
     with located(clause.span, text):
         assert window.kind is not None
     return window

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace.algebra.expressions import Call, Column, Expression, Literal, columns_of, conjuncts
-from headrace.algebra.joined_windows import joined_windows
 from headrace.algebra.query import (
     Aggregate,
     Filter,
@@ -27,9 +26,11 @@ from headrace.algebra.query import (
     walk,
 )
 from headrace.algebra.rewriting import expressions_of, rewritten
+from headrace.algebra.window_kinds import JOINED
 from headrace.algebra.windows import (
     CHANGE,
     Changing,
+    Custom,
     Lasting,
     TimeRange,
     TimeSlide,
@@ -198,7 +199,8 @@ class _Parts:
         if isinstance(first, TimeSlide):
             if set(ranges) == {first.slide}:
                 return first  # a pair is in the window of its later row
-            return joined_windows(first.slide, first.anchor, max(filter(None, ranges)), until)
+            given = (first.slide, first.anchor, max(filter(None, ranges)))
+            return Custom(JOINED, tuple(Literal(each, BIGINT) for each in given), on=(until,))
         return Unbounded() if set(ranges) == {None} else Lasting(until)
 
     def pairings(

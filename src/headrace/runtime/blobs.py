@@ -26,7 +26,7 @@ class ScanBlob:
     sections: Mapping[str, pa.Table]
 
     def pack(self) -> bytes:
-        """Bytes for the exchange: a pickled head, then a container of tables, large ones compressed.
+        """Bytes for the exchange, which rest nowhere: a pickled head, then a container of tables, large ones compressed.
 
         A blob is copied half a dozen times on its way through Python, sockets and the JVM: LZ4 costs less than that.
         """

@@ -23,7 +23,7 @@ from headrace.operators.scalar.users import registered
 from headrace.operators.window_rows import WindowRows
 from headrace.runtime import derived
 from headrace.runtime.blobs import ScanBlob
-from headrace.runtime.functions import loaded
+from headrace.runtime.functions import callable_by_name
 from headrace.runtime.messages import EpochPlan, ScanReceipt, StateMessage, StreamReceipt
 from headrace.runtime.plans import load_relation
 from headrace.runtime.several import members_of
@@ -52,7 +52,7 @@ def close(
     left, seen = dict(message.closed), dict[str, Instant]()
     while left:
         ready = {name: at for name, at in left.items() if not _sources(plan, name) & left.keys()}
-        with registered(loaded(plan.functions)):
+        with registered(callable_by_name(plan.functions)):
             blobs = [_blob(store, plan, plan.operators[name], (unread or {}, found)) for name in ready]
         for blob in blobs:
             seen |= {name: stream.greatest for name, stream in blob.receipt.streams.items()}

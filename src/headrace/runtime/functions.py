@@ -1,10 +1,8 @@
-"""Python functions of users: pickled by value into the query log, so that they outlive the program that registered them."""
+"""Python functions of users: their code goes into the query log, so that they outlive the program that registered them."""
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from headrace.algebra.functions import UserFunction, canonical
@@ -14,6 +12,8 @@ from headrace.catalog.journal import function_to_json
 from headrace.errors import UserError
 from headrace.language.cursor import Cursor
 from headrace.language.types import column_type
+from headrace.runtime.code_of_users import code_of
+from headrace.runtime.fingerprints import fingerprint
 from headrace.runtime.messages import EpochPlan
 from headrace.runtime.relation_versions import refuse_if_called_by_changes
 from headrace.schema import Type
@@ -32,21 +32,13 @@ def define(
 
     Raises `UserError` for a name that is taken by a built-in function, or a body that cannot be pickled.
     """
-    from pyspark import cloudpickle  # noqa: PLC0415 - only where a function is registered
-
     if not name.isidentifier():
         raise UserError(f"'{name}' is no name for a function", remedy="Use letters, digits and underscores.")
     if canonical(name) is not None:
         raise UserError(f"'{name}' is a built-in function", remedy="Give yours another name.")
-    try:
-        pickled = cloudpickle.dumps(body)
-    except (TypeError, pickle.PicklingError) as error:
-        raise UserError(
-            f"the function '{name}' cannot be sent to tasks: {error}",
-            remedy="It must not hold on to open files, connections or locks.",
-        ) from None
+    code = code_of(body, f"the function '{name}'")
     types = tuple(_type(each) for each in parameters)
-    return FunctionDefinition(name, types, _type(result), pickled, by_row, strict)
+    return FunctionDefinition(name, types, _type(result), code, by_row, strict, fingerprint(body))
 
 
 def entry(catalog: Catalog, plan: EpochPlan, definition: FunctionDefinition) -> dict[str, Any]:
@@ -59,18 +51,9 @@ def _type(written: str | Type) -> Type:
     return written if isinstance(written, Type) else column_type(Cursor(written))
 
 
-def loaded(definitions: Mapping[str, FunctionDefinition]) -> dict[str, UserFunction]:
-    """The functions, ready to call, by lower-case name."""
-    return {name: _load(definition) for name, definition in definitions.items()}
-
-
-@lru_cache(maxsize=256)
-def _load(definition: FunctionDefinition) -> UserFunction:
-    return UserFunction(
-        definition.name,
-        definition.parameters,
-        definition.result,
-        pickle.loads(definition.body),
-        definition.by_row,
-        definition.strict,
-    )
+def callable_by_name(definitions: Mapping[str, FunctionDefinition]) -> dict[str, UserFunction]:
+    """The functions by lower-case name. The code of each is loaded when it is first called."""
+    return {
+        name: UserFunction(each.name, each.parameters, each.result, each.body, each.by_row, each.strict)
+        for name, each in definitions.items()
+    }

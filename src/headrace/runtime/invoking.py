@@ -25,7 +25,7 @@ from headrace.operators.scalar.users import registered
 from headrace.operators.selection import Selection
 from headrace.operators.shared_selections import BITS
 from headrace.runtime.archive_rows import ArchivedRun, past_of
-from headrace.runtime.functions import loaded
+from headrace.runtime.functions import callable_by_name
 from headrace.runtime.home import Home
 from headrace.runtime.plans import open_run
 from headrace.runtime.recent import Recent
@@ -84,7 +84,7 @@ class Invocation:
             return None
         begin, end = operator.window.at(now)
         found = []
-        with registered(loaded(self.home.catalog.functions)):
+        with registered(callable_by_name(self.home.catalog.functions)):
             for index, entry in past.between(begin, end, start, stop):
                 for name in entry.files:
                     part = self._rows(name, begin, end, by_bits=index < bitmapped)

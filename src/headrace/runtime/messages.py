@@ -1,4 +1,4 @@
-"""What travels between the driver and its tasks: small immutable values, pickled.
+"""What travels between the driver and its tasks: small immutable values, pickled in flight and never at rest.
 
 Everything a task needs that is not data is here; time, names of files and punctuations are arguments, so that a task run
 twice does the same (decision D15).
@@ -39,7 +39,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class EpochPlan:
-    """All standing operators and what they read. Immutable; a file in the home, named by its content."""
+    """All standing operators and what they read. Immutable; files in the home, see `plan_files`."""
 
     operators: Mapping[str, Operator] = field(default_factory=dict)
     streams: Mapping[str, StreamDefinition] = field(default_factory=dict)

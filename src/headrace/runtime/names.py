@@ -49,6 +49,11 @@ def plan(digest: str) -> str:
     return f"plans/{digest}.plan"
 
 
+def code(digest: str) -> str:
+    """The code of a user's function or window, named by its content."""
+    return f"functions/{digest}.code"
+
+
 def relation(name: str, version: int) -> str:
     """A version of a stored relation."""
     return f"relations/{name}/{version:06d}-{uuid.uuid4().hex[:12]}.arrow"

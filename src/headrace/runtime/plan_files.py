@@ -2,26 +2,29 @@
 
 A plan is a small *head* and *segments*, which hold the operators. What is new goes into a segment of its own; segments of
 like size are merged, so a registration writes what it adds and, now and then, what was added of late. All are named
-by their content and never rewritten. They are pickles, private to the code that wrote them: the head says which that was. A worker reads the segments it has not seen, and keeps an operator it knows as the
-same object: what it derived from it (a compiled index, a scanner's layout) stays good.
+by their content and never rewritten. They are sealed JSON of `store/values.py`, so reading one runs no code; the code of users' functions and
+windows lies in files of its own, which the head lists. The head also says which classes its writer knew. A worker reads the
+segments it has not seen, and keeps an operator it knows as the same object: what it derived from it (a compiled index, a
+scanner's layout) stays good.
 """
 
 from __future__ import annotations
 
 import hashlib
-import pickle
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import headrace
+from headrace.errors import CorruptStore, OtherVersion
 from headrace.operators.operator import Operator
 from headrace.runtime import names
 from headrace.runtime.messages import EpochPlan
+from headrace.runtime.plan_classes import codec
 from headrace.runtime.recent import Recent
-from headrace.store.filesystem import Store
+from headrace.store.envelope import seal, unseal
+from headrace.store.filesystem import MissingFile, Store
+from headrace.store.values import Encoded
 
 _GROWS_BY: Final = 4
 """A segment is merged into the one before it unless that one is more than so many times as large."""
@@ -29,8 +32,12 @@ _HEADS: Final = 8
 _SEGMENTS: Final = 256
 _OPERATORS: Final = 200_000
 
-_ENDS: Final = b"\n"
-"""What stands between the code that wrote a head and its pickle."""
+_HEAD: Final = "plan"
+_SEGMENT: Final = "plan segment"
+_VERSION: Final = 1
+_UNSEALED: Final = re.compile(rb"[0-9a-f]{24}\n\x80|\x80[\x04\x05]")
+"""How plans of versions before there was a format begin."""
+_REMEDY: Final = "use the version that wrote it, or start this one as the home's writer, which makes its plan from the catalog"
 
 _heads: Final[Recent[tuple[str, str], EpochPlan]] = Recent(_HEADS)
 _segments: Final[Recent[tuple[str, str], Mapping[str, Operator]]] = Recent(_SEGMENTS)
@@ -39,19 +46,11 @@ _operators: Final[Recent[tuple[str, str], Operator]] = Recent(_OPERATORS)
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file of operators, by their ids; some may be in the plan no more."""
+    """A file of operators, by their ids; some may be in the plan no more. `code` are the files of users' code it needs."""
 
     name: str
     operators: Mapping[str, Operator]
-
-
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """What a plan's own file holds: the plan without operators, its segments in order, and who of them is gone."""
-
-    plan: EpochPlan
-    segments: tuple[str, ...]
-    gone: frozenset[str]
+    code: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +60,12 @@ class SavedPlan:
     name: str
     segments: tuple[Segment, ...]
     operators: Mapping[str, Operator]
+    code: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of all files it needs."""
-        return self.name, *(segment.name for segment in self.segments)
+        """The names of all files it needs, its own first."""
+        return self.name, *(segment.name for segment in self.segments), *self.code
 
 
 NO_PLAN: Final = SavedPlan("", (), {})
@@ -83,13 +83,21 @@ def save_plan(store: Store, plan: EpochPlan, before: SavedPlan) -> SavedPlan:
         older = segments.pop().operators
         fresh = {id_: plan.operators[id_] for id_ in older if id_ in plan.operators} | fresh
     if fresh:
-        data = pickle.dumps(tuple(fresh.values()), protocol=5)
-        segments.append(Segment(_write(store, data), fresh))
+        operators = codec().encode(tuple(fresh.values()))
+        code = _write_code(store, operators)
+        name = _write(store, seal(_SEGMENT, _VERSION, {"operators": operators.body}))
+        segments.append(Segment(name, fresh, code))
     everyone = frozenset[str]().union(*(segment.operators.keys() for segment in segments))
-    gone = everyone - plan.operators.keys()
-    head = _Head(replace(plan, operators={}), tuple(segment.name for segment in segments), gone)
-    name = _write(store, code() + _ENDS + pickle.dumps(head, protocol=5))
-    return SavedPlan(name, tuple(segments), plan.operators)
+    rest = codec().encode(replace(plan, operators={}))
+    code = tuple(dict.fromkeys([*_write_code(store, rest), *(each for one in segments for each in one.code)]))
+    head = {
+        "schema": codec().schema,
+        "plan": rest.body,
+        "segments": [segment.name for segment in segments],
+        "gone": sorted(everyone - plan.operators.keys()),
+        "code": list(code),
+    }
+    return SavedPlan(_write(store, seal(_HEAD, _VERSION, head)), tuple(segments), plan.operators, code)
 
 
 def _is_same(known: Operator | None, now: Operator) -> bool:
@@ -97,38 +105,64 @@ def _is_same(known: Operator | None, now: Operator) -> bool:
 
 
 def _write(store: Store, data: bytes) -> str:
-    name = names.plan(hashlib.sha256(data).hexdigest()[:24])
-    if not store.exists(name):
-        store.put_if_absent(name, data)
+    return _put(store, names.plan(hashlib.sha256(data).hexdigest()[:24]), data)
+
+
+def _write_code(store: Store, encoded: Encoded) -> tuple[str, ...]:
+    return tuple(_put(store, names.code(digest), data) for digest, data in encoded.apart.items())
+
+
+def _put(store: Store, name: str, data: bytes) -> str:
+    """A file of that content; one that is damaged gives way to a whole one."""
+    if store.exists(name):
+        if bytes(store.read(name)) == data:
+            return name
+        store.delete(name)
+    store.put_if_absent(name, data)
     return name
 
 
-@cache
-def code() -> bytes:
-    """Which code this is, by its sources."""
-    digest, root = hashlib.sha256(), Path(headrace.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:24].encode()
-
-
 def is_readable(store: Store, name: str) -> bool:
-    """Whether this code wrote the plan of that name: the operators of another may have other fields."""
-    return bytes(store.read(name)).startswith(code() + _ENDS)
+    """Whether the plan of that name is there, and whoever wrote it knew the same classes with the same fields."""
+    try:
+        return bool(_unsealed(store, name, _HEAD)["schema"] == codec().schema)
+    except (CorruptStore, OtherVersion, MissingFile):
+        return False
+
+
+def _unsealed(store: Store, name: str, kind: str) -> Mapping[str, Any]:
+    data = bytes(store.read(name))
+    if _UNSEALED.match(data):
+        raise OtherVersion(f"the {kind} '{name}' was written by an older version of headrace: {_REMEDY}")
+    body = unseal(kind, _VERSION, data, name)
+    if not isinstance(body, dict):
+        raise CorruptStore(f"the {kind} '{name}' is damaged: it holds {type(body).__name__}")
+    return body
+
+
+def _decoded(store: Store, name: str, body: Any) -> Any:
+    try:
+        return codec().decode(body, lambda digest: bytes(store.read(names.code(digest))))
+    except OtherVersion as error:
+        raise OtherVersion(f"the plan '{name}' cannot be read: {error}: {_REMEDY}") from None
+    except MissingFile:
+        raise
+    except CorruptStore as error:
+        raise CorruptStore(f"the plan '{name}' is damaged: {error}") from error
 
 
 def load_plan(store: Store, name: str) -> EpochPlan:
-    """The plan of that name."""
+    """The plan of that name. Raises `OtherVersion` or `CorruptStore` for one that cannot be read."""
     key = (str(store.root), name)
     plan = _heads.get(key)
     if plan is None:
-        head: _Head = pickle.loads(store.read(name).partition(_ENDS)[2])
+        head = _unsealed(store, name, _HEAD)
         operators: dict[str, Operator] = {}
-        for segment in head.segments:
+        for segment in head["segments"]:
             operators.update(_segment(store, segment))
-        for id_ in head.gone:
+        for id_ in head["gone"]:
             del operators[id_]
-        plan = replace(head.plan, operators=operators)
+        plan = replace(_decoded(store, name, head["plan"]), operators=operators)
         _heads.put(key, plan)
     return plan
 
@@ -137,7 +171,8 @@ def _segment(store: Store, name: str) -> Mapping[str, Operator]:
     key = (str(store.root), name)
     found = _segments.get(key)
     if found is None:
-        found = dict(_as_known(str(store.root), pickle.loads(store.read(name))))
+        operators = _decoded(store, name, _unsealed(store, name, _SEGMENT)["operators"])
+        found = dict(_as_known(str(store.root), operators))
         _segments.put(key, found)
     return found
 

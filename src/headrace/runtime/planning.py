@@ -32,7 +32,7 @@ from headrace.planner.held_relations import logged, with_relations
 from headrace.planner.materializing import Materialize, Source, materialized
 from headrace.planner.stream_joins import joins_streams, taken_apart
 from headrace.runtime import derived, several
-from headrace.runtime.functions import loaded
+from headrace.runtime.functions import callable_by_name
 from headrace.runtime.messages import EpochPlan, Retention
 from headrace.runtime.recent import Recent
 from headrace.time import Duration
@@ -140,7 +140,7 @@ def _bind(catalog: Catalog, text: str, zone: str, select: Select | str, script: 
     if known is not None and known.holds(catalog):
         return known.query
     watched = _Watched(CatalogNames(catalog))
-    query = bind_query(select, watched, script, loaded(catalog.functions), zone)
+    query = bind_query(select, watched, script, callable_by_name(catalog.functions), zone)
     _bound.put((text, zone), _Remembered(query, catalog.functions, tuple(watched.found)))
     return query
 

@@ -6,13 +6,13 @@ when it goes: of two versions it would go as another one than it came, and what 
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 
 import pyarrow as pa
 
 from headrace.algebra.expressions import Call
+from headrace.algebra.users_code import Code
 from headrace.algebra.windows import CHANGE
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import FunctionDefinition
@@ -46,7 +46,7 @@ def refuse_if_looked_up_by_changes(
 def refuse_if_called_by_changes(catalog: Catalog, plan: EpochPlan, function: FunctionDefinition) -> None:
     """Raises `UserError` where queries compute rows that come and go by another function of its name."""
     known, name = catalog.functions.get(function.name.lower()), function.name.lower()
-    if known is None or _said(known) == _said(function):
+    if known is None or is_same(known, function):
         return
     users = {each.query for each in _by_changes(plan) if name in _called(each)}
     if users:
@@ -66,10 +66,18 @@ def _by_changes(plan: EpochPlan) -> Iterator[Operator]:
             yield operator
 
 
-def _said(function: FunctionDefinition) -> tuple[object, ...]:
-    """What makes a function another one: pickles of one body differ."""
-    kinds = function.parameters, function.result, function.by_row, function.strict
-    return (fingerprint(pickle.loads(function.body)), *kinds)
+def is_same(one: FunctionDefinition, other: FunctionDefinition) -> bool:
+    """Whether two definitions are of one function: pickles of one body differ, its fingerprint does not."""
+    with_fingerprints = [
+        replace(each, body=Code(), fingerprint=each.fingerprint or _fingerprint(each))
+        for each in (one, other)
+    ]
+    return replace(with_fingerprints[0], name=other.name) == with_fingerprints[1]
+
+
+def _fingerprint(function: FunctionDefinition) -> str:
+    """That of a function which an older Headrace registered without one."""
+    return fingerprint(function.body.load(f"the function '{function.name}'"))
 
 
 def _called(value: object) -> set[str]:

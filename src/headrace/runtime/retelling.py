@@ -22,7 +22,7 @@ from headrace.operators.scalar.users import registered
 from headrace.operators.selection import Selection
 from headrace.planner.lower import lower
 from headrace.runtime.archive_rows import ArchivedRun, past_of
-from headrace.runtime.functions import loaded
+from headrace.runtime.functions import callable_by_name
 from headrace.runtime.home import Home
 from headrace.runtime.planning import bound
 from headrace.store.committed import OperatorProgress
@@ -59,7 +59,7 @@ class Retelling:
             return None
         standing = manifest.operators[self.operator.id]
         greatest = manifest.stream(self.operator.stream).greatest
-        with registered(loaded(self.home.catalog.functions)):
+        with registered(callable_by_name(self.home.catalog.functions)):
             deltas = self._read(manifest, standing)
             ended = standing.closed == FOREVER > self._closed
             turn = Turn(self._closed, max(standing.closed, self._closed), greatest, final=ended)
@@ -73,7 +73,7 @@ class Retelling:
         """What would be told beyond that if the stream ended there."""
         self.until(manifest)
         greatest = manifest.stream(self.operator.stream).greatest
-        with registered(loaded(self.home.catalog.functions)):
+        with registered(callable_by_name(self.home.catalog.functions)):
             return self.teller.advance(self._state, [], Turn(self._closed, FOREVER, greatest, final=True))
 
     def _read(self, manifest: Manifest, standing: OperatorProgress) -> list[Sections]:

@@ -29,7 +29,7 @@ from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.collector import MANY, no_cycles_sought
 from headrace.runtime.columns_needed import columns_of, columns_read
 from headrace.runtime.filling import filled
-from headrace.runtime.functions import loaded
+from headrace.runtime.functions import callable_by_name
 from headrace.runtime.measuring import Timed, timed
 from headrace.runtime.messages import (
     EpochPlan,
@@ -62,7 +62,7 @@ def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
         plan = load_plan(store, message.plan)
         task = _ScanTask(store, plan, message)
         started = time.perf_counter()
-        with registered(loaded(plan.functions)):
+        with registered(callable_by_name(plan.functions)):
             for piece in message.pieces:
                 task.read(piece)
             read = time.perf_counter()

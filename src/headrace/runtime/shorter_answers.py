@@ -15,7 +15,7 @@ from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
 from headrace.operators.shorter_windows import check, full_length, shorter
 from headrace.runtime import answers, results
-from headrace.runtime.functions import loaded
+from headrace.runtime.functions import callable_by_name
 from headrace.runtime.home import Home
 from headrace.runtime.plans import open_run
 from headrace.runtime.remarks import remarks_on
@@ -55,7 +55,7 @@ def _asked(home: Home, manifest: Manifest, operator: Operator, query: Query, len
             remedy="Ask for the whole window.",
         )
     now = max(standing.closed - 1, known.greatest)
-    with registered(loaded(home.catalog.functions)):
+    with registered(callable_by_name(home.catalog.functions)):
         table = shorter(operator, length, list(_sections(home, manifest, operator)), standing.closed, now)
     if table is None:
         return results.empty(query)

@@ -45,7 +45,7 @@ from headrace.runtime.compaction import (
     due_for_review,
     level_after,
 )
-from headrace.runtime.functions import loaded
+from headrace.runtime.functions import callable_by_name
 from headrace.runtime.going_ahead import group_turn
 from headrace.runtime.measuring import Ledger
 from headrace.runtime.messages import (
@@ -166,7 +166,7 @@ class _StateTask:
 
     def advance_all(self) -> None:
         """Run the operators that take part."""
-        with registered(loaded(self.plan.functions)):
+        with registered(callable_by_name(self.plan.functions)):
             for name, operators in self._owners().items():
                 taking = [each for each in operators if each.id in self._message.closed]
                 with self._ledger.timed(name):
@@ -261,7 +261,7 @@ class _StateTask:
 
     def latest(self, operator: TellsLast) -> pa.Table | None:
         """What an operator's state says of windows that have closed."""
-        with registered(loaded(self.plan.functions)):
+        with registered(callable_by_name(self.plan.functions)):
             return operator.latest([sections for run in self._runs if (sections := run.of(operator.id))])
 
     def compact(self) -> None:

@@ -1,25 +1,22 @@
-"""Kinds of windows of users: their classes pickled into the query log, so that they outlive the program that registered them."""
+"""Kinds of windows of users: the code of their classes goes into the query log, so that they outlive the program that registered them."""
 
 from __future__ import annotations
 
-import pickle
-
-from headrace.algebra.cumulating import KNOWN
 from headrace.algebra.query import Windowed, walk
 from headrace.algebra.user_windows import UserWindow
+from headrace.algebra.window_kinds import WRITTEN
 from headrace.algebra.windows import Custom
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import WindowDefinition
 from headrace.errors import UserError
+from headrace.runtime.code_of_users import code_of
 from headrace.runtime.fingerprints import fingerprint
 from headrace.runtime.planning import bound
 
 
 def define(name: str, kind: object) -> WindowDefinition:
     """A window's definition. Raises `UserError` for what is no class of windows, or cannot be pickled."""
-    from pyspark import cloudpickle  # noqa: PLC0415 - only where a window is registered
-
-    if name.lower() in KNOWN:
+    if name.lower() in WRITTEN:
         raise UserError(f"'{name}' is a built-in window", remedy="Give yours another name.")
     if not name.isidentifier():
         raise UserError(f"'{name}' is no name for a window", remedy="Use letters, digits and underscores.")
@@ -33,14 +30,7 @@ def define(name: str, kind: object) -> WindowDefinition:
         raise UserError(
             f"the window '{name}' does not say {', '.join(missing)}", remedy="See help(headrace.UserWindow)."
         )
-    try:
-        body = cloudpickle.dumps(kind)
-    except (TypeError, pickle.PicklingError) as error:
-        raise UserError(
-            f"the window '{name}' cannot be sent to tasks: {error}",
-            remedy="It must not hold on to open files, connections or locks.",
-        ) from None
-    return WindowDefinition(name, body, fingerprint(kind))
+    return WindowDefinition(name, code_of(kind, f"the window '{name}'"), fingerprint(kind))
 
 
 def is_new(catalog: Catalog, window: WindowDefinition) -> bool:

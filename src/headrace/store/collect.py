@@ -23,7 +23,7 @@ from headrace.store.radix_list import leaf_entries
 from headrace.time import Duration, Instant
 
 DATA_FOLDERS: Final = (
-    *("archive", "blobs", "lists", "plans", "rejects"),
+    *("archive", "blobs", "functions", "lists", "plans", "rejects"),
     *("relations", "results", "segments", "state"),
 )
 _DATA_PREFIXES: Final = tuple(f"{folder}/" for folder in DATA_FOLDERS)

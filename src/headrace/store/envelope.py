@@ -10,7 +10,7 @@ import json
 import zlib
 from typing import Any
 
-from headrace.errors import CorruptStore, StoreError
+from headrace.errors import CorruptStore, OtherVersion, StoreError
 
 
 def seal(kind: str, version: int, body: Any) -> bytes:
@@ -36,7 +36,7 @@ def unseal(kind: str, version: int, data: bytes, name: str) -> Any:
     if found != kind:
         raise CorruptStore(f"the file '{name}' holds a {found} where a {kind} is expected")
     if written != version:
-        raise StoreError(
+        raise OtherVersion(
             f"the {kind} '{name}' has format version {written}, this program reads {version}: "
             "use the version of headrace that wrote it"
         )

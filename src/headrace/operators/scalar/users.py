@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -63,10 +63,11 @@ def _called(
         [argument.filter(pa.array(asked)) for argument in arguments] if len(rows) < len(asked) else arguments
     )
     reasons: dict[int, str] = {}
+    call, kind = function.call, to_arrow(function.result)
     if function.by_row:
-        values = _by_row(function, chosen, rows, reasons)
+        values = _by_row(call, kind, chosen, rows, reasons)
     else:
-        values = _by_array(function, chosen, rows, reasons)
+        values = _by_array(call, kind, chosen, rows, reasons)
     places = np.cumsum(asked) - 1
     spread = values if len(rows) == len(asked) else values.take(pa.array(places, mask=~asked))
     if not reasons:
@@ -76,25 +77,28 @@ def _called(
     return spread, Failure(mask, lambda row: f"{function.name}: {reasons[row]}")
 
 
-def _by_row(function: UserFunction, chosen: list[pa.Array], rows: Any, reasons: dict[int, str]) -> pa.Array:
+def _by_row(
+    call: Callable[..., Any], kind: pa.DataType, chosen: list[pa.Array], rows: Any, reasons: dict[int, str]
+) -> pa.Array:
     found: list[Any] = []
     for place, row in enumerate(rows.tolist()):
         try:
-            value = function.body(*(argument[place].as_py() for argument in chosen))
-            found.append(pa.scalar(value, to_arrow(function.result)).as_py())
+            value = call(*(argument[place].as_py() for argument in chosen))
+            found.append(pa.scalar(value, kind).as_py())
         except Exception as failure:  # noqa: BLE001 whatever a user's function raises is an error of its row
             reasons[row] = f"{type(failure).__name__}: {failure}"
             found.append(None)
-    return pa.array(found, to_arrow(function.result))
+    return pa.array(found, kind)
 
 
-def _by_array(function: UserFunction, chosen: list[pa.Array], rows: Any, reasons: dict[int, str]) -> pa.Array:
+def _by_array(
+    call: Callable[..., Any], kind: pa.DataType, chosen: list[pa.Array], rows: Any, reasons: dict[int, str]
+) -> pa.Array:
     """One call; after an exception by halves, so that only rows that fail alone are errors."""
-    kind = to_arrow(function.result)
     if len(rows) == 0:
         return pa.nulls(0, kind)
     try:
-        values = pa.array(function.body(*chosen), kind)
+        values = pa.array(call(*chosen), kind)
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
         if len(values) != len(rows):
@@ -105,6 +109,6 @@ def _by_array(function: UserFunction, chosen: list[pa.Array], rows: Any, reasons
             reasons[int(rows[0])] = f"{type(failure).__name__}: {failure}"
             return pa.nulls(1, kind)
         half = len(rows) // 2
-        low = _by_array(function, [argument.slice(0, half) for argument in chosen], rows[:half], reasons)
-        high = _by_array(function, [argument.slice(half) for argument in chosen], rows[half:], reasons)
+        low = _by_array(call, kind, [argument.slice(0, half) for argument in chosen], rows[:half], reasons)
+        high = _by_array(call, kind, [argument.slice(half) for argument in chosen], rows[half:], reasons)
         return pa.concat_arrays([low, high])

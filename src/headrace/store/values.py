@@ -1,0 +1,270 @@
+"""How do immutable values rest in a file so that reading them runs no code? As a table of rows, one for each different value.
+
+A row is a JSON text, number, truth or null, or a list: a list of numbers is a record, a tuple, a set or a mapping, whose parts
+are the rows of these numbers, all of them earlier; its first number says which, by a table of the records' stored names and
+fields that is written with them. Other scalars are a word and a text, as `["decimal", "1.50"]`. Equal values are one row however often
+they occur, and come back as one object: the same schema under ten thousand queries is stored, and made, once.
+
+Reading calls the constructors of classes that the reader has registered, and nothing else. A name or a field that it does
+not know is of another version (`OtherVersion`); all else that does not fit is damage (`CorruptStore`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import Field, dataclass, fields
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import cached_property
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from headrace.errors import CorruptStore, OtherVersion, StoreError
+
+FORMAT: Final = 1
+
+Fetch: TypeAlias = Callable[[str], bytes]
+"""From the digest of a value that lies apart to its bytes."""
+
+_TUPLE, _SET, _MAPPING, _RECORDS = 0, 1, 2, 3
+"""The first number of a row; records are counted from `_RECORDS` on, in the order of their table."""
+_APART: Final = "apart"
+_MEMBER: Final = "member"
+
+
+_WORDS: Final[Mapping[type, tuple[str, Callable[[Any], str]]]] = {
+    bytes: ("bytes", lambda value: base64.b64encode(value).decode()),
+    Decimal: ("decimal", str),
+    Fraction: ("fraction", str),
+    date: ("date", date.isoformat),
+    datetime: ("datetime", datetime.isoformat),
+    timedelta: ("microseconds", lambda value: str(value // timedelta(microseconds=1))),
+}
+"""Scalars that JSON has no form for: a word, and how they are written."""
+_READ: Final[Mapping[str, Callable[[str], Any]]] = {
+    "bytes": lambda text: base64.b64decode(text, validate=True),
+    "decimal": Decimal,
+    "fraction": Fraction,
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "microseconds": lambda text: timedelta(microseconds=int(text)),
+    "float": float,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A value as JSON, and by digest the bytes that it refers to and that lie in files of their own."""
+
+    body: Any
+    apart: Mapping[str, bytes]
+
+
+class Codec:
+    """Writes and reads values made of registered classes: dataclasses and enumerations, by stored names."""
+
+    def __init__(self, classes: Mapping[str, type], apart: type[bytes] | None = None) -> None:
+        """`apart` is a kind of bytes that only their digest is written of, with a property `digest`."""
+        self._apart = apart
+        self._classes = dict(classes)
+        self._names = {kind: name for name, kind in classes.items()}
+        if len(self._names) < len(self._classes):
+            raise ValueError("a class has two stored names")
+        self._fields = {
+            kind: tuple(each.name for each in _given(kind))
+            for kind in self._names
+            if not issubclass(kind, Enum)
+        }
+        self._parts = {kind: _parts_of(names) for kind, names in self._fields.items()}
+
+    @cached_property
+    def schema(self) -> str:
+        """A digest of all that this codec can read: the names it knows, their fields and the fields' types."""
+        said: dict[str, Any] = {"": FORMAT}
+        for name, kind in self._classes.items():
+            members = [each.name for each in kind] if issubclass(kind, Enum) else None
+            said[name] = members or [(each.name, str(each.type)) for each in _given(kind)]
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:24]
+
+    def encode(self, value: object) -> Encoded:
+        """A value as JSON; equal values give equal bytes, in every process.
+
+        Raises `TypeError` for a value of a class that is not registered.
+        """
+        writer = _Writer(self._names, self._parts, self._apart)
+        number = writer.number(value)
+        records = [[self._names[kind], self._fields[kind]] for kind in writer.kinds]
+        body = {"format": FORMAT, "records": records, "rows": writer.rows, "value": number}
+        return Encoded(body, writer.apart)
+
+    def decode(self, body: Any, fetch: Fetch | None = None) -> Any:
+        """The value again. Raises `OtherVersion` or `CorruptStore`, and what `fetch` raises."""
+        try:
+            return self._rows(body, fetch)[body["value"]]
+        except StoreError:
+            raise
+        except Exception as error:
+            raise CorruptStore(f"what is stored is no value: {type(error).__name__}: {error}") from error
+
+    def _rows(self, body: Mapping[str, Any], fetch: Fetch | None) -> list[Any]:
+        if body["format"] != FORMAT:
+            raise OtherVersion(f"its values have format {body['format']}, this program reads {FORMAT}")
+        build = [_tuple, _set, _mapping, *(self._constructor(*each) for each in body["records"])]
+        values: list[Any] = []
+        earlier, append = values.__getitem__, values.append
+        for row in body["rows"]:
+            if row.__class__ is not list:
+                append(row)
+            elif row[0].__class__ is int:
+                append(build[row[0]](*map(earlier, row[1:])))
+            else:
+                append(self._scalar(row, fetch))
+        return values
+
+    def _constructor(self, name: str, stored: Sequence[str]) -> Callable[..., Any]:
+        kind = self._classes.get(name)
+        known = self._fields.get(kind) if kind is not None else None
+        if kind is None or known is None:
+            raise OtherVersion(f"made by another version of headrace: it knows a '{name}', this one does not")
+        if tuple(stored) == known:
+            return kind
+        if set(stored) != set(known):
+            other = ", ".join(sorted(set(stored) ^ set(known)))
+            raise OtherVersion(f"made by another version of headrace: its '{name}' differs in {other}")
+        return lambda *parts: kind(**dict(zip(stored, parts, strict=True)))
+
+    def _scalar(self, row: Sequence[str], fetch: Fetch | None) -> Any:
+        word, *given = row
+        if word == _MEMBER:
+            kind = self._classes.get(given[0])
+            if kind is None or given[1] not in kind.__members__:  # type: ignore[attr-defined]
+                raise OtherVersion(f"made by another version of headrace: it knows {given[0]}.{given[1]}")
+            return kind[given[1]]  # type: ignore[index]
+        if word == _APART:
+            return self._fetched(given[0], fetch)
+        if word not in _READ:
+            raise OtherVersion(f"made by another version of headrace: it writes a '{word}'")
+        return _READ[word](given[0])
+
+    def _fetched(self, digest: str, fetch: Fetch | None) -> bytes:
+        if self._apart is None or fetch is None:
+            raise CorruptStore("bytes that lie apart where there are none")
+        found = self._apart(fetch(digest))
+        if found.digest != digest:  # type: ignore[attr-defined]
+            raise CorruptStore(f"the bytes named {digest} are damaged")
+        return found
+
+
+class _Writer:
+    """The rows of one value. What is written holds all it is made of, so that an object's identity is good for as long."""
+
+    def __init__(
+        self,
+        names: Mapping[type, str],
+        parts: Mapping[type, Callable[[Any], Iterable[Any]]],
+        apart: type[bytes] | None,
+    ) -> None:
+        self._names, self._parts, self._apart = names, parts, apart
+        self.rows: list[Any] = []
+        self.kinds: dict[type, int] = {}
+        self.apart: dict[str, bytes] = {}
+        self._texts: dict[str, int] = {}
+        self._objects: dict[int, int] = {}
+        self._equal: dict[tuple[Any, ...], int] = {}
+
+    def number(self, value: Any) -> int:
+        """The row of a value, written if there is no equal one. One frame for each level: expressions may be deep."""
+        kind = type(value)
+        if kind is str:
+            return self._text(value)
+        parts = self._parts.get(kind)
+        if parts is None and kind is not tuple:
+            return self._other(value, kind)
+        found = self._objects.get(id(value))
+        if found is not None:
+            return found
+        if parts is None:
+            row = [_TUPLE]
+            inside = value
+        else:
+            code = self.kinds.get(kind)
+            if code is None:
+                code = self.kinds[kind] = _RECORDS + len(self.kinds)
+            row = [code]
+            inside = parts(value)
+        for part in inside:
+            row.append(self.number(part))
+        found = self._objects[id(value)] = self._row(tuple(row), row)
+        return found
+
+    def _text(self, value: str) -> int:
+        found = self._texts.get(value)
+        if found is None:
+            found = self._texts[value] = len(self.rows)
+            self.rows.append(value)
+        return found
+
+    def _row(self, key: tuple[Any, ...], row: Any) -> int:
+        found = self._equal.get(key)
+        if found is None:
+            found = self._equal[key] = len(self.rows)
+            self.rows.append(row)
+        return found
+
+    def _other(self, value: Any, kind: type) -> int:
+        """What is neither a text nor a record nor a tuple."""
+        if value is None or kind is bool or kind is int:
+            return self._row((kind, value), value)
+        if kind is float:
+            return self._row((kind, repr(value)), value if value - value == 0 else ["float", repr(value)])
+        if kind is dict or kind is MappingProxyType:
+            pairs = [self.number(each) for pair in value.items() for each in pair]
+            return self._row((_MAPPING, *pairs), [_MAPPING, *pairs])
+        if kind is frozenset:
+            members = [self.number(each) for each in sorted(value, key=repr)]
+            return self._row((_SET, *members), [_SET, *members])
+        if kind is self._apart:
+            self.apart[value.digest] = bytes(value)
+            return self._row((_APART, value.digest), [_APART, value.digest])
+        if isinstance(value, Enum) and kind in self._names:
+            said = [_MEMBER, self._names[kind], value.name]
+            return self._row(tuple(said), said)
+        if kind not in _WORDS:
+            raise TypeError(
+                f"a {kind.__module__}.{kind.__qualname__} has no stored form: register its class (a frozen dataclass or an "
+                "enumeration) among those that plans are made of, or keep it out of the plan"
+            )
+        word, text_of = _WORDS[kind]
+        text = text_of(value)
+        return self._row((word, text), [word, text])
+
+
+def _given(kind: Any) -> list[Field[Any]]:
+    """The fields of a class that its constructor takes; it makes the others of them."""
+    return [each for each in fields(kind) if each.init]
+
+
+def _parts_of(names: tuple[str, ...]) -> Callable[[Any], Iterable[Any]]:
+    """What gives the fields of an object, in the order of their names."""
+    if not names:
+        return lambda _: ()
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda value: (get(value),)
+
+
+def _tuple(*parts: Any) -> tuple[Any, ...]:
+    return parts
+
+
+def _set(*parts: Any) -> frozenset[Any]:
+    return frozenset(parts)
+
+
+def _mapping(*parts: Any) -> dict[Any, Any]:
+    return dict(zip(parts[::2], parts[1::2], strict=True))
