@@ -79,6 +79,7 @@ class Hub:
             self._listeners: list[Callable[[EpochObservation], None]] = []
             self._failure_listeners: list[Callable[[EpochFailure], None]] = []
             self._statements = Statements(self)
+            self._pushing = pushing.Pushing(self.home, engine)
             self.frames = spark_frames.StreamingFrames(self)
             self._log = EpochLog(path)
             opened.callback(self._log.close)
@@ -180,13 +181,21 @@ class Hub:
         if windows.is_new(self.catalog, definition):
             self.log({"do": "put_window", "window": window_to_json(definition)})
 
-    def push(self, stream: str, rows: pa.Table | Any) -> int:
+    def push(
+        self, stream: str, rows: pa.Table | Any, *, producer: str | None = None, sequence: int | None = None
+    ) -> int:
         """Hand rows to a stream made USING push: an Arrow table, a pandas frame or a list of dicts; how many.
 
-        Durable on return: the rows are in the next epoch, also after a crash.
+        Durable on return: the rows are in the next epoch, also after a crash. A call with the same producer and sequence may
+        be repeated: its rows count once. `PushFailed` says whether they are there, and which call to repeat.
         """
         with self.loop.lock:
-            return pushing.push(self.home, self.loop.engine, stream, rows)
+            return self._pushing.push(stream, rows, producer, sequence)
+
+    def pushed(self, stream: str, producer: str) -> int | None:
+        """The greatest sequence of a producer whose rows are durable; None for one that is not remembered."""
+        with self.loop.lock:
+            return self._pushing.pushed(stream, producer)
 
     def punctuate(
         self, stream: str, at: pushing.When = None, where: str | None = None, zone: str | None = None
