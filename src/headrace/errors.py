@@ -40,7 +40,9 @@ class PushFailed(StoreError):
     may be repeated until it returns: rows that are there are not taken a second time.
     """
 
-    def __init__(self, stream: str, producer: str, sequence: int, outcome: PushOutcome, cause: Exception) -> None:
+    def __init__(
+        self, stream: str, producer: str, sequence: int, outcome: PushOutcome, cause: Exception
+    ) -> None:
         found = (
             "None of them is there (outcome: absent)."
             if outcome == "absent"

@@ -23,7 +23,9 @@ from headrace.store.disk import Disk
 from headrace.time import DAY, HOUR, now
 from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
 
-SCRIPT = "CREATE STREAM p (v BIGINT) USING push; CREATE QUERY q AS SELECT COUNT(*) AS n, SUM(v) AS total FROM p"
+SCRIPT = (
+    "CREATE STREAM p (v BIGINT) USING push; CREATE QUERY q AS SELECT COUNT(*) AS n, SUM(v) AS total FROM p"
+)
 FIRST, ROWS = [{"v": 1}], [{"v": 10}, {"v": 20}]
 ONCE = [{"n": 3, "total": 31}]
 
@@ -85,6 +87,18 @@ def trace_of_a_push(home: Path) -> list[str]:
     return disk.trace
 
 
+def outcome_of_a_push(hub: Hub, disk: Disk) -> str:
+    """What its error says, or how many rows it acknowledged."""
+    with on(hub, disk):
+        try:
+            return f"{hub.push('p', ROWS, producer='loader', sequence=7)} rows"
+        except PushFailed as error:
+            failed = error
+    assert (failed.stream, failed.producer, failed.sequence) == ("p", "loader", 7)
+    assert "hub.push('p', rows, producer='loader', sequence=7)" in str(failed)
+    return failed.outcome
+
+
 @pytest.mark.parametrize("lasting", [False, True])
 def test_after_an_error_at_any_call_the_repeated_push_counts_once(home: Path, lasting: bool) -> None:
     outcomes = set()
@@ -92,13 +106,7 @@ def test_after_an_error_at_any_call_the_repeated_push_counts_once(home: Path, la
     for number in range(len(calls)):
         disk = BreakingDisk(broken_from=number) if lasting else BreakingDisk(full_at=number)
         with opened(again(home, f"home{number}")) as hub:
-            try:
-                with on(hub, disk):
-                    outcome = f"{hub.push('p', ROWS, producer='loader', sequence=7)} rows"
-            except PushFailed as failed:
-                assert (failed.stream, failed.producer, failed.sequence) == ("p", "loader", 7)
-                assert "hub.push('p', rows, producer='loader', sequence=7)" in str(failed)
-                outcome = failed.outcome
+            outcome = outcome_of_a_push(hub, disk)
             outcomes.add(outcome)
             assert hub.pushed("p", "loader") == (0 if outcome == "absent" else 7), (number, outcome)
             assert hub.push("p", ROWS, producer="loader", sequence=7) == 2
@@ -184,9 +192,9 @@ def test_a_second_driver_takes_what_the_first_has_logged_as_there(
 
 def test_a_call_without_a_number_gets_one_that_its_error_names(home: Path) -> None:
     with opened(home) as hub:
-        with on(hub, BreakingDisk(broken_from=len(trace_of_a_push(home)) - 1)):
-            with pytest.raises(PushFailed) as told:
-                hub.push("p", ROWS)
+        disk = BreakingDisk(broken_from=len(trace_of_a_push(home)) - 1)
+        with on(hub, disk), pytest.raises(PushFailed) as told:
+            hub.push("p", ROWS)
         again = {"producer": told.value.producer, "sequence": told.value.sequence}
         assert hub.push("p", ROWS, **again) == 2
         assert hub.push("p", ROWS, **again) == 2

@@ -55,7 +55,7 @@ class Producer:
     def from_json(values: Sequence[Any]) -> Producer:
         """The inverse of `as_json`."""
         at, first, end, *digests = values
-        return Producer(at, {number: digest for number, digest in digests}, first, end)
+        return Producer(at, dict(digests), first, end)
 
 
 @dataclass(slots=True)

@@ -47,14 +47,21 @@ def test_equal_rows_have_equal_digests_however_they_are_laid_out_and_others_have
 
 def test_what_is_under_a_null_does_not_count() -> None:
     values, valid = pa.array([1, 2, 3], pa.int64()), pa.array([True, False, True])
-    hidden = pa.Array.from_buffers(pa.int64(), 3, [pc.if_else(valid, 1, None).buffers()[0], values.buffers()[1]])
+    hidden = pa.Array.from_buffers(
+        pa.int64(), 3, [pc.if_else(valid, 1, None).buffers()[0], values.buffers()[1]]
+    )
     assert hidden.to_pylist() == [1, None, 3]
     assert content_digest(pa.table({"c": hidden})) == content_digest(pa.table({"c": [1, None, 3]}))
 
 
 @pytest.mark.parametrize(
     ("left", "right"),
-    [(["ab", ""], ["a", "b"]), ([[1], []], [[], [1]]), ([None, 0], [0, None]), ([Decimal("1.0")], [Decimal("-1.0")])],
+    [
+        (["ab", ""], ["a", "b"]),
+        ([[1], []], [[], [1]]),
+        ([None, 0], [0, None]),
+        ([Decimal("1.0")], [Decimal("-1.0")]),
+    ],
 )
 def test_what_is_easily_taken_for_the_same_is_not(left: list, right: list) -> None:
     assert content_digest(pa.table({"c": left})) != content_digest(pa.table({"c": right}))

@@ -22,7 +22,11 @@ def content_digest(table: pa.Table) -> str:
     digest = blake2b(digest_size=_BYTES)
     digest.update(np.int64(table.num_rows).tobytes())
     for column in table.columns:
-        array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+        array = (
+            column.chunk(0)
+            if column.num_chunks == 1
+            else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+        )
         for part in _parts(array):
             digest.update(part)
     return digest.hexdigest()
