@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,6 +192,51 @@ def test_a_second_driver_takes_what_the_first_has_logged_as_there(
             assert isinstance(told.value.__cause__, AlreadyPublished)
             assert second.push("p", ROWS, producer="loader", sequence=8) == 2
             assert total(second) == [{"n": 5, "total": 61}]
+
+
+def test_threads_that_push_the_same_batches_have_them_counted_once(home: Path) -> None:
+    batches = [[{"v": number}] for number in range(20)]
+    with opened(home) as hub, hub.running():
+
+        def push(_: int) -> list[int]:
+            return [hub.push("p", rows, producer="many", sequence=n) for n, rows in enumerate(batches)]
+
+        with ThreadPoolExecutor(6) as pool:
+            assert list(pool.map(push, range(6))) == [[1] * 20] * 6
+    with opened(home) as hub:
+        assert total(hub) == [{"n": 21, "total": 1 + sum(range(20))}]
+
+
+LOADER = """
+import sys
+from pathlib import Path
+from headrace.runtime.opening import open_hub
+
+with open_hub(Path(sys.argv[1]), local=True) as hub:
+    last = hub.pushed("p", "file")
+    for number in range(0 if last is None else last + 1, 60):
+        hub.push("p", [{"v": number}] * 2, producer="file", sequence=number)
+        print(number, flush=True)
+        if number % 9 == 8:
+            hub.run_once()
+"""
+
+
+def test_a_loader_that_is_killed_again_and_again_loads_every_row_once(home: Path) -> None:
+    for lines in (1, 9, 10, 4, None):
+        loader = subprocess.Popen(
+            [sys.executable, "-c", LOADER, str(home)], stdout=subprocess.PIPE, text=True
+        )
+        assert loader.stdout is not None
+        if lines is not None:
+            for _ in range(lines):
+                assert loader.stdout.readline()
+            loader.kill()
+        loader.communicate()
+        assert loader.returncode == (0 if lines is None else -signal.SIGKILL)
+    with opened(home) as hub:
+        assert hub.pushed("p", "file") == 59
+        assert total(hub) == [{"n": 1 + 120, "total": 1 + 2 * sum(range(60))}]
 
 
 def test_a_call_without_a_number_gets_one_that_its_error_names(home: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headrace.errors import UserError
 from headrace.runtime.sources.records import IngestRecord
-from headrace.time import Instant
+from headrace.time import BEGINNING, Instant
 
 COMPARED: Final = 64
 """Batches of a producer, the newest, of which the content is compared."""
@@ -63,6 +63,8 @@ class Producers:
     """The producers of one stream, by id."""
 
     known: dict[str, Producer] = field(default_factory=dict)
+    _oldest: Instant = BEGINNING
+    """No producer's last batch arrived before this instant."""
 
     def add(self, record: IngestRecord) -> None:
         """Remember a record of the ingest log; one without a producer says nothing."""
@@ -98,8 +100,9 @@ class Producers:
 
     def forget_before(self, horizon: Instant) -> None:
         """Forget the producers whose last batch arrived before an instant."""
-        for name in [name for name, producer in self.known.items() if producer.at < horizon]:
-            del self.known[name]
+        if self._oldest < horizon:
+            self.known = {name: producer for name, producer in self.known.items() if producer.at >= horizon}
+            self._oldest = min((producer.at for producer in self.known.values()), default=horizon)
 
     @property
     def numbers(self) -> int:
