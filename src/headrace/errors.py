@@ -10,8 +10,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
-PushOutcome: TypeAlias = Literal["absent", "present", "unknown"]
-"""Whether a pushed batch is durable in the ingest log."""
+WriteOutcome: TypeAlias = Literal["absent", "present", "unknown"]
+"""What a failed write has left: nothing, all of it, or one of the two, which the next call finds out."""
 
 
 class HeadraceError(Exception):
@@ -41,7 +41,7 @@ class PushFailed(StoreError):
     """
 
     def __init__(
-        self, stream: str, producer: str, sequence: int, outcome: PushOutcome, cause: Exception
+        self, stream: str, producer: str, sequence: int, outcome: WriteOutcome, cause: Exception
     ) -> None:
         found = (
             "None of them is there (outcome: absent)."
@@ -49,12 +49,15 @@ class PushFailed(StoreError):
             else "The disk does not say whether they are there (outcome: unknown)."
         )
         super().__init__(
-            f"rows for the stream '{stream}' were not acknowledged: {cause}\n"
+            f"rows for the stream '{stream}' were not acknowledged: {cause.args[0] if cause.args else cause}\n"
             f"  {found} Repeat the call until it returns, with these two arguments:\n"
             f"  hub.push({stream!r}, rows, producer={producer!r}, sequence={sequence})"
         )
         self.stream, self.producer, self.sequence, self.outcome = stream, producer, sequence, outcome
         self.exit_code = getattr(cause, "exit_code", self.exit_code)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class HomeInUse(HeadraceError):

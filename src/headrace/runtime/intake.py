@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.errors import AlreadyPublished, PushOutcome, StoreError
+from headrace.errors import AlreadyPublished, WriteOutcome, StoreError
 from headrace.runtime import intake_summary
 from headrace.runtime.admission import Pending
 from headrace.runtime.home import Home
@@ -95,7 +95,7 @@ class Intake:
         if not self._is_there(record):
             self._append([record])
 
-    def find_out(self, record: IngestRecord) -> PushOutcome:
+    def find_out(self, record: IngestRecord) -> WriteOutcome:
         """Whether a record whose append failed is in the log, durably."""
         try:
             log, news = self._news()

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
-from headrace.errors import PushFailed, PushOutcome, StoreError, UserError, did_you_mean
+from headrace.errors import PushFailed, WriteOutcome, StoreError, UserError, did_you_mean
 from headrace.runtime.engine import Engine
 from headrace.runtime.home import Home
 from headrace.runtime.punctuators import promise_of
@@ -98,7 +98,7 @@ class Pushing:
         if intake.producers(definition).has(producer, sequence, digest):
             return int(table.num_rows)
         folder = Path(self._home.store.root) / "segments" / definition.name
-        outcome: PushOutcome = "absent"
+        outcome: WriteOutcome = "absent"
         try:
             segment = write_table_segment(
                 definition, table, folder, f"push-{uuid.uuid4().hex}", self._engine.clock()
