@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.errors import AlreadyPublished, WriteOutcome, StoreError
+from headrace.errors import AlreadyPublished, StoreError, WriteOutcome
 from headrace.runtime import intake_summary
 from headrace.runtime.admission import Pending
 from headrace.runtime.home import Home

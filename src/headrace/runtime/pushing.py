@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
-from headrace.errors import PushFailed, WriteOutcome, StoreError, UserError, did_you_mean
+from headrace.errors import PushFailed, StoreError, UserError, WriteOutcome, did_you_mean
 from headrace.runtime.engine import Engine
 from headrace.runtime.home import Home
 from headrace.runtime.punctuators import promise_of
