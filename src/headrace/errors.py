@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
+
+WriteOutcome: TypeAlias = Literal["absent", "present", "unknown"]
+"""What a failed write has left: nothing, all of it, or one of the two, which the next call finds out."""
 
 
 class HeadraceError(Exception):
@@ -31,6 +34,34 @@ class OtherVersion(StoreError):
 
 class AlreadyPublished(StoreError):
     """Another writer has published this number: this writer has been superseded and must stop."""
+
+
+class PushFailed(StoreError):
+    """Rows handed in by a program were not acknowledged.
+
+    `outcome` is "absent" where none of them is in the ingest log, "unknown" where that could not be found out. Rows found
+    there ("present") are acknowledged, so no error is raised for them. The same call with this `producer` and `sequence`
+    may be repeated until it returns: rows that are there are not taken a second time.
+    """
+
+    def __init__(
+        self, stream: str, producer: str, sequence: int, outcome: WriteOutcome, cause: Exception
+    ) -> None:
+        found = (
+            "None of them is there (outcome: absent)."
+            if outcome == "absent"
+            else "The disk does not say whether they are there (outcome: unknown)."
+        )
+        super().__init__(
+            f"rows for the stream '{stream}' were not acknowledged: {cause.args[0] if cause.args else cause}\n"
+            f"  {found} Repeat the call until it returns, with these two arguments:\n"
+            f"  hub.push({stream!r}, rows, producer={producer!r}, sequence={sequence})"
+        )
+        self.stream, self.producer, self.sequence, self.outcome = stream, producer, sequence, outcome
+        self.exit_code = getattr(cause, "exit_code", self.exit_code)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class HomeInUse(HeadraceError):

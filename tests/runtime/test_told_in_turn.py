@@ -93,7 +93,7 @@ def test_explain_all_attributes_all_costs_when_lines_tell_in_turn(tmp_path: Path
         hub.execute("CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
         alert = "SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] WHERE v > {} GROUP BY k"
         hub.register_many({f"a{n}": alert.format(n) for n in range(20)})
-        hub._log._in_turn.most = 3
+        hub.log_of_epochs._in_turn.most = 3
         for minute in range(9):
             rows: list[Row] = [
                 {"k": "a", "v": each % 30, "at": (60 * minute + each) * SECOND} for each in range(60)

@@ -127,9 +127,9 @@ class AllQueries(_Written):
 
 @dataclass(frozen=True, slots=True)
 class Show(_Written):
-    """`SHOW STREAMS | RELATIONS [LIKE 'pattern']`, `SHOW QUERIES [LIKE 'pattern'] [WHERE …]`."""
+    """`SHOW STREAMS | RELATIONS | SINKS [LIKE 'pattern']`, `SHOW QUERIES [LIKE 'pattern'] [WHERE …]`."""
 
-    kind: Kind
+    kind: Kind | Choice["sink"]
     selection: Selection = ()
 
 

@@ -203,7 +203,12 @@ def _alter(cursor: Cursor) -> Statement:
 
 
 _KINDS: Final[dict[str, Kind]] = {"STREAM": "stream", "RELATION": "relation", "QUERY": "query"}
-_PLURALS: Final[dict[str, Kind]] = {"STREAMS": "stream", "RELATIONS": "relation", "QUERIES": "query"}
+_SHOWN: Final[dict[str, Kind | Choice["sink"]]] = {
+    "STREAMS": "stream",
+    "RELATIONS": "relation",
+    "QUERIES": "query",
+    "SINKS": "sink",
+}
 
 
 def _of_many(cursor: Cursor, verb: Choice["pause", "resume", "drop"], start: Span) -> AllQueries:
@@ -276,16 +281,16 @@ def _invoke(cursor: Cursor) -> Invoke:
 
 def _show(cursor: Cursor) -> Show:
     start = cursor.advance().span
-    kind = _PLURALS.get(cursor.token.upper)
+    kind = _SHOWN.get(cursor.token.upper)
     if kind is None:
-        raise cursor.wanted("STREAMS, RELATIONS or QUERIES after SHOW")
+        raise cursor.wanted("STREAMS, RELATIONS, QUERIES or SINKS after SHOW")
     cursor.advance()
     chosen = selection(cursor) if kind == "query" else _like(cursor)
     return Show(*_written(cursor, start), kind, chosen)
 
 
 def _like(cursor: Cursor) -> Selection:
-    """`[LIKE 'pattern']`, of streams and relations, which have no owner, tags or state."""
+    """`[LIKE 'pattern']`, of streams, relations and sinks, which have no owner, tags or state."""
     if cursor.at_word("WHERE"):
         raise cursor.unsupported(
             "WHERE chooses among queries only", cursor.token.span, "SHOW … LIKE 'pattern' chooses by name."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -19,6 +20,9 @@ from headrace.runtime.exporting import file_name
 from headrace.runtime.home import Home
 from headrace.store.filesystem import Store
 from headrace.store.manifest import Manifest
+
+FOLDER: Final = "sinks"
+"""Of a home: a folder for each receiver, with its position as the name of a file."""
 
 
 @dataclass(slots=True)
@@ -47,7 +51,7 @@ class Cursor:
 
     @property
     def _folder(self) -> str:
-        return f"sinks/{file_name(self.name)}"
+        return f"{FOLDER}/{file_name(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)

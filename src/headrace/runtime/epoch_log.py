@@ -1,4 +1,5 @@
-"""The home's `epochs.jsonl`: a line of JSON for each epoch and each attempt that failed, for people and their tools.
+"""The home's `epochs.jsonl`: a line of JSON for each epoch, each attempt that failed and each change of a sink's state, for
+people and their tools.
 
 It is no truth of ours: an epoch counts by its manifest. So a log that cannot be written (a full disk) stops nothing; its
 lines wait for the next one.
@@ -8,7 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,12 +24,14 @@ EPOCHS: Final = "epochs.jsonl"
 OLDER: Final = "epochs.1.jsonl"
 LARGEST: Final = 16 << 20
 """Bytes of one log: the two together tell of the newest epochs, however old the home is."""
+SINK: Final = "sink"
+"""The kind of lines about sinks."""
 _MOST_WAITING: Final = 1 << 20
 """Bytes that wait while the disk is full; what comes then is lost."""
 
 
 class EpochLog:
-    """Appends lines, whole ones in order. `waiting` bytes could not be written yet."""
+    """Appends lines, whole ones in order, from any thread. `waiting` bytes could not be written yet."""
 
     def __init__(self, folder: Path, largest: int = LARGEST) -> None:
         self._path, self._largest = folder / EPOCHS, largest
@@ -38,6 +43,7 @@ class EpochLog:
                 "  Give this user the right to write there, or name another folder with --home DIR."
             ) from error
         self._waiting = b""
+        self._lock = threading.Lock()
         self._in_turn = ToldInTurn()
 
     @property
@@ -52,16 +58,18 @@ class EpochLog:
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append a line, after those that wait."""
-        if len(self._waiting) < _MOST_WAITING:
-            self._waiting += json.dumps(line).encode() + b"\n"
-        self._flush()
-        if not self._waiting and os.fstat(self._descriptor).st_size >= self._largest:
-            self._begin_anew()
+        with self._lock:
+            if len(self._waiting) < _MOST_WAITING:
+                self._waiting += json.dumps(line).encode() + b"\n"
+            self._flush()
+            if not self._waiting and os.fstat(self._descriptor).st_size >= self._largest:
+                self._begin_anew()
 
     def close(self) -> None:
         """Write what waits, if the disk lets it, and let go of the file."""
-        self._flush()
-        os.close(self._descriptor)
+        with self._lock:
+            self._flush()
+            os.close(self._descriptor)
 
     def _flush(self) -> None:
         try:
@@ -85,7 +93,7 @@ class EpochLog:
 
 
 def last_lines(folder: Path, most: int) -> list[dict[str, Any]]:
-    """The newest lines about epochs, oldest first: those among the last `most` lines that are not of failures.
+    """The newest lines about epochs, oldest first: those among the last `most` lines that are not of failures or sinks.
 
     A line that is not whole (its writer is at work, or was killed) is not read.
     """
@@ -93,7 +101,20 @@ def last_lines(folder: Path, most: int) -> list[dict[str, Any]]:
     if len(lines) < most:
         lines = _tail(folder / OLDER, most - len(lines)) + lines
     told = [json.loads(line) for line in lines]
-    return [line for line in told if line["kind"] != "failure"]
+    return [line for line in told if line["kind"] not in ("failure", SINK)]
+
+
+def sink_lines(folder: Path) -> list[dict[str, Any]]:
+    """All lines about sinks, oldest first; `state` says what each had become."""
+    found: list[dict[str, Any]] = []
+    for name in (OLDER, EPOCHS):
+        with suppress(FileNotFoundError), (folder / name).open("rb") as log:
+            lines = [json.loads(line) for line in log if _OF_SINKS in line and line.endswith(b"\n")]
+            found += [line for line in lines if line["kind"] == SINK]
+    return found
+
+
+_OF_SINKS: Final = b'"kind": "sink"'
 
 
 _BLOCK: Final = 1 << 20

@@ -18,7 +18,7 @@ from headrace.algebra.user_windows import UserWindow
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import QueryDefinition, StreamDefinition
 from headrace.catalog.journal import window_to_json
-from headrace.errors import HeadraceError, UserError
+from headrace.errors import HeadraceError
 from headrace.language.query_options import checked_tags
 from headrace.language.statement import Form, Statement
 from headrace.observation import EpochFailure, EpochObservation
@@ -33,9 +33,11 @@ from headrace.runtime.epoch_log import EpochLog
 from headrace.runtime.executor import Executor
 from headrace.runtime.home import Home
 from headrace.runtime.loop import Loop
+from headrace.runtime.open_sinks import OpenSinks
 from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import bound
 from headrace.runtime.results import visible
+from headrace.runtime.sink_states import Patience
 from headrace.runtime.standing_query import StandingQuery
 from headrace.runtime.statements import Statements
 from headrace.runtime.status import status
@@ -62,15 +64,14 @@ class Hub:
         synopsis_bytes: int | None = None,
     ) -> None:
         self.synopsis_bytes = synopsis_bytes
-        self._sinks = ExitStack()
-        self._open_sinks: list[sinks.Sink] = []
         self.path = path
         with ExitStack() as opened:  # what was opened is closed when the rest fails
             opened.enter_context(HomeLock(path))
             self.home = Home.at(path)
             put_format(self.home.store)
             engine = Engine(self.home, executor, clock, tasks or max(1, executor.cores))
-            engine.holds = self._held_by_sinks
+            self.open_sinks = OpenSinks(self.home)
+            engine.holds = self.open_sinks.held
             self.loop = Loop(engine, self._epoch_published, self._epoch_failed, retries or Retries())
             self.loop.supervisor.revive = self._revive
             self.last: EpochObservation | None = None
@@ -79,9 +80,10 @@ class Hub:
             self._listeners: list[Callable[[EpochObservation], None]] = []
             self._failure_listeners: list[Callable[[EpochFailure], None]] = []
             self._statements = Statements(self)
+            self._pushing = pushing.Pushing(self.home, engine)
             self.frames = spark_frames.StreamingFrames(self)
-            self._log = EpochLog(path)
-            opened.callback(self._log.close)
+            self.log_of_epochs = EpochLog(path)
+            opened.callback(self.log_of_epochs.close)
             self._closing = opened.pop_all()
 
     # -- statements --------------------------------------------------------------------------------------------------
@@ -180,13 +182,20 @@ class Hub:
         if windows.is_new(self.catalog, definition):
             self.log({"do": "put_window", "window": window_to_json(definition)})
 
-    def push(self, stream: str, rows: pa.Table | Any) -> int:
+    def push(
+        self, stream: str, rows: pa.Table | Any, *, producer: str | None = None, sequence: int | None = None
+    ) -> int:
         """Hand rows to a stream made USING push: an Arrow table, a pandas frame or a list of dicts; how many.
 
-        Durable on return: the rows are in the next epoch, also after a crash.
+        Durable on return. A call repeated with its producer and sequence counts once; `PushFailed` says which to repeat.
         """
         with self.loop.lock:
-            return pushing.push(self.home, self.loop.engine, stream, rows)
+            return self._pushing.push(stream, rows, producer, sequence)
+
+    def pushed(self, stream: str, producer: str) -> int | None:
+        """The greatest sequence of a producer whose rows are durable; None for one that is not remembered."""
+        with self.loop.lock:
+            return self._pushing.pushed(stream, producer)
 
     def punctuate(
         self, stream: str, at: pushing.When = None, where: str | None = None, zone: str | None = None
@@ -275,27 +284,18 @@ class Hub:
         *,
         format: str = "csv",  # noqa: A002 - the word users know
         name: str | None = None,
+        waits: tuple[float, float] = (0.1, 30.0),
+        give_up_after: float | None = None,
     ) -> sinks.Sink:
         """Deliver a query's committed results to a folder, a callable or the 'console', from where the last run stopped.
 
-        A folder gets one file an epoch, each row exactly once; a callable gets (epoch, table) at least once, in order. It
-        delivers in a thread of its own until the hub is closed. `name` tells two sinks to one target apart.
+        A folder gets one file an epoch, each row exactly once; a callable gets (epoch, table) at least once, in order, in a
+        thread of its own until the hub is closed. `name` distinguishes two sinks to one target. What fails is tried again,
+        after `waits` of 0.1, 0.2, … at most 30 seconds, without end or for `give_up_after` seconds.
         """
-        sink = sinks.open_sink(self, query, to, format, name)
-        self._sinks.callback(sink.close)
-        self._open_sinks.append(sink)
-        sink.start()
+        sink = sinks.open_sink(self, query, to, format, name, Patience(*waits, give_up_after))
+        self.open_sinks.add(sink)
         return sink
-
-    def _held_by_sinks(self) -> dict[str, int]:
-        """What a sink of this hub has not delivered is not forgotten."""
-        found: dict[str, int] = {}
-        for sink in self._open_sinks:
-            standing = self.home.catalog.query(sink.query)
-            if standing is not None:
-                place = sink.cursor.read()
-                found[standing.operator_id] = min(place, found.get(standing.operator_id, place))
-        return found
 
     def on_epoch(self, listener: Callable[[EpochObservation], None]) -> None:
         """Call `listener` with each epoch's observation after it is committed."""
@@ -353,10 +353,7 @@ class Hub:
 
         Raises `UserError` when this hub runs without Spark.
         """
-        spark = getattr(self.loop.engine.executor, "spark", None)
-        if spark is None:
-            raise UserError("this hub runs without Spark", remedy="Open it with hr.open(home).")
-        return spark
+        return spark_frames.session_of(self)
 
     def stream_definition(self, name: str) -> StreamDefinition:
         """A stream's definition.
@@ -370,7 +367,7 @@ class Hub:
         try:
             if self.loop.is_running:
                 self.stop()
-            self._sinks.close()
+            self.open_sinks.close()
         finally:
             self._closing.close()
 
@@ -386,12 +383,12 @@ class Hub:
 
     def _epoch_published(self, seen: EpochObservation) -> None:
         self.last = seen
-        self._log.epoch(seen)
+        self.log_of_epochs.epoch(seen)
         for listener in self._listeners:
             listener(seen)
 
     def _epoch_failed(self, failure: EpochFailure) -> None:
-        self._log.write(failure.as_dict())
+        self.log_of_epochs.write(failure.as_dict())
         for listener in self._failure_listeners:
             listener(failure)
 

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.errors import AlreadyPublished
+from headrace.errors import AlreadyPublished, StoreError, WriteOutcome
 from headrace.runtime import intake_summary
 from headrace.runtime.admission import Pending
 from headrace.runtime.home import Home
+from headrace.runtime.producers import Producers
 from headrace.runtime.sources.listing import look
-from headrace.runtime.sources.options import FILES
+from headrace.runtime.sources.options import FILES, producers_remembered
 from headrace.runtime.sources.rate import due
 from headrace.runtime.sources.records import IngestRecord
 from headrace.runtime.standing import ArchiveEntry
 from headrace.store.log import INGEST_LOG, RecordLog
 from headrace.store.manifest import Manifest
+from headrace.store.numbered import NumberedFiles
 from headrace.time import DAY, Clock, Instant
 
 
@@ -36,20 +38,25 @@ class Intake:
     _batches: dict[str, int] = field(default_factory=dict)
     _marks: dict[str, Any] = field(default_factory=dict)
     _rate: dict[str, tuple[Instant, int]] = field(default_factory=dict)
+    _producers: dict[str, Producers] = field(default_factory=dict)
     _handed: list[IngestRecord] = field(default_factory=list)
     _known: int = 0
+    _in_doubt: bool = False
+    """An append has failed, and whether its records are in the log could not be found out yet."""
 
     def resume(self, manifest: Manifest) -> None:
         """Read the ingest log from its summary on: what was listed is known, what was not consumed waits.
 
         What was known before goes.
         """
-        for gone in (self._waiting, self._seen, self._batches, self._marks, self._rate):
+        for gone in self._by_stream:
             gone.clear()
+        self._settle_last_chunk()
         upto, summaries = intake_summary.load(self.home, manifest)
         for name, known in summaries.items():
             self._seen[name] = dict(known.seen)
             self._batches[name] = known.batch
+            self._producers[name] = known.producers
             if known.rate is not None:
                 self._rate[name] = known.rate
         self._known = upto
@@ -62,9 +69,15 @@ class Intake:
             consumed = manifest.stream(record.stream).next
             if ordinal >= consumed:
                 self._enqueue(ordinal, record)
+        self._in_doubt = False
+
+    @property
+    def _by_stream(self) -> tuple[dict[str, Any], ...]:
+        return (self._waiting, self._seen, self._batches, self._marks, self._rate, self._producers)
 
     def listen(self, streams: Iterable[StreamDefinition]) -> int:
         """List every source once; returns how many records were new."""
+        self.settle_doubt()
         found: list[IngestRecord] = []
         for stream in streams:
             found += self._new_records(stream)
@@ -75,9 +88,36 @@ class Intake:
         return len(found)
 
     def hand_in(self, record: IngestRecord) -> None:
-        """Take a segment from a push or a Spark stream; it is logged at once, so an acknowledged row is never lost."""
-        if not self._is_repetition(record):
+        """Take a segment from a push; it is logged at once, so an acknowledged row is never lost.
+
+        After a `StoreError` the record may be in the log all the same: `find_out` says.
+        """
+        if not self._is_there(record):
             self._append([record])
+
+    def find_out(self, record: IngestRecord) -> WriteOutcome:
+        """Whether a record whose append failed is in the log, durably."""
+        try:
+            log, news = self._news()
+            is_replaced = self.home.latest().incarnation != self.home.incarnation
+        except StoreError:
+            self._in_doubt = True
+            return "unknown"
+        if not is_replaced:
+            self._take_in(log, news)
+        return "present" if any(each.uri == record.uri for _, each in news) else "absent"
+
+    def settle_doubt(self) -> None:
+        """Take in what an append that failed may have put in the log. Raises `StoreError` when that still cannot be read."""
+        if self._in_doubt:
+            self.home.fence()
+            self._take_in(*self._news())
+
+    def producers(self, stream: StreamDefinition) -> Producers:
+        """The producers of pushed batches that the stream still remembers."""
+        found = self._producers.setdefault(stream.name, Producers())
+        found.forget_before(self.clock() - producers_remembered(stream.options))
+        return found
 
     def queue(self, record: IngestRecord) -> None:
         """The same from another thread: logged by the next `listen`."""
@@ -107,7 +147,7 @@ class Intake:
 
     def forget(self, stream: str) -> None:
         """All there is to know of a stream that was dropped: one of the same name reads its source from the start."""
-        for known in (self._waiting, self._seen, self._batches, self._marks, self._rate):
+        for known in self._by_stream:
             known.pop(stream, None)
 
     def summary(self, stream: StreamDefinition) -> intake_summary.StreamSummary:
@@ -122,7 +162,11 @@ class Intake:
             for uri in gone:
                 del seen[uri]
         return intake_summary.StreamSummary(
-            self.home.born(stream.name), dict(seen), self.last_batch(stream.name), self._rate.get(stream.name)
+            self.home.born(stream.name),
+            dict(seen),
+            self.last_batch(stream.name),
+            self._rate.get(stream.name),
+            self.producers(stream),
         )
 
     def waiting(self, stream: str) -> Sequence[Pending]:
@@ -165,24 +209,45 @@ class Intake:
             first = self.home.ingest_log.append([record.to_json() for record in records])
         except AlreadyPublished:
             self.home.fence()
-            self._take_in_last_words()
-            records = [each for each in records if each.uri not in self._seen.get(each.stream, ())]
+            self._take_in(*self._news())
+            records = [each for each in records if not self._is_there(each)]
             first = self.home.ingest_log.append([record.to_json() for record in records])
         for place, record in enumerate(records):
             self._remember(record)
             self._enqueue(first + place, record)
         self._known = first + len(records)
 
-    def _take_in_last_words(self) -> None:
-        """Records of a driver that was replaced, which came in after this one had read the log."""
-        self.home.ingest_log = RecordLog(self.home.store, INGEST_LOG)
-        for ordinal, entry in self.home.ingest_log.read(self._known):
-            record = IngestRecord.from_json(entry)
+    def _news(self) -> tuple[RecordLog, list[tuple[int, IngestRecord]]]:
+        """The log, opened again, and its records that are not known here, made durable.
+
+        They are of a driver that was replaced after this one had read the log, or of an append of this one that failed after
+        its records were visible.
+        """
+        log = RecordLog(self.home.store, INGEST_LOG)
+        news = [(ordinal, IngestRecord.from_json(entry)) for ordinal, entry in log.read(self._known)]
+        if news:
+            self._settle_last_chunk()
+        return log, news
+
+    def _settle_last_chunk(self) -> None:
+        """Make the newest chunk durable: its writer may have stopped between publishing it and syncing its folder."""
+        files = NumberedFiles(self.home.store, INGEST_LOG)
+        newest = files.last()
+        if newest is not None:
+            self.home.store.sync([files.name(newest)])
+
+    def _take_in(self, log: RecordLog, news: Iterable[tuple[int, IngestRecord]]) -> None:
+        """Go on after records that were appended without this object's knowledge."""
+        self.home.ingest_log = log
+        for ordinal, record in news:
             self._remember(record)
             self._enqueue(ordinal, record)
+            self._known = ordinal + 1
+        self._in_doubt = False
 
     def _remember(self, record: IngestRecord) -> None:
         self._seen.setdefault(record.stream, {})[record.uri] = record.arrival
+        self._producers.setdefault(record.stream, Producers()).add(record)
         if record.batch >= 0:
             self._batches[record.stream] = max(record.batch, self._batches.get(record.stream, -1))
         if record.format == "rate":
@@ -197,6 +262,13 @@ class Intake:
                 continue
             newest[record.stream] = record.batch
             yield record
+
+    def _is_there(self, record: IngestRecord) -> bool:
+        """Whether the log has the record, or one of the same batch. Raises `UserError` where that batch has other rows."""
+        stream = self.home.catalog.stream(record.stream)
+        if record.producer and stream is not None:
+            return self.producers(stream).has(record.producer, record.sequence, record.digest)
+        return self._is_repetition(record) or record.uri in self._seen.get(record.stream, ())
 
     def _is_repetition(self, record: IngestRecord) -> bool:
         return 0 <= record.batch <= self.last_batch(record.stream)

@@ -1,4 +1,4 @@
-"""What has to be known of ingest records that are dropped? Which files were listed, and how far batches and rates had come.
+"""Summary of ingest records that are dropped: files listed, batches of producers, and how far micro-batches and rates had come.
 
 The ingest log grows with every file and every push. Records that no epoch needs any more are summed up in a file that a
 manifest names; then their chunks go. A summary is written when at least as many records have come since the last one as
@@ -8,10 +8,11 @@ it has names, so that what is written follows what is new.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.runtime import derived
+from headrace.runtime.producers import Producers
 from headrace.store.envelope import seal, unseal
 from headrace.store.manifest import Manifest
 from headrace.store.radix_list import ListFiles
@@ -32,18 +33,20 @@ _VERSION: Final = 1
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
     """Of one stream: `born` tells it from an earlier one of its name; files listed and when; the greatest micro-batch, -1 for
-    none; when its rate began and how many rows it has given.
+    none; when its rate began and how many rows it has given; the producers of pushed batches.
     """
 
     born: int
     seen: Mapping[str, Instant]
     batch: int = -1
     rate: tuple[Instant, int] | None = None
+    producers: Producers = field(default_factory=Producers)
 
     def as_json(self) -> dict[str, Any]:
         """JSON values; the inverse is in `load`."""
         rate = None if self.rate is None else list(self.rate)
-        return {"born": self.born, "seen": dict(self.seen), "batch": self.batch, "rate": rate}
+        body = {"born": self.born, "seen": dict(self.seen), "batch": self.batch, "rate": rate}
+        return {**body, "producers": self.producers.as_json()} if self.producers.known else body
 
 
 def summarised(intake: Intake, manifest: Manifest, files: ListFiles) -> Manifest:
@@ -60,7 +63,7 @@ def summarised(intake: Intake, manifest: Manifest, files: ListFiles) -> Manifest
     fact = {
         "file": files.write(seal(_KIND, _VERSION, body)),
         "upto": manifest.ingest,
-        "names": sum(len(each.seen) for each in streams.values()),
+        "names": sum(len(each.seen) + each.producers.numbers for each in streams.values()),
     }
     return replace(manifest, facts={**manifest.facts, INTAKE: fact})
 
@@ -75,5 +78,6 @@ def load(home: Home, manifest: Manifest) -> tuple[int, dict[str, StreamSummary]]
     for name, each in body.items():
         if each["born"] == home.born(name) and home.catalog.stream(name) is not None:
             rate = None if each["rate"] is None else (each["rate"][0], each["rate"][1])
-            found[name] = StreamSummary(each["born"], each["seen"], each["batch"], rate)
+            producers = Producers.from_json(each.get("producers", {}))
+            found[name] = StreamSummary(each["born"], each["seen"], each["batch"], rate, producers)
     return fact["upto"], found

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import StreamDefinition
-from headrace.errors import UserError, did_you_mean
+from headrace.errors import PushFailed, StoreError, UserError, WriteOutcome, did_you_mean
 from headrace.runtime.engine import Engine
 from headrace.runtime.home import Home
 from headrace.runtime.punctuators import promise_of
+from headrace.runtime.sources.content_digest import content_digest
 from headrace.runtime.sources.records import ALL, PUNCTUATION, IngestRecord
-from headrace.runtime.sources.segments import write_push_segment
+from headrace.runtime.sources.segments import as_rows, write_table_segment
 from headrace.time import FOREVER, Instant, render_duration, render_instant
 
 When: TypeAlias = Instant | datetime | None
+LONGEST_ID: Final = 200
+"""Characters of a producer's id."""
 
 
 def require_stream(catalog: Catalog, name: str) -> StreamDefinition:
@@ -73,18 +77,76 @@ def instant(at: Instant | datetime) -> Instant:
     return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
-def push(home: Home, engine: Engine, name: str, rows: Any) -> int:
-    """Write rows as a segment and log it; how many rows.
+class Pushing:
+    """Pushes of one hub. It is a producer of its own for calls that name none."""
 
-    Raises `UserError` when the stream is not made for it or the rows do not fit its columns.
-    """
-    definition = require_stream(home.catalog, name)
-    if definition.using != "push":
-        raise UserError(
-            f"the stream '{definition.name}' reads {definition.using}, it takes no pushed rows",
-            remedy="CREATE STREAM ... USING push.",
-        )
-    folder = Path(home.store.root) / "segments" / definition.name
-    record = write_push_segment(definition, rows, folder, f"push-{uuid.uuid4().hex}", engine.clock())
-    engine.intake.hand_in(record)
-    return record.rows_hint
+    def __init__(self, home: Home, engine: Engine) -> None:
+        self._home, self._engine = home, engine
+        self._own = f"hub-{uuid.uuid4().hex}"
+        self._next: dict[str, int] = {}
+
+    def push(self, name: str, rows: Any, producer: str | None, sequence: int | None) -> int:
+        """Write rows as a segment and log it, unless the producer's batch of that number is there; how many rows.
+
+        Raises `UserError` when the stream is not made for it, the rows do not fit its columns, or the number cannot be taken;
+        `PushFailed` when the rows were not written, or that is in doubt.
+        """
+        definition, intake = self._stream(name), self._engine.intake
+        table = as_rows(definition, rows)
+        producer, sequence = self._numbered(definition, producer, sequence)
+        digest = content_digest(table)
+        if intake.producers(definition).has(producer, sequence, digest):
+            return int(table.num_rows)
+        folder = Path(self._home.store.root) / "segments" / definition.name
+        outcome: WriteOutcome = "absent"
+        try:
+            segment = write_table_segment(
+                definition, table, folder, f"push-{uuid.uuid4().hex}", self._engine.clock()
+            )
+            record = replace(segment, producer=producer, sequence=sequence, digest=digest)
+            try:
+                intake.hand_in(record)
+            except StoreError:
+                outcome = intake.find_out(record)
+                if outcome != "present":
+                    raise
+        except StoreError as error:
+            raise PushFailed(definition.name, producer, sequence, outcome, error) from error
+        return int(table.num_rows)
+
+    def pushed(self, name: str, producer: str) -> int | None:
+        """The greatest number of a producer that is durable; None for a producer that is not remembered.
+
+        Raises `StoreError` while the log cannot be read.
+        """
+        self._engine.intake.settle_doubt()
+        return self._engine.intake.producers(self._stream(name)).last(producer)
+
+    def _stream(self, name: str) -> StreamDefinition:
+        definition = require_stream(self._home.catalog, name)
+        if definition.using != "push":
+            raise UserError(
+                f"the stream '{definition.name}' reads {definition.using}, it takes no pushed rows",
+                remedy="CREATE STREAM ... USING push.",
+            )
+        return definition
+
+    def _numbered(
+        self, definition: StreamDefinition, producer: str | None, sequence: int | None
+    ) -> tuple[str, int]:
+        """The batch's producer and number, those of this hub where the caller gives none."""
+        if producer is None and sequence is None:
+            sequence = self._next.get(definition.name, 0)
+            self._next[definition.name] = sequence + 1
+            return self._own, sequence
+        if not isinstance(producer, str) or not 0 < len(producer) <= LONGEST_ID:
+            raise UserError(
+                f"the producer is {producer!r}",
+                remedy=f"A sequence needs the id of its producer: a text of 1 to {LONGEST_ID} characters.",
+            )
+        if not isinstance(sequence, int) or isinstance(sequence, bool) or not 0 <= sequence < 1 << 63:
+            raise UserError(
+                f"the sequence is {sequence!r}",
+                remedy="A producer numbers its batches: a whole number from 0 to 2^63 - 1, greater for every new batch.",
+            )
+        return producer, sequence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from headrace.runtime.describing import progress_table, standing_table
 from headrace.runtime.explaining import explain_all, explain_query
 from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import CatalogNames, bind_text, bound, levels, source_of
+from headrace.runtime.sink_states import recorded
 from headrace.schema import Schema
 from headrace.store.committed import CommittedStream, OperatorProgress
 from headrace.store.manifest import Manifest
@@ -27,15 +29,17 @@ if TYPE_CHECKING:
     from headrace.runtime.home import Home
 
 
-def show(home: Home, statement: said.Statement) -> Outcome:
-    """The table or text of a statement that changes nothing.
+def show(
+    home: Home, statement: said.Statement, sinks: Callable[[], list[dict[str, Any]]] | None = None
+) -> Outcome:
+    """The table or text of a statement that changes nothing; `sinks` reports those of a hub, without it what the home knows.
 
     Raises `UserError` for names that do not exist.
     """
     home.refresh()
     match statement:
         case said.Show(kind=kind, selection=selection):
-            return Outcome("show", None, "", _listing(home, kind, selection))
+            return Outcome("show", None, "", _listing(home, kind, selection, sinks))
         case said.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
             stream = home.catalog.stream(name)
             assert stream is not None
@@ -66,14 +70,19 @@ def _text(kind: str, name: str | None, text: str) -> Outcome:
     return Outcome(kind, name, text, pa.table({"plan": text.split("\n")}))
 
 
-def _listing(home: Home, kind: str, selection: Selection) -> pa.Table:
+def _listing(
+    home: Home, kind: str, selection: Selection, sinks: Callable[[], list[dict[str, Any]]] | None
+) -> pa.Table:
     manifest = home.latest()
     if kind == "query":
         rows = _queries(home, manifest, selection)
     else:
-        every = _streams(home, manifest) if kind == "stream" else _relations(home)
+        if kind == "sink":
+            every = _sinks(recorded(home) if sinks is None else sinks())
+        else:
+            every = _streams(home, manifest) if kind == "stream" else _relations(home)
         rows = [row for row in every if all(each.holds([row["name"]]) for each in selection)]
-    names = {"stream": _STREAM_COLUMNS, "relation": _RELATION_COLUMNS, "query": _QUERY_COLUMNS}[kind]
+    names = _COLUMNS[kind]
     return pa.table({name: pa.array([row[name] for row in rows], kind_) for name, kind_ in names.items()})
 
 
@@ -93,6 +102,35 @@ _RELATION_COLUMNS = {"name": pa.string(), "using": pa.string(), "version": pa.in
 _QUERY_COLUMNS = {
     each: pa.string() for each in ("name", "state", "answered_to", "complete_since", "owner", "tags", "query")
 }
+_SINK_COLUMNS = {
+    "name": pa.string(),
+    "query": pa.string(),
+    "target": pa.string(),
+    "state": pa.string(),
+    "since": pa.string(),
+    "attempts": pa.int64(),
+    "error": pa.string(),
+    "position": pa.int64(),
+    "epochs_behind": pa.int64(),
+    "bytes_behind": pa.int64(),
+}
+_COLUMNS = {
+    "stream": _STREAM_COLUMNS,
+    "relation": _RELATION_COLUMNS,
+    "query": _QUERY_COLUMNS,
+    "sink": _SINK_COLUMNS,
+}
+
+
+def _sinks(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            **each,
+            "name": each["sink"],
+            "since": None if each["since"] is None else render_instant(each["since"]),
+        }
+        for each in reports
+    ]
 
 
 def _streams(home: Home, manifest: Manifest) -> list[dict[str, Any]]:

@@ -7,13 +7,15 @@
 - 'console': as a callable that prints.
 
 Where a sink has come to is the name of a file in the home, so the next run goes on from there. A slow sink holds up nothing but
-itself: it runs in a thread of its own. Provisional rows are never delivered; a relation's rows are its changes.
+itself: it runs in a thread of its own. A receiver that fails is called again with the same epoch, after waits that grow, for as
+long as the hub lives or the sink is given to; what it has not received is kept for it meanwhile. Provisional rows are never delivered; a relation's rows are its changes.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+import time as stopwatch
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -26,8 +28,11 @@ from headrace.errors import HeadraceError, UserError, did_you_mean
 from headrace.runtime.delivering import Cursor, Due, due
 from headrace.runtime.exporting import file_name
 from headrace.runtime.output import FORMATS, render, to_text
+from headrace.runtime.results import missed_since
 from headrace.runtime.retelling import require_told
+from headrace.runtime.sink_states import Patience, SinkState
 from headrace.store.filesystem import LocalStore
+from headrace.time import Instant
 
 if TYPE_CHECKING:
     from headrace.runtime.hub import Hub
@@ -42,15 +47,21 @@ class Sink:
 
     hub: Hub
     query: str
+    target: str
     receive: Receiver
     cursor: Cursor
+    state: SinkState
+    patience: Patience = field(default_factory=Patience)
     failure: BaseException | None = None
+    """The last one, while it has not been made good."""
+    _failing_since: float = 0.0
+    _closed: bool = False
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _thread: threading.Thread | None = None
 
     def deliver(self) -> int:
-        """Hand over every epoch that is committed and was not delivered; how many."""
+        """Hand over every epoch that is committed and was not delivered; how many. Raises what the receiver raises."""
         count = 0
         with self._lock:
             for part in self._due():
@@ -58,6 +69,8 @@ class Sink:
                     self.receive(part.epoch, part.rows)
                     count += 1
                 self.cursor.write(part.position)
+                self._worked()
+            self._worked()
         return count
 
     def _due(self) -> Iterator[Due]:
@@ -70,44 +83,102 @@ class Sink:
     def start(self) -> None:
         """Deliver in a thread, as epochs come, until `close`."""
         if self._thread is None:
+            self._log()
             self._thread = threading.Thread(target=self._run, name=f"headrace-sink-{self.query}", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
-        """Deliver what is committed and stop.
+        """Deliver what is committed and stop; a second time it does nothing.
 
-        Raises `HeadraceError` when the receiver had failed; the next run delivers again from the epoch it failed on.
+        Raises `HeadraceError` when the receiver fails even now, or the sink had given up; the next run delivers again from the
+        epoch it failed on.
         """
+        if self._closed:
+            return
+        self._closed = True
         self._stop.set()
         with self.hub.loop.published:
             self.hub.loop.published.notify_all()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        if self.failure is None:
+        if self.state.state == "stopped":
+            raise HeadraceError(f"the sink of query '{self.query}' stopped: {self.failure}") from self.failure
+        try:
             self.deliver()
-            return
-        failure, self.failure = self.failure, None
-        raise HeadraceError(f"the sink of query '{self.query}' failed: {failure}") from failure
+        except Exception as failure:
+            self._become(self.state.failed(failure, self._now()).now("closed", self._now()))
+            raise HeadraceError(f"the sink of query '{self.query}' failed: {failure}") from failure
+        self._become(self.state.now("closed", self._now()))
 
     def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                if not self.deliver():
+        while not self._stop.is_set():
+            try:
+                count = self.deliver()
+            except Exception as failure:  # noqa: BLE001 - whatever a receiver raises, it is called again
+                wait = self._failed(failure)
+                if wait is None:
+                    return
+                self._stop.wait(wait)
+            except BaseException as failure:  # noqa: BLE001 - kept for close(): this is no failure to wait for
+                self._give_up(failure)
+                return
+            else:
+                if not count:
                     with self.hub.loop.published:
                         self.hub.loop.published.wait(_IDLE_SECONDS)
-        except BaseException as error:  # noqa: BLE001 - kept for whoever closes the sink
-            self.failure = error
+
+    def _failed(self, failure: Exception) -> float | None:
+        """Note a failure; how many seconds to wait before the next attempt, None when there is none."""
+        now, limit = stopwatch.monotonic(), self.patience.give_up_after
+        if self.failure is None:
+            self._failing_since = now
+        left = None if limit is None else self._failing_since + limit - now
+        if self.hub.catalog.query(self.query) is None or (left is not None and left <= 0):
+            self._give_up(failure)
+            return None
+        is_first, self.failure = self.failure is None, failure
+        self.state = self.state.failed(failure, self._now())
+        if is_first:
+            self._log()
+        wait = self.patience.wait(self.state.attempts)
+        return wait if left is None else min(wait, left)
+
+    def _give_up(self, failure: BaseException) -> None:
+        self.failure = failure
+        self._become(self.state.failed(failure, self._now()).now("stopped", self._now()))
+
+    def _worked(self) -> None:
+        """An attempt has succeeded."""
+        if self.failure is not None:
+            self.failure = None
+            self._become(self.state.now("delivering", self._now()))
+
+    def _become(self, state: SinkState) -> None:
+        self.state = state
+        self._log()
+
+    def _log(self) -> None:
+        self.hub.log_of_epochs.write(self.state.as_event(self.cursor.name, self.query, self.target))
+
+    def _now(self) -> Instant:
+        return self.hub.loop.engine.clock()
 
 
 def open_sink(
-    hub: Hub, query: str, to: str | Path | Receiver, style: str = "csv", name: str | None = None
+    hub: Hub,
+    query: str,
+    to: str | Path | Receiver,
+    style: str = "csv",
+    name: str | None = None,
+    patience: Patience | None = None,
 ) -> Sink:
-    """A sink for a query's results; `name` tells two sinks of one query to like targets apart.
+    """A sink for a query's results; `name` distinguishes two sinks of one query to like targets.
 
     Raises `UserError` for an unknown query or format.
     """
-    require_told(query, hub.operator_and_query(query)[0])
+    operator = hub.operator_and_query(query)[0]
+    require_told(query, operator)
     if style not in FORMATS:
         raise UserError(f"there is no format '{style}'", remedy=did_you_mean(style, FORMATS))
     if callable(to):
@@ -117,12 +188,10 @@ def open_sink(
     else:
         folder = Path(to).expanduser().absolute()
         receive, target = _to_folder(folder, query, style), str(folder)
-    return Sink(
-        hub,
-        query,
-        receive,
-        Cursor(hub.home.store, name or f"{query}-{sha256(target.encode()).hexdigest()[:12]}"),
-    )
+    cursor = Cursor(hub.home.store, name or f"{query}-{sha256(target.encode()).hexdigest()[:12]}")
+    missed = missed_since(hub.home, hub.home.latest(), operator.id, cursor.read())
+    state = SinkState(hub.loop.engine.clock(), missed=missed)
+    return Sink(hub, query, target, receive, cursor, state, patience or Patience())
 
 
 def _to_folder(folder: Path, query: str, style: str) -> Receiver:

@@ -158,6 +158,17 @@ def _schema_of(frame: DataFrame) -> Schema:
     )
 
 
+def session_of(hub: Hub) -> SparkSession:
+    """The Spark session a hub's epochs run on.
+
+    Raises `UserError` when it runs without Spark.
+    """
+    spark: SparkSession | None = getattr(hub.loop.engine.executor, "spark", None)
+    if spark is None:
+        raise UserError("this hub runs without Spark", remedy="Open it with hr.open(home).")
+    return spark
+
+
 def archive(hub: Hub, stream: str, fraction: float = 1.0) -> DataFrame:
     """Accepted rows of a stream's archive, in Spark; of a `fraction` as many blocks of each run as hold it.
 

@@ -96,7 +96,7 @@ class StateBudget:
     def _is_followed(self, standing: StandingQuery) -> bool:
         """Whether a sink of this hub, or a client that has ever been there, counts its changes."""
         name = standing.definition.name
-        if any(sink.query == name for sink in self.hub._open_sinks):
+        if self.hub.open_sinks.serve(name):
             return True
         return bool(self.hub.home.store.list(f"sinks/{file_name(f'client-{name}-')}"))
 

@@ -140,7 +140,7 @@ class Statements:
         action = self._actions.get(type(statement))
         try:
             if action is None:
-                return showing.show(self._hub.home, statement)
+                return showing.show(self._hub.home, statement, self._hub.open_sinks.report)
             with self._turn:
                 if isinstance(statement, said.CreateQuery):
                     query = statement.definition

@@ -33,6 +33,7 @@ def status(hub: Hub) -> dict[str, Any]:
         "state_bytes": sum(run.bytes for run in manifest.state),
         "synopsis_budget": hub.synopsis_bytes,
         "synopses": synopses(hub),
+        "sinks": {sink["sink"]: sink for sink in hub.open_sinks.report()},
         "failures": hub.loop.supervisor.as_status(),
         "last_epoch": hub.last.as_dict() if hub.last is not None else None,
     }

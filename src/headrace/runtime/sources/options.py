@@ -14,12 +14,16 @@ from typing import Final, TypeVar
 
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.errors import UserError, did_you_mean
+from headrace.language.literals import interval_text
 from headrace.schema import Type
+from headrace.time import DAY, Duration
 
 Definition = TypeVar("Definition", StreamDefinition, RelationDefinition)
 
 FILES: Final = ("csv", "json", "parquet", "arrow")
 OURS: Final = (*FILES, "rate", "push")
+REMEMBERED: Final = 7 * DAY
+"""How long producers of pushed batches are remembered by default."""
 
 _COMMON: Final = (
     "path",
@@ -52,7 +56,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "parquet": (*_COMMON, "mergeSchema"),
     "arrow": _COMMON,
     "rate": ("rowsPerSecond", "order", "archive", "maxAhead"),
-    "push": ("archive", "maxAhead"),
+    "push": ("archive", "maxAhead", "rememberProducers"),
 }
 _PATTERN: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _CELLS: Final = (
@@ -126,6 +130,20 @@ def bytes_per_epoch(definition: StreamDefinition) -> int | None:
     return number(definition.options, "maxBytesPerTrigger")
 
 
+def producers_remembered(options: Mapping[str, str]) -> Duration:
+    """How long after its last batch a producer of pushed batches is remembered at least."""
+    text = option(options, "rememberProducers", "")
+    if not text:
+        return REMEMBERED
+    try:
+        length = interval_text(text)
+    except UserError as error:
+        raise UserError(f"option rememberProducers: {error.message}", remedy=error.remedy) from None
+    if length < 0:
+        raise UserError("option rememberProducers must be nothing or longer", remedy="Such as '7 DAYS'.")
+    return length
+
+
 def text_options(options: Mapping[str, str]) -> TextOptions:
     """The options of a csv or json source, parsed; raises `UserError` for a value that has no meaning."""
     mode = option(options, "mode", "").strip().upper()
@@ -194,6 +212,8 @@ def _check_values(using: str, options: Mapping[str, str]) -> None:
     flag(options, "recursiveFileLookup")
     if using == "rate":
         number(options, "rowsPerSecond")
+    if using == "push":
+        producers_remembered(options)
 
 
 def _check_cells(definition: StreamDefinition | RelationDefinition, using: str) -> None:

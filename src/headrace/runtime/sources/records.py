@@ -38,7 +38,8 @@ class IngestRecord:
     """A piece of a source. `start` and `end` count bytes (csv, json), row groups (parquet), record batches (arrow) or
     rows (rate). `arrival` is the instant of listing; `rows_hint` and `batch` are -1 when unknown. `batch` is the
     micro-batch of a Spark streaming DataFrame: a record whose batch was recorded before is a repetition. `promise` is the
-    pattern of a punctuation (`headrace.algebra.patterns`), by default that of all rows.
+    pattern of a punctuation (`headrace.algebra.patterns`), by default that of all rows. `producer`, `sequence` and `digest` name
+    a pushed batch and its content (`headrace.runtime.producers`).
     """
 
     stream: str
@@ -52,13 +53,19 @@ class IngestRecord:
     rows_hint: int = -1
     batch: int = -1
     promise: str = ALL
+    producer: str = ""
+    sequence: int = -1
+    digest: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for the ingest log; a pattern only where there is one."""
-        told = asdict(self)
+        """Plain values, for the ingest log; a pattern or a producer only where there is one."""
+        values = asdict(self)
         if self.promise == ALL:
-            del told["promise"]
-        return told
+            del values["promise"]
+        if not self.producer:
+            for name in ("producer", "sequence", "digest"):
+                del values[name]
+        return values
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> IngestRecord:

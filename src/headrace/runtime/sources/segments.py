@@ -45,7 +45,19 @@ def write_push_segment(
     `rows` is an Arrow table or batch, a pandas frame, or a sequence of dicts. Raises `UserError` when a column is
     missing, unknown or of another type; then nothing is written. Event times are judged when the segment is read.
     """
-    table = as_rows(definition, rows)
+    return write_table_segment(definition, as_rows(definition, rows), folder, name, now, root=root)
+
+
+def write_table_segment(
+    definition: StreamDefinition,
+    table: pa.Table,
+    folder: Path,
+    name: str,
+    now: Instant,
+    *,
+    root: Path | None = None,
+) -> IngestRecord:
+    """The same for a table that has the stream's schema."""
     write_segment(folder, f"{name}.arrow", table.schema, table.to_batches(max_chunksize=1 << 18))
     return segment_record(definition, folder / f"{name}.arrow", table.num_rows, now, root=root)
 
