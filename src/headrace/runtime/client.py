@@ -81,15 +81,15 @@ class Client:
             missed = 0
 
     def acknowledge(self, delivery: Delivery) -> None:
-        """Never to be given this delivery, or an earlier one, again. Durable on return; again is harmless."""
-        if delivery.position > self._cursor.read():
-            self._cursor.write(delivery.position)
+        """Never to be given this delivery, or an earlier one, again. Durable on return; again is harmless.
+
+        A `StoreError` says by its `outcome` whether it is acknowledged; in any case it may be repeated.
+        """
+        self._cursor.write(delivery.position)
 
     def skip(self) -> None:
         """Acknowledge all that is committed, without looking at it."""
-        length = self._at.home.list_of(self._at.home.latest(), "results").length
-        if length > self._cursor.read():
-            self._cursor.write(length)
+        self._cursor.write(self._at.home.list_of(self._at.home.latest(), "results").length)
 
 
 def connect(at: _Looking | str | Path, query: str, name: str) -> Client:

@@ -85,6 +85,12 @@ class QueryChanges:
             self._seen, self._tentative = known, known.apply_all(self._waiting)
         return self._tentative
 
+    def find_out(self) -> None:
+        """Before a statement is judged: know what an earlier one has left that failed or was interrupted."""
+        if self._hub.home.in_doubt:  # else nobody waits for the epoch under way
+            with self._hub.loop.lock:
+                self._hub.loop.engine.find_out()
+
     def log(self, entry: Mapping[str, Any], query: Query | None = None) -> None:
         """Log a change, or let it wait for those around it; `query` is what a registered one means."""
         if self._waiting is None:
