@@ -117,6 +117,13 @@ def is_readable(store: Store, name: str) -> bool:
     return bytes(store.read(name)).startswith(code() + _ENDS)
 
 
+def read_afresh(store: Store, name: str) -> int:
+    """Read all files of the plan of that name, whatever this process knows of them; how many operators are in force."""
+    head: _Head = pickle.loads(store.read(name).partition(_ENDS)[2])
+    found = {each.id for segment in head.segments for each in pickle.loads(store.read(segment))}
+    return len(found - head.gone)
+
+
 def load_plan(store: Store, name: str) -> EpochPlan:
     """The plan of that name."""
     key = (str(store.root), name)
