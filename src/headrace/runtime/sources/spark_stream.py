@@ -98,7 +98,7 @@ def _write_batches(batches: Iterable[pa.RecordBatch], folder: Path, name: str) -
     waiting = (batch for batch in batches if batch.num_rows)
     first = next(waiting, None)
     if first is None:
-        return 0, True
+        return 0, not (folder / name).exists()
     rows = 0
 
     def counted() -> Iterator[pa.RecordBatch]:
