@@ -26,7 +26,10 @@ TWO = {"a": QUERIES["tumble"], "b": QUERIES["tumble"]}
 DAMAGE = {
     "drop": [{"do": "drop", "kind": "query", "name": "A"}],
     "rename": [{"do": "rename", "name": "a", "to": "c"}],
-    "rename and drop": [{"do": "rename", "name": "a", "to": "c"}, {"do": "drop", "kind": "query", "name": "c"}],
+    "rename and drop": [
+        {"do": "rename", "name": "a", "to": "c"},
+        {"do": "drop", "kind": "query", "name": "c"},
+    ],
     "pause, then drop": [{"do": "pause", "name": "a"}, {"do": "drop", "kind": "query", "name": "a"}],
 }
 """What was appended twice, each time as one chunk."""
@@ -79,3 +82,32 @@ def test_an_append_that_is_there_twice_under_one_id_is_folded_once(tmp_path: Pat
         assert hub.catalog.query("a") is not None
         hub.execute("DROP QUERY a")
         assert hub.catalog.query("a") is None
+
+
+def test_check_names_the_query_that_keeps_a_home_from_opening(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    with rig.hub(2, TWO):
+        pass
+    append_as_before(rig.home, [{"do": "put_query", "query": {"name": "lost", "text": "SELECT v FROM gone"}}])
+    (told,) = faults(rig.home)
+    assert told.startswith("FAULT querylog/, query lost: it cannot be planned: ")
+    assert "gone" in told
+    append_as_before(rig.home, [{"do": "dance"}])
+    (told,) = faults(rig.home)
+    assert told.startswith(
+        "FAULT querylog/: it cannot be folded: entry 5 of the query log is of the unknown kind 'dance'"
+    )
+
+
+def test_check_opens_every_plan(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.drop(FILES[0])
+    with rig.hub(2, TWO) as hub:
+        hub.catch_up()
+        plan = tmp_path / "home" / hub.home.latest().plan
+    assert check(rig.home).faults == 0
+    written = plan.read_bytes()
+    plan.write_bytes(written[:-40])
+    assert any(
+        line.startswith(f"FAULT plans/{plan.name}: the plan cannot be read") for line in faults(rig.home)
+    )

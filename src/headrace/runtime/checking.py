@@ -63,11 +63,15 @@ def _catalog(path: Path) -> Iterator[Finding]:
     try:
         catalog = Home.at(path).catalog
     except Exception as error:  # noqa: BLE001 - whatever it is, opening the home ends with it too
-        yield _fault(f"{QUERY_LOG}/", "it cannot be folded", error, "Put its files back from a copy of the home.")
+        yield _fault(
+            f"{QUERY_LOG}/", "it cannot be folded", error, "Put its files back from a copy of the home."
+        )
         return
     if catalog.idle:
         shown = ", ".join(map(str, catalog.idle[:_SHOWN])) + (", …" if len(catalog.idle) > _SHOWN else "")
-        told = "appended twice, or about what was gone by then; it changes nothing, and nothing needs to be done"
+        told = (
+            "appended twice, or about what was gone by then; it changes nothing, and nothing needs to be done"
+        )
         yield Finding("note", f"{QUERY_LOG}/", f"{len(catalog.idle)} of its entries ({shown}): {told}")
     yield from _planned(catalog)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Query
 from headrace.catalog.catalog import Catalog
-from headrace.errors import UserError
+from headrace.errors import UserError, outcome_unless_known
 from headrace.operators.operator import Operator
 from headrace.runtime.delivering import Cursor, due
 from headrace.runtime.home import Home
@@ -89,7 +89,9 @@ class Client:
 
     def skip(self) -> None:
         """Acknowledge all that is committed, without looking at it."""
-        self._cursor.write(self._at.home.list_of(self._at.home.latest(), "results").length)
+        with outcome_unless_known("absent"):
+            length = self._at.home.list_of(self._at.home.latest(), "results").length
+        self._cursor.write(length)
 
 
 def connect(at: _Looking | str | Path, query: str, name: str) -> Client:

@@ -48,8 +48,7 @@ from headrace.store.manifest import Manifest
 from headrace.store.radix_list import ListFiles
 from headrace.time import FOREVER, Clock, Instant
 
-_APPENDS: Final = 4
-"""How often entries are planned and appended where others get in before them."""
+_APPENDS: Final = 4  # how often entries are planned and appended where others get in before them
 
 
 @dataclass(slots=True)
@@ -124,7 +123,8 @@ class Engine:
     def _appended(self, entries: Sequence[Mapping[str, Any]], append: str) -> bool:
         """Plan entries and append them; False when there are others before them that were not planned."""
         home, before = self.home, self.home.catalog
-        after = before.apply_all(entries)  # what cannot be planned must not get into the log: it would not open
+        # What cannot be planned must not get into the log: nobody could open the home.
+        after = before.apply_all(entries)
         refuse_if_idle(before, after, entries)
         made = plan_after(self.plan, before, after, entries)
         if not home.append(entries, append):

@@ -12,7 +12,9 @@ from typing import Any, Final
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError
 
-_REMEDY: Final = "Nothing was changed. Look at what is there (SHOW), and repeat the statement if it is still meant."
+_REMEDY: Final = (
+    "Nothing was changed. Look at what is there (SHOW), and repeat the statement if it is still meant."
+)
 
 
 def refuse_if_overtaken(judged: Catalog, now: Catalog, entries: Sequence[Mapping[str, Any]]) -> None:

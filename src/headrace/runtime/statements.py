@@ -328,7 +328,8 @@ class Statements:
             self._without_readers(name)
             self._put(changed)
             return Outcome("alter", name, f"query {name} {administering.told(settings)}")
-        self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
+        if changed != known:
+            self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
         return Outcome("alter", name, f"query {name} {administering.told(settings)}")
 
     def _drop(self, statement: said.Drop) -> Outcome:
@@ -358,10 +359,7 @@ class Statements:
                     f"the {kind} '{name}' is read by {', '.join(users)}", remedy="Drop these queries first."
                 )
             entry = {"do": "drop", "kind": kind, "name": name}
-            if kind == "query":
-                self._changes.log(entry)
-            else:
-                self._hub.log(entry)
+            (self._changes if kind == "query" else self._hub).log(entry)
 
     def _pause(self, statement: said.PauseQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)

@@ -295,9 +295,7 @@ class LocalStore:
         with suppress(OSError):
             self._disk.unlink(unfinished)
 
-    def _told(
-        self, error: OSError, name: str, verb: str, outcome: WriteOutcome | None = None
-    ) -> StoreError:
+    def _told(self, error: OSError, name: str, verb: str, outcome: WriteOutcome | None = None) -> StoreError:
         if isinstance(error, FileNotFoundError):
             return MissingFile(f"there is no file '{name}' in the home {self._root}", outcome=outcome)
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:

@@ -31,7 +31,9 @@ def require_format(store: Store) -> int:
     Raises `UnknownFormat` when this program does not read it, and `CorruptStore` when the file is damaged.
     """
     try:
-        data = store.read(FILE)  # what keeps it from being read is told as it is: it says nothing of the format
+        data = store.read(
+            FILE
+        )  # what keeps it from being read is told as it is: it says nothing of the format
     except MissingFile:
         return _UNNUMBERED
     try:

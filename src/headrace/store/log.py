@@ -82,7 +82,12 @@ class RecordLog:
         if not records:
             return self._end
         chunk = Chunk(self._next, self._end, tuple(records), append or uuid.uuid4().hex)
-        body = {"number": chunk.number, "first": chunk.first, "records": list(records), "append": chunk.append}
+        body = {
+            "number": chunk.number,
+            "first": chunk.first,
+            "records": list(records),
+            "append": chunk.append,
+        }
         data = seal(_KIND, _VERSION, body)
         try:
             self._files.publish(chunk.number, data)
