@@ -7,11 +7,18 @@ Everything else derives from `HeadraceError` (exit code 1) and is ours.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 WriteOutcome: TypeAlias = Literal["absent", "present", "unknown"]
 """What a failed write has left: nothing, all of it, or one of the two, which the next call finds out."""
+
+_OUTCOMES: Final = {
+    "absent": "Nothing of it is there: once the cause is removed, repeat it.",
+    "present": "It is there all the same, and durable: repeating it changes nothing.",
+    "unknown": "Whether it is there is not known yet: the next statement finds out, and it may be repeated safely.",
+}
 
 
 class HeadraceError(Exception):
@@ -21,7 +28,32 @@ class HeadraceError(Exception):
 
 
 class StoreError(HeadraceError):
-    """The home folder could not be read or written (disk full, permission, I/O)."""
+    """The home folder could not be read or written (disk full, permission, I/O).
+
+    `outcome` says of a write what it has left; None where nothing was to be written. The message ends with it.
+    """
+
+    outcome: WriteOutcome | None = None
+
+    def __init__(self, message: str, *, outcome: WriteOutcome | None = None) -> None:
+        super().__init__(message)
+        if outcome is not None:
+            self.outcome = outcome
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return message if self.outcome is None else f"{message}\n  {_OUTCOMES[self.outcome]}"
+
+
+@contextmanager
+def outcome_unless_known(outcome: WriteOutcome) -> Iterator[None]:
+    """A block in which a `StoreError` that does not say what it has left means this outcome."""
+    try:
+        yield
+    except StoreError as error:
+        if error.outcome is None:
+            error.outcome = outcome
+        raise
 
 
 class CorruptStore(StoreError):
@@ -34,6 +66,11 @@ class OtherVersion(StoreError):
 
 class AlreadyPublished(StoreError):
     """Another writer has published this number: this writer has been superseded and must stop."""
+
+    outcome: WriteOutcome | None = "absent"
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class PushFailed(StoreError):

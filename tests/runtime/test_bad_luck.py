@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.errors import EpochFailed, StoreError, UserError
+from headrace.errors import EpochFailed, HeadraceError, StoreError, UserError
 from headrace.observation import EpochFailure
 from headrace.runtime import spark_executor
 from headrace.runtime.executor import LocalExecutor
@@ -220,7 +220,7 @@ def test_a_failing_loop_tells_whoever_follows_and_whoever_stops(tmp_path: Path) 
         hub.loop.engine.intake.listen(hub.loop.engine.plan.streams.values())
         (rig.source / "000000.parquet").unlink()
         hub.start()
-        with pytest.raises(Exception, match="found that it is gone"):
+        with pytest.raises(HeadraceError, match=r"the epoch loop failed: .*found that it is gone"):
             list(hub.query("some").follow())
         with pytest.raises(SourceChanged):
             hub.stop()

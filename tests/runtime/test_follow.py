@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import HeadraceError
 from headrace.runtime.hub import Hub
 from headrace.runtime.opening import open_hub
 from headrace.runtime.supervisor import Retries
@@ -86,7 +87,7 @@ def test_a_failure_of_the_loop_reaches_followers_and_whoever_stops_it(
     hub.loop.supervisor.retries = Retries(())
     monkeypatch.setattr(type(hub.loop.engine), "step", lambda _, **__: fail())
     hub.start()
-    with pytest.raises(Exception, match="the disk is gone"):
+    with pytest.raises(HeadraceError, match="the epoch loop failed: the disk is gone"):
         list(hub.query("q").follow())
     with pytest.raises(OSError, match="the disk is gone"):
         hub.stop()

@@ -128,14 +128,8 @@ def test_an_index_frozen_in_a_closure_would_be_noticed(
         rig.drop(FILES[0])
         hub.catch_up()
         hub.register(SUMS, "second")
-        try:
+        with pytest.raises(KeyError, match="'g'"):  # a column that only the second one reads
             hub.catch_up()
-            rig.drop(FILES[1])
-            hub.catch_up()
-            found = invoked(hub, "second")
-        except Exception:  # noqa: BLE001 - a fold that is told of too few members may as well fail
-            return
-        assert found != meant(hub, "second", FILES[:2], 0)
 
 
 OF = conditions.Plans.of

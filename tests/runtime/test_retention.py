@@ -201,10 +201,14 @@ def test_a_sink_that_is_behind_holds_back_what_it_has_not_delivered(tmp_path: Pa
         raise OSError("not now")
 
     got: list[int] = []
-    with suppress(HeadraceError), counting(tmp_path / "home", KEPT) as hub:
-        hub.sink("kept", fails, name="mine")
-        minutes(hub, range(40))
-        assert hub.query("kept").history().num_rows == 39
+    def live() -> None:
+        with counting(tmp_path / "home", KEPT) as hub:
+            hub.sink("kept", fails, name="mine")
+            minutes(hub, range(40))
+            assert hub.query("kept").history().num_rows == 39
+
+    with pytest.raises(HeadraceError, match="the sink of query 'kept' failed: not now"):
+        live()
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.sink("kept", lambda _, rows: got.extend(row["n"] for row in rows.to_pylist()), name="mine")
     assert got == [1] * 39

@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, TypeVar
 
 from headrace.store.disk import Disk
 
 When = Literal["before", "after", "torn"]
+Point = TypeVar("Point")
 
 
 class SimulatedCrash(BaseException):
@@ -28,6 +29,30 @@ class Fault:
 
     number: int
     when: When
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """The call `number` (from 0) of a trace ends with an error, before it takes effect or after it has.
+
+    `error` is one of the system's numbers, or an exception such as Ctrl-C; `lasting`: until the disk is mended every later call
+    ends with it too.
+    """
+
+    number: int
+    error: int | type[BaseException]
+    when: Literal["before", "after"] = "before"
+    lasting: bool = False
+
+    def hits(self, call: int, when: str) -> bool:
+        """Whether it meets a call."""
+        return self.when == when and (call == self.number or (self.lasting and call > self.number))
+
+    def strike(self, name: str) -> NoReturn:
+        """Raise it."""
+        if isinstance(self.error, int):
+            raise OSError(self.error, os.strerror(self.error), name)
+        raise self.error(name)
 
 
 @dataclass
@@ -43,12 +68,13 @@ class FaultyDisk(Disk):
     """Counts the calls that change the disk in `trace`; stops at `fault`; refuses every call after that.
 
     `before_call` is told each call's name before it happens: a test uses it to let another writer go first. `full_at`
-    makes that call fail as on a full disk. Nothing is really synced: `lose_power` undoes what was not asked to be; with a
+    makes that call fail as on a full disk, and `trouble` in any other way. Nothing is really synced: `lose_power` undoes what was not asked to be; with a
     folder for `graves` (outside of the home, on the same file system) also what was deleted or replaced.
     """
 
     fault: Fault | None = None
     full_at: int | None = None
+    trouble: Trouble | None = None
     graves: str | None = None
     before_call: Callable[[str], None] | None = None
     trace: list[str] = field(default_factory=list)
@@ -166,6 +192,11 @@ class _Call:
         try:
             if disk._is_next("before"):
                 disk._die(self.name)
+            if disk.trouble is not None and disk.trouble.hits(len(disk.trace), "before"):
+                disk.trace.append(self.name)
+                if self.partly is not None:
+                    self.partly()
+                disk.trouble.strike(self.name)
             if disk.full_at == len(disk.trace):
                 disk.trace.append(self.name)
                 if self.partly is not None:
@@ -181,6 +212,8 @@ class _Call:
             if disk._is_next("after"):
                 disk._die(self.name)
             disk.trace.append(self.name)
+            if kind is None and disk.trouble is not None and disk.trouble.hits(len(disk.trace) - 1, "after"):
+                disk.trouble.strike(self.name)
         finally:
             disk._lock.release()
 
@@ -211,7 +244,37 @@ def kill_points(trace: Iterable[str]) -> Iterator[Fault]:
         yield Fault(number, "after")
 
 
-def share_of(points: Sequence[Fault], one_in: int, turn: str) -> list[Fault]:
+def troubles(trace: Iterable[str]) -> Iterator[Trouble]:
+    """Every way in which the system, or Ctrl-C, may spoil an operation of which `trace` is the record."""
+    for number, name in enumerate(trace):
+        for error in _BEFORE[name]:
+            yield Trouble(number, error)
+        for error in _AFTER.get(name, ()):
+            yield Trouble(number, error, "after")
+        yield Trouble(number, errno.EROFS, lasting=True)
+
+
+_BEFORE: dict[str, tuple[int | type[BaseException], ...]] = {
+    "create": (errno.ENOSPC, errno.EMFILE),
+    "write": (errno.ENOSPC, errno.EIO),
+    "fsync": (errno.EIO, KeyboardInterrupt),
+    "fsync_file": (errno.EIO, errno.EMFILE, KeyboardInterrupt),
+    "link": (errno.EIO, errno.ENOSPC, KeyboardInterrupt),
+    "fsync_folder": (errno.EIO, errno.EMFILE, KeyboardInterrupt),
+    "unlink": (errno.EIO,),
+    "mkdir": (errno.ENOSPC,),
+}
+_AFTER: dict[str, tuple[int | type[BaseException], ...]] = {
+    # A file system over a network repeats a call whose answer was lost, and answers as to a second one.
+    "link": (errno.EEXIST, errno.EIO, KeyboardInterrupt),
+    "fsync_folder": (errno.EIO, KeyboardInterrupt),
+    "fsync": (KeyboardInterrupt,),
+    "unlink": (errno.ENOENT, KeyboardInterrupt),
+    "mkdir": (errno.EEXIST,),
+}
+
+
+def share_of(points: Sequence[Point], one_in: int, turn: str) -> list[Point]:
     """Every `one_in`-th point, beginning at another one whenever `turn` is another text; all of them in `make soak`.
 
     With a digest of the sources as `turn` a failure comes again until something is changed, and all points are tried in the

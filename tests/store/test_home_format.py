@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
 
-from headrace.errors import CorruptStore
+from headrace.errors import CorruptStore, StoreError
 from headrace.store.envelope import seal
 from headrace.store.filesystem import LocalStore
 from headrace.store.home_format import FILE, FORMAT, put_format, require_format
@@ -90,3 +92,17 @@ def test_a_damaged_number_is_damage_and_no_format(tmp_path: Path) -> None:
     done = headrace("run", tmp_path / "script.cql", "--once", "--home", home)
     assert done.returncode == 1
     assert "home.json' is damaged" in done.stderr
+
+
+def test_a_number_that_cannot_be_read_is_not_taken_for_an_unknown_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    put_format(store)
+
+    def no_descriptor_left(_: Path) -> bytes:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(Path, "read_bytes", no_descriptor_left)
+    with pytest.raises(StoreError, match=r"cannot read 'home.json' .*Too many open files"):
+        require_format(store)

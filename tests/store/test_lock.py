@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -52,3 +53,17 @@ def test_a_home_that_cannot_be_a_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match=r"cannot open the home .*file: File exists"):
         HomeLock(tmp_path / "file").acquire()
+
+
+def test_a_lock_that_cannot_be_written_is_told_and_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(StoreError, match="No space left"):
+            HomeLock(tmp_path).acquire()
+    with HomeLock(tmp_path):
+        pass

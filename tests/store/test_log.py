@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import AlreadyPublished, CorruptStore, StoreError
+from headrace.errors import AlreadyPublished, CorruptStore, StoreError, WriteOutcome
+from headrace.store.envelope import seal
 from headrace.store.filesystem import LocalStore
 from headrace.store.log import RecordLog
-from tests.store.faults import FaultyDisk
+from tests.store.faults import FaultyDisk, Trouble
 
 
 @given(
@@ -145,3 +147,74 @@ def test_what_is_no_json_is_refused_before_anything_is_written(tmp_path: Path) -
         with pytest.raises(StoreError, match="can hold JSON values only"):
             log.append([record])
     assert log.length == 0
+
+
+CALLS = ("create", "write", "fsync", "link", "unlink", "fsync_folder")
+"""Of one append."""
+
+
+@pytest.mark.parametrize(
+    ("trouble", "outcome"),
+    [
+        (Trouble(3, errno.EEXIST, "after"), None),
+        (Trouble(3, errno.EIO, "after"), None),
+        (Trouble(4, errno.EIO), None),
+        (Trouble(5, errno.EIO), None),
+        (Trouble(5, errno.EMFILE), None),
+        (Trouble(0, errno.EMFILE), "absent"),
+        (Trouble(1, errno.ENOSPC), "absent"),
+        (Trouble(2, errno.EIO), "absent"),
+        (Trouble(3, errno.EIO), "absent"),
+        (Trouble(0, errno.EROFS, lasting=True), "absent"),
+        (Trouble(4, errno.EROFS, lasting=True), "unknown"),
+    ],
+)
+def test_an_append_that_fails_says_what_it_has_left_and_is_there_once_when_repeated(
+    trouble: Trouble, outcome: WriteOutcome | None, tmp_path: Path
+) -> None:
+    (tmp_path / "querylog").mkdir()
+    disk = FaultyDisk(trouble=trouble)
+    log = RecordLog(LocalStore(tmp_path, disk), "querylog")
+    if outcome is None:
+        assert log.append(["a"], "one") == 0
+        assert disk.trace[:6] == list(CALLS)
+    else:
+        with pytest.raises(StoreError) as told:
+            log.append(["a"], "one")
+        assert told.value.outcome == outcome
+        assert log.length == (outcome == "unknown")
+    disk.trouble = None
+    if outcome is None:
+        # The object went on; one that was never answered would not have.
+        log = RecordLog(LocalStore(tmp_path, disk), "querylog")
+        log._next, log._end = 0, 0
+    assert log.append(["a"], "one") == 0
+    assert log.append(["b"]) == 1
+    assert list(log.read()) == [(0, "a"), (1, "b")]
+
+
+def test_after_an_append_of_unknown_outcome_another_one_is_refused_until_the_log_is_read(
+    tmp_path: Path,
+) -> None:
+    disk = FaultyDisk(trouble=Trouble(5, KeyboardInterrupt))
+    (tmp_path / "querylog").mkdir()
+    log = RecordLog(LocalStore(tmp_path, disk), "querylog")
+    with pytest.raises(KeyboardInterrupt):
+        log.append(["a"])
+    with pytest.raises(AlreadyPublished) as told:
+        log.append(["a"])
+    assert told.value.outcome == "absent"
+    fresh = RecordLog(LocalStore(tmp_path, disk), "querylog")
+    fresh.settle()
+    assert disk.trace[-2:] == ["fsync_file", "fsync_folder"]
+    assert fresh.append(["b"]) == 1
+
+
+def test_chunks_without_an_id_as_older_versions_wrote_them_are_read(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    body = {"number": 0, "first": 0, "records": ["a", "b"]}
+    store.put_if_absent("querylog/000000000000.json", seal("log chunk", 1, body))
+    log = RecordLog(store, "querylog")
+    assert log.append(["c"]) == 2
+    assert list(log.read(1)) == [(1, "b"), (2, "c")]
+    assert [chunk.append is None for chunk in log.chunks()] == [True, False]

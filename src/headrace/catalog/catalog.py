@@ -67,6 +67,8 @@ class Catalog:
     position: int = 0
     keeps: Mapping[str, float] = field(default_factory=dict)
     """The share of its rows that a stream keeps, by lower-case name, where that was changed since it was created."""
+    idle: tuple[int, ...] = ()
+    """Ordinals of log entries that change nothing: what they are about was gone, or they were appended before."""
 
     def stream(self, name: str) -> StreamDefinition | None:
         """The stream of that name, or None."""
@@ -121,9 +123,18 @@ class Catalog:
 
     def _with_queries(self, entries: Sequence[Mapping[str, Any]]) -> Catalog:
         queries = self.queries.edit()
-        for ordinal, entry in enumerate(entries, self.position):
-            _change(queries, ordinal, entry)
-        return replace(self, queries=queries.done(), position=self.position + len(entries))
+        idle = [
+            ordinal
+            for ordinal, entry in enumerate(entries, self.position)
+            if not _change(queries, ordinal, entry)
+        ]
+        position = self.position + len(entries)
+        return replace(self, queries=queries.done(), position=position, idle=(*self.idle, *idle))
+
+    def without_effect(self, count: int) -> Catalog:
+        """The catalog after so many log entries that were appended before, and count once."""
+        position = self.position + count
+        return replace(self, position=position, idle=(*self.idle, *range(self.position, position)))
 
     def apply(self, entry: Mapping[str, Any]) -> Catalog:
         """The catalog after one log entry.
@@ -153,6 +164,8 @@ class Catalog:
                 window = window_from_json(entry["window"])
                 return replace(after, windows={**self.windows, window.name.lower(): window})
             case "drop":
+                if self.kind_of(entry["name"]) != entry["kind"]:
+                    return replace(after, idle=(*self.idle, ordinal))
                 return replace(after, **self._without(entry["kind"], entry["name"].lower()))
         raise CorruptStore(f"entry {ordinal} of the query log is of the unknown kind '{kind}'")
 
@@ -171,17 +184,22 @@ def is_of_query(entry: Mapping[str, Any]) -> bool:
     return entry["do"] in _OF_QUERIES or (entry["do"] == "drop" and entry["kind"] == "query")
 
 
-def _change(queries: Edit[StandingQuery], ordinal: int, entry: Mapping[str, Any]) -> None:
-    """One log entry of a query."""
+def _change(queries: Edit[StandingQuery], ordinal: int, entry: Mapping[str, Any]) -> bool:
+    """One log entry of a query; False where the query is gone and nothing is changed.
+
+    Such entries are in homes of older versions, which could append an entry a second time.
+    """
     kind = entry["do"]
     if kind == "put_query":
         query = query_from_json(entry["query"])
         queries.put(query.name.lower(), StandingQuery(query, ordinal))
-        return
+        return True
     name = entry["name"].lower()
+    if name not in queries:
+        return False
     if kind == "drop":
         queries.remove(name)
-        return
+        return True
     old = queries[name]
     if kind == "rename":
         queries.remove(name)
@@ -193,3 +211,4 @@ def _change(queries: Edit[StandingQuery], ordinal: int, entry: Mapping[str, Any]
     else:
         definition = replace(old.definition, paused=kind == "pause")
     queries.put(name, replace(old, definition=definition))
+    return True

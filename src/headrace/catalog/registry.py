@@ -94,6 +94,9 @@ class Edit(Mapping[str, _Value]):
             raise KeyError(name)
         return self._whole[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._later or (name in self._whole and name not in self._gone)
+
     def __len__(self) -> int:
         return len(Registry(self._whole, self._later, self._gone))
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Query
 from headrace.catalog.catalog import Catalog
-from headrace.errors import UserError
+from headrace.errors import UserError, outcome_unless_known
 from headrace.operators.operator import Operator
 from headrace.runtime.delivering import Cursor, due
 from headrace.runtime.home import Home
@@ -81,15 +81,17 @@ class Client:
             missed = 0
 
     def acknowledge(self, delivery: Delivery) -> None:
-        """Never to be given this delivery, or an earlier one, again. Durable on return; again is harmless."""
-        if delivery.position > self._cursor.read():
-            self._cursor.write(delivery.position)
+        """Never to be given this delivery, or an earlier one, again. Durable on return; again is harmless.
+
+        A `StoreError` says by its `outcome` whether it is acknowledged; in any case it may be repeated.
+        """
+        self._cursor.write(delivery.position)
 
     def skip(self) -> None:
         """Acknowledge all that is committed, without looking at it."""
-        length = self._at.home.list_of(self._at.home.latest(), "results").length
-        if length > self._cursor.read():
-            self._cursor.write(length)
+        with outcome_unless_known("absent"):
+            length = self._at.home.list_of(self._at.home.latest(), "results").length
+        self._cursor.write(length)
 
 
 def connect(at: _Looking | str | Path, query: str, name: str) -> Client:

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.algebra.query import Query
+from headrace.errors import outcome_unless_known
 from headrace.operators.operator import Operator
 from headrace.runtime import results
 from headrace.runtime.answers import sort_of
@@ -37,11 +38,23 @@ class Cursor:
         return max(self._positions(), default=0)
 
     def write(self, delivered: int) -> None:
-        """Remember, durably; the older position goes after the newer one is there."""
-        older = [position for position in self._positions() if position < delivered]
-        self.store.put_if_absent(self._file(delivered), b"")
-        for position in older:
-            self.store.delete(self._file(position))
+        """Remember, durably; the older positions go after the newer one is there. Again is harmless.
+
+        A `StoreError` says by its `outcome` whether it is remembered. What is unknown `read` finds out, and a repetition makes
+        durable.
+        """
+        with outcome_unless_known("absent"):
+            positions = self._positions()
+            newest = max(positions, default=-1)
+        if newest >= delivered:
+            with outcome_unless_known("unknown"):
+                self.store.sync([self._file(newest)])  # its writer may not have lived to do so
+        else:
+            self.store.put_if_absent(self._file(delivered), b"")
+        with outcome_unless_known("present"):
+            for position in positions:
+                if position < max(newest, delivered):
+                    self.store.delete(self._file(position))
 
     def _positions(self) -> list[int]:
         return [int(file.name.rpartition("/")[2]) for file in self.store.list(f"{self._folder}/")]

@@ -8,12 +8,13 @@ Reading the past for a query that came late is the same thing with the archive a
 from __future__ import annotations
 
 import time as stopwatch
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.errors import AlreadyPublished
+from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
 from headrace.runtime import closing, derived, publishing, retention
 from headrace.runtime.admission import Admission, Pending
@@ -32,6 +33,7 @@ from headrace.runtime.messages import (
     StreamProgress,
 )
 from headrace.runtime.orders import Orders, scan_messages, state_messages
+from headrace.runtime.overtaking import refuse_if_idle, refuse_if_overtaken
 from headrace.runtime.pacing import least
 from headrace.runtime.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
 from headrace.runtime.planning import Replanned, make_plan, plan_after
@@ -42,10 +44,11 @@ from headrace.runtime.standing import ArchiveEntry
 from headrace.runtime.telling import Telling, untold
 from headrace.runtime.work import Work
 from headrace.store.collect import Collected
-from headrace.store.log import QUERY_LOG, RecordLog
 from headrace.store.manifest import Manifest
 from headrace.store.radix_list import ListFiles
 from headrace.time import FOREVER, Clock, Instant
+
+_APPENDS: Final = 4  # how often entries are planned and appended where others get in before them
 
 
 @dataclass(slots=True)
@@ -104,23 +107,41 @@ class Engine:
     # -- what changes the catalog ------------------------------------------------------------------------------------
 
     def log(self, *entries: Mapping[str, Any]) -> None:
-        """Append entries to the query log, durable at once before they count; they are in force from the next epoch."""
-        home = self.home
-        entries = tuple(self._born(entry) for entry in entries)
+        """Append entries to the query log, durable at once before they count; they are in force from the next epoch.
+
+        Raises `UserError` when they mean nothing after what was found in the log before them.
+        """
+        judged, append = self.home.catalog, uuid.uuid4().hex
+        for _ in range(_APPENDS):
+            with outcome_unless_known("absent"):
+                self.find_out()
+            refuse_if_overtaken(judged, self.home.catalog, entries)
+            if self._appended(tuple(self._born(entry) for entry in entries), append):
+                return
+        raise StoreError(f"other writers of the home {self.home.store.root} were quicker", outcome="absent")
+
+    def _appended(self, entries: Sequence[Mapping[str, Any]], append: str) -> bool:
+        """Plan entries and append them; False when there are others before them that were not planned."""
+        home, before = self.home, self.home.catalog
         # What cannot be planned must not get into the log: nobody could open the home.
-        before = home.catalog
         after = before.apply_all(entries)
-        is_next = self._planned == before.position
-        made = plan_after(self.plan, before, after, entries) if is_next else Replanned(make_plan(after))
-        home.fence()
-        try:
-            home.query_log.append(entries)
-        except AlreadyPublished:
-            home.fence()
-            home.query_log = RecordLog(home.store, QUERY_LOG)
-            home.query_log.append(entries)
-        home.refresh()
-        self.replan(made if home.catalog.position == after.position else None)
+        refuse_if_idle(before, after, entries)
+        made = plan_after(self.plan, before, after, entries)
+        if not home.append(entries, append):
+            return False
+        with outcome_unless_known("present"):
+            home.refresh()
+            self.replan(made if home.catalog.position == after.position else None)
+        home.in_doubt = False
+        return True
+
+    def find_out(self) -> None:
+        """Read and plan what the query log says, where an append has ended in a way that does not tell."""
+        if self.home.in_doubt:
+            self.home.find_out()
+            self._planned = -1
+        self.replan()
+        self.home.in_doubt = False
 
     def _born(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
         """The entry of a new stream also says how many ingest records there were before it."""
@@ -164,6 +185,7 @@ class Engine:
 
         The past is read before what is new, or with `live_first` in what time the live pipeline leaves.
         """
+        self.find_out()
         self.intake.listen(self.plan.streams.values())
         while (work := self._next_work(live_first)) is not None:
             try:

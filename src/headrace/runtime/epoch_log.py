@@ -7,6 +7,7 @@ lines wait for the next one.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -15,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from headrace.errors import StoreError
 from headrace.observation import EpochObservation
 from headrace.runtime.collector import MANY, no_cycles_sought
 from headrace.runtime.told_in_turn import ToldInTurn
@@ -37,7 +39,9 @@ class EpochLog:
         self._path, self._largest = folder / EPOCHS, largest
         try:
             self._descriptor = self._open()
-        except PermissionError as error:
+        except OSError as error:
+            if not isinstance(error, PermissionError) and error.errno != errno.EROFS:
+                raise StoreError(f"cannot write {folder / EPOCHS}: {error.strerror}") from error
             raise NotPermitted(
                 f"cannot write {folder / EPOCHS}: {error.strerror}\n"
                 "  Give this user the right to write there, or name another folder with --home DIR."

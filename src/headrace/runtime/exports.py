@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from headrace.errors import StoreError
+
 RECORD: Final = "exports.json"
 
 
@@ -26,13 +28,15 @@ class Exports:
     _changed: bool = False
 
     def __post_init__(self) -> None:
-        """Read what earlier runs have written; a record that cannot be read is as good as none."""
+        """Read what earlier runs have written; a damaged record is as good as none."""
         try:
             known = json.loads(self.record.read_text(encoding="utf-8"))
             self._files = dict(known.pop(self._key, {}))
             self._others = known
-        except (OSError, ValueError, AttributeError):
+        except (FileNotFoundError, ValueError, AttributeError):
             self._files, self._others = {}, {}
+        except OSError as error:  # it would be written over, and the files it names never removed
+            raise StoreError(f"cannot read {self.record}: {error.strerror}") from error
 
     @property
     def _key(self) -> str:

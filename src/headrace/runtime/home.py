@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.catalog.catalog import Catalog, is_of_query
-from headrace.errors import AlreadyPublished
+from headrace.errors import AlreadyPublished, StoreError, outcome_unless_known
 from headrace.store.filesystem import LocalStore
 from headrace.store.home_format import require_format
 from headrace.store.log import INGEST_LOG, QUERY_LOG, RecordLog
@@ -30,7 +30,11 @@ class Home:
     catalog: Catalog = field(default_factory=Catalog)
     incarnation: int = 0
     """Of the driver that writes through this object; 0 for a reader."""
+    in_doubt: bool = False
+    """Whether the query log may hold more than is folded and planned: an append was interrupted, or has failed."""
     _born: dict[str, int] = field(default_factory=dict)
+    _appends: set[str] = field(default_factory=set)
+    """Ids of the appends to the query log that are folded."""
 
     @staticmethod
     def at(path: Path) -> Home:
@@ -47,8 +51,15 @@ class Home:
     def taken_over(self, incarnation: int) -> None:
         """Write as that incarnation. Appends to the logs go on from what is there now, so an earlier driver's fail."""
         self.incarnation = incarnation
-        self.query_log = RecordLog(self.store, QUERY_LOG)
         self.ingest_log = RecordLog(self.store, INGEST_LOG)
+        # Its last record may be of a driver that died before it was durable, and will be acted upon from now on.
+        self.ingest_log.settle()
+        self.find_out()
+
+    def find_out(self) -> None:
+        """Read what the query log says now, and make it durable: after an append of which nobody knows the outcome."""
+        self.query_log = RecordLog(self.store, QUERY_LOG)
+        self.query_log.settle()
         self.refresh()
 
     def fence(self) -> None:
@@ -64,19 +75,49 @@ class Home:
                 "This one must stop; start it again to take over"
             )
 
+    def append(self, entries: Sequence[Mapping[str, Any]], append: str) -> bool:
+        """Append entries to the query log under an id; False when it holds others that were not folded yet.
+
+        In doubt from then on, until the caller has folded and planned what is there: see `find_out`.
+        """
+        with outcome_unless_known("absent"):
+            self.fence()
+            self.in_doubt = True
+            try:
+                self.query_log.append(entries, append)
+            except AlreadyPublished:
+                self.fence()
+                return False
+            except StoreError as error:
+                self.in_doubt = error.outcome != "absent"
+                raise
+        return True
+
     def refresh(self) -> None:
-        """Fold query-log entries that have come since."""
+        """Fold query-log entries that have come since: all of them, or none when they cannot be read.
+
+        Those of one append count once, however often they are there.
+        """
+        catalog, born, appends = self.catalog, dict(self._born), set[str]()
         of_queries: list[Mapping[str, Any]] = []
-        for _, entry in self.query_log.read(self.catalog.position):
-            if is_of_query(entry):
-                of_queries.append(entry)
+        for chunk in self.query_log.chunks(catalog.position):
+            if chunk.append in self._appends or chunk.append in appends:
+                catalog = catalog.apply_all(of_queries).without_effect(len(chunk.records))
+                of_queries.clear()
                 continue
-            self.catalog = self.catalog.apply_all(of_queries)
-            of_queries.clear()
-            if entry["do"] == "create_stream" and self.catalog.stream(entry["stream"]["name"]) is None:
-                self._born[entry["stream"]["name"].lower()] = entry.get(BORN, 0)
-            self.catalog = self.catalog.apply(entry)
-        self.catalog = self.catalog.apply_all(of_queries)
+            for entry in chunk.records:
+                if is_of_query(entry):
+                    of_queries.append(entry)
+                    continue
+                catalog = catalog.apply_all(of_queries)
+                of_queries.clear()
+                if entry["do"] == "create_stream" and catalog.stream(entry["stream"]["name"]) is None:
+                    born[entry["stream"]["name"].lower()] = entry.get(BORN, 0)
+                catalog = catalog.apply(entry)
+            if chunk.append is not None:
+                appends.add(chunk.append)
+        self.catalog, self._born = catalog.apply_all(of_queries), born
+        self._appends |= appends
 
     def born(self, stream: str) -> int:
         """How many ingest records there were when the stream was created: earlier ones are of another of its name."""

@@ -213,7 +213,7 @@ class Hub:
         return self.home.catalog
 
     def log(self, *entries: Mapping[str, Any]) -> None:
-        """Append entries to the query log, all or none; in force from the next epoch."""
+        """Append entries to the query log, all or none; in force from the next epoch. A `StoreError` has their `outcome`."""
         with self.loop.lock:
             self.loop.engine.log(*entries)
 

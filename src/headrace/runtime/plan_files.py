@@ -151,6 +151,13 @@ def _decoded(store: Store, name: str, body: Any) -> Any:
         raise CorruptStore(f"the plan '{name}' is damaged: {error}") from error
 
 
+def read_afresh(store: Store, name: str) -> int:
+    """Read all files of the plan of that name, whatever this process knows of them; how many operators are in force."""
+    head: _Head = pickle.loads(store.read(name).partition(_ENDS)[2])
+    found = {each.id for segment in head.segments for each in pickle.loads(store.read(segment))}
+    return len(found - head.gone)
+
+
 def load_plan(store: Store, name: str) -> EpochPlan:
     """The plan of that name. Raises `OtherVersion` or `CorruptStore` for one that cannot be read."""
     key = (str(store.root), name)

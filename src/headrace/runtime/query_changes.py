@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.algebra.query import Query, QueryScan, UnionAll, every_node
 from headrace.catalog.catalog import Catalog
-from headrace.errors import UserError
+from headrace.errors import UserError, outcome_unless_known
 from headrace.language import statement as said
 from headrace.language.bind_unions import check_names
 from headrace.runtime import showing
@@ -84,6 +84,12 @@ class QueryChanges:
         if self._seen is not known:  # somebody else has changed something meanwhile
             self._seen, self._tentative = known, known.apply_all(self._waiting)
         return self._tentative
+
+    def find_out(self) -> None:
+        """Before a statement is judged: know what an earlier one has left that failed or was interrupted."""
+        if self._hub.home.in_doubt:  # else nobody waits for the epoch under way
+            with self._hub.loop.lock, outcome_unless_known("absent"):
+                self._hub.loop.engine.find_out()
 
     def log(self, entry: Mapping[str, Any], query: Query | None = None) -> None:
         """Log a change, or let it wait for those around it; `query` is what a registered one means."""

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -343,8 +344,9 @@ def _begun(settings: SparkConf) -> SparkSession:
         return SparkSession.builder.config(conf=settings).getOrCreate()
     except Exception as failure:  # noqa: BLE001 - whatever it is, it is told
         said = str(failure)  # while the JVM that words it is there
+        cause = RuntimeError("".join(traceback.format_exception(failure)))
         _end_jvm()
-        raise SessionFailed(f"Expected Spark to accept these settings, but it says: {said}") from None
+        raise SessionFailed(f"Expected Spark to accept these settings, but it says: {said}") from cause
     except BaseException:
         _end_jvm()
         raise

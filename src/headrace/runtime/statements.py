@@ -108,9 +108,9 @@ class Statements:
             yield from self._registered(held)
 
     def _registered(self, held: list[Outcome]) -> list[Outcome]:
-        """Log the changes that wait; their outcomes, which are held no more."""
-        self._changes.flush()
+        """Log the changes that wait; their outcomes, which are held no more: nor are they told when that fails."""
         told, held[:] = held[:], []
+        self._changes.flush()
         return told
 
     def create_queries(self, selects: Mapping[str, str], labels: QueryDefinition) -> None:
@@ -122,6 +122,7 @@ class Statements:
             raise UserError("a name cannot be empty")
         many = len(selects) >= MANY
         with no_cycles_sought(many), self._turn, self._changes.all_or_none():
+            self._changes.find_out()
             for name, select in selects.items():
                 try:
                     text = select.strip().rstrip(";")
@@ -142,6 +143,7 @@ class Statements:
             if action is None:
                 return showing.show(self._hub.home, statement, self._hub.open_sinks.report)
             with self._turn:
+                self._changes.find_out()
                 if isinstance(statement, said.CreateQuery):
                     query = statement.definition
                     bind_parsed(self._catalog, query.text, query.zone, statement.select, script)
@@ -254,20 +256,20 @@ class Statements:
         """As accurate as there is room for, where the hub's synopses share a budget."""
         return affordable(self._catalog, definition, self._hub.synopsis_bytes)
 
-    def _put(self, definition: QueryDefinition) -> None:
-        """Bind and lower, since whatever cannot run is refused now; then log."""
+    def _put(self, definition: QueryDefinition, known: QueryDefinition | None = None) -> None:
+        """Bind and lower, since whatever cannot run is refused now; then log what is not `known` to be there."""
         catalog = self._catalog
-        query = bind_text(catalog, definition.text, definition.zone)
-        refuse_unreadable(definition.name, query)
+        refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
         operator_of(catalog, StandingQuery(definition, catalog.position))
-        self._changes.log({"do": "put_query", "query": query_to_json(definition)}, query)
+        if definition != known:
+            self._changes.log({"do": "put_query", "query": query_to_json(definition)}, query)
 
     def _alter(self, statement: said.AlterQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
         self._without_readers(known.definition.name)
         try:
             new = replace(known.definition, text=statement.query, zone=statement.zone, continues=False)
-            self._put(definition := self._affordable(new))
+            self._put(definition := self._affordable(new), known.definition)
         except UserError as error:
             raise moved(error, statement.select.span.start) from None
         return Outcome("alter", definition.name, f"query {definition.name} altered")
@@ -277,7 +279,8 @@ class Statements:
         known = self._catalog.require_query(statement.name)
         self._without_readers(known.definition.name)
         definition = with_window(self._catalog, known, statement)
-        self._hub.log({"do": "put_query", "query": query_to_json(definition)})
+        if definition != known.definition:
+            self._hub.log({"do": "put_query", "query": query_to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
 
     def _without_readers(self, name: str) -> None:
@@ -325,7 +328,8 @@ class Statements:
             self._without_readers(name)
             self._put(changed)
             return Outcome("alter", name, f"query {name} {administering.told(settings)}")
-        self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
+        if changed != known:
+            self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
         return Outcome("alter", name, f"query {name} {administering.told(settings)}")
 
     def _drop(self, statement: said.Drop) -> Outcome:
@@ -342,11 +346,9 @@ class Statements:
         return Outcome("drop", statement.name, f"{statement.kind} {statement.name} dropped")
 
     def drop(self, kind: said.Kind, name: str) -> None:
-        """Remove what is there.
-
-        Raises `UserError` while queries read it.
-        """
+        """Remove what is there. Raises `UserError` while queries read it."""
         with self._turn:
+            self._changes.find_out()
             users = (
                 self._changes.readers(name)
                 if kind == "query"
@@ -357,10 +359,7 @@ class Statements:
                     f"the {kind} '{name}' is read by {', '.join(users)}", remedy="Drop these queries first."
                 )
             entry = {"do": "drop", "kind": kind, "name": name}
-            if kind == "query":
-                self._changes.log(entry)
-            else:
-                self._hub.log(entry)
+            (self._changes if kind == "query" else self._hub).log(entry)
 
     def _pause(self, statement: said.PauseQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)

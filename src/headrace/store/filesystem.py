@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from headrace.errors import AlreadyPublished, StoreError
+from headrace.errors import AlreadyPublished, StoreError, WriteOutcome
 from headrace.store.disk import Disk
 
 UNFINISHED: Final = ".unfinished-"
@@ -77,7 +77,10 @@ class Store(Protocol):
         ...
 
     def put_if_absent(self, name: str, data: Any) -> bool:
-        """Publish durably unless the name is taken; whether it was this call that did."""
+        """Publish durably unless the name is taken; whether it was this call that did.
+
+        A `StoreError` says by its `outcome` whether the name was published.
+        """
         ...
 
     def sync(self, names: Iterable[str]) -> None:
@@ -145,44 +148,62 @@ class LocalStore:
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
-        return Path(self.path(name)).is_file()
+        path = self.path(name)
+        try:
+            return Path(path).is_file()
+        except OSError as error:
+            raise self._told(error, name, "look for") from error
 
     def write_once(self, name: str, parts: Iterable[Any], *, durable: bool = True) -> int:
         """Make a file; whole or not at all, whatever happens in between."""
         path = self.path(name)
         try:
             unfinished, size = self._write_unfinished(path, parts, durable)
-            try:
-                self._disk.link(unfinished, path)
-            finally:
-                self._discard(unfinished)
+            if not self._publish(unfinished, path, name, "write"):
+                raise AlreadyPublished(
+                    f"the file '{name}' of the home {self._root} is already there: names must be unique for each attempt"
+                )
             if durable:
                 self._disk.fsync_folder(_folder_of(path))
-        except FileExistsError as error:
-            raise AlreadyPublished(
-                f"the file '{name}' of the home {self._root} is already there: names must be unique for each attempt"
-            ) from error
         except OSError as error:
-            raise self._told(error, name, "write") from error
+            # It may have its name: a file counts only once something durable names it.
+            raise self._told(error, name, "write", "absent") from error
         return size
 
     def put_if_absent(self, name: str, data: Any) -> bool:
-        """Publish. After a `StoreError` it is unknown whether the name was published: look before trying again."""
+        """Publish. After a `StoreError` of unknown outcome look, and `sync` what is there, before trying again."""
         path = self.path(name)
         try:
             unfinished, _ = self._write_unfinished(path, [data], durable=True)
-            try:
-                self._disk.link(unfinished, path)
-                won = True
-            except FileExistsError:
-                won = False
-            finally:
-                self._discard(unfinished)
+        except OSError as error:
+            raise self._told(error, name, "publish", "absent") from error
+        won = self._publish(unfinished, path, name, "publish")
+        try:
             # The loser syncs too: it will act on the winner's file, which must then be as durable as its own.
             self._disk.fsync_folder(_folder_of(path))
         except OSError as error:
-            raise self._told(error, name, "publish") from error
+            raise self._told(error, name, "publish", "unknown") from error
         return won
+
+    def _publish(self, unfinished: str, path: str, name: str, verb: str) -> bool:
+        """Give a whole file its name; whether the name is this file's.
+
+        An error is not believed: a file system over a network may repeat a call that succeeded, and say that it failed, or
+        that the name is taken. One file under both names says that the call took effect.
+        """
+        try:
+            self._disk.link(unfinished, path)
+        except OSError as error:
+            try:
+                is_ours = _is_one_file(unfinished, path)
+            except OSError as blind:
+                raise self._told(error, name, verb, "unknown") from blind
+            if not is_ours and not isinstance(error, FileExistsError):
+                raise self._told(error, name, verb, "absent") from error
+            return is_ours
+        finally:
+            self._discard(unfinished)
+        return True
 
     def sync(self, names: Iterable[str]) -> None:
         """Sync each file, then each of their folders once."""
@@ -274,25 +295,49 @@ class LocalStore:
         with suppress(OSError):
             self._disk.unlink(unfinished)
 
-    def _told(self, error: OSError, name: str, verb: str) -> StoreError:
+    def _told(self, error: OSError, name: str, verb: str, outcome: WriteOutcome | None = None) -> StoreError:
         if isinstance(error, FileNotFoundError):
-            return MissingFile(f"there is no file '{name}' in the home {self._root}")
+            return MissingFile(f"there is no file '{name}' in the home {self._root}", outcome=outcome)
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             return StoreError(
-                f"cannot {verb} '{name}': the disk of the home {self._root} is full; nothing of it was published. "
-                "Free some space, or move the home to a larger disk, and start again"
+                f"cannot {verb} '{name}': the disk of the home {self._root} is full. "
+                "Free some space, or move the home to a larger disk, and start again",
+                outcome=outcome,
             )
         if error.errno in {errno.EOPNOTSUPP, errno.EPERM} and error.filename2 is not None:
             return StoreError(
                 f"cannot {verb} '{name}': the file system of the home {self._root} offers no hard links, without which "
-                "two writers could overwrite each other. Put the home on a local file system"
+                "two writers could overwrite each other. Put the home on a local file system",
+                outcome=outcome,
             )
-        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        if error.errno == errno.EROFS:
+            return NotPermitted(
+                f"cannot {verb} '{name}': the file system of the home {self._root} is read-only\n"
+                "  Systems make it so when a disk fails. Mount it to be written again, or name another folder with --home DIR.",
+                outcome=outcome,
+            )
+        if error.errno in {errno.EACCES, errno.EPERM}:
             return NotPermitted(
                 f"cannot {verb} '{name}' in the home {self._root}: {error.strerror}\n"
-                "  Give this user the right to write there, or name another folder with --home DIR."
+                "  Give this user the right to write there, or name another folder with --home DIR.",
+                outcome=outcome,
             )
-        return StoreError(f"cannot {verb} '{name}' in the home {self._root}: {error.strerror or error}")
+        if error.errno in {errno.EMFILE, errno.ENFILE}:
+            return StoreError(
+                f"cannot {verb} '{name}' in the home {self._root}: {error.strerror}. Raise the limit (ulimit -n)",
+                outcome=outcome,
+            )
+        return StoreError(
+            f"cannot {verb} '{name}' in the home {self._root}: {error.strerror or error}", outcome=outcome
+        )
+
+
+def _is_one_file(unfinished: str, path: str) -> bool:
+    """Whether a name is another one of a file that is there."""
+    try:
+        return os.path.samefile(unfinished, path)  # noqa: PTH121 - one call for both
+    except FileNotFoundError:
+        return False
 
 
 def _folder_of(path: str) -> str:

@@ -31,13 +31,17 @@ def require_format(store: Store) -> int:
     Raises `UnknownFormat` when this program does not read it, and `CorruptStore` when the file is damaged.
     """
     try:
-        body = unseal(_KIND, _VERSION, store.read(FILE), FILE)
+        data = store.read(
+            FILE
+        )  # what keeps it from being read is told as it is: it says nothing of the format
     except MissingFile:
         return _UNNUMBERED
+    try:
+        body = unseal(_KIND, _VERSION, data, FILE)
     except CorruptStore:
         raise
-    except StoreError:
-        raise _unknown(store, "that it says in a way that this program does not know") from None
+    except StoreError as error:
+        raise _unknown(store, "that it says in a way that this program does not know") from error
     found = body.get("format") if isinstance(body, dict) else None
     if not isinstance(found, int) or not 1 <= found <= FORMAT:
         raise _unknown(store, repr(found))

@@ -54,8 +54,12 @@ class HomeLock:
             raise StoreError(
                 f"the file system of the home {self._home} offers no locks ({error.strerror}): use a local folder"
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        except OSError as error:
+            os.close(descriptor)  # or this process would shut itself out
+            raise StoreError(f"cannot write in the home {self._home}: {error.strerror}") from error
         self._descriptor = descriptor
         return self
 

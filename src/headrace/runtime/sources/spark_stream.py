@@ -7,8 +7,9 @@ same record, which the driver knows by its batch number.
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.catalog.definitions import StreamDefinition
-from headrace.errors import AlreadyPublished, UserError
+from headrace.errors import UserError
 from headrace.runtime.sources.records import IngestRecord
 from headrace.runtime.sources.segments import batch_name, batches_written, segment_record, write_segment
+from headrace.store.filesystem import LocalStore
 from headrace.time import Clock, now
 
 
@@ -77,16 +79,26 @@ def _write(micro_batch: DataFrame, folder: Path, name: str) -> int:
     where = str(folder)
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pydict({"rows": [_write_batches(batches, Path(where), name)]})
+        rows, is_same = _write_batches(batches, Path(where), name)
+        yield pa.RecordBatch.from_pydict({"rows": [rows], "same": [is_same]})
 
-    return int(micro_batch.coalesce(1).mapInArrow(write, "rows BIGINT").collect()[0]["rows"])
+    written = micro_batch.coalesce(1).mapInArrow(write, "rows BIGINT, same BOOLEAN").collect()[0]
+    if not written["same"]:
+        warnings.warn(
+            f"the micro-batch {folder / name} came again with other rows: its source cannot be repeated. Those "
+            "that came first are kept, the others are not taken in",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return int(written["rows"])
 
 
-def _write_batches(batches: Iterable[pa.RecordBatch], folder: Path, name: str) -> int:
+def _write_batches(batches: Iterable[pa.RecordBatch], folder: Path, name: str) -> tuple[int, bool]:
+    """Write a micro-batch unless that was done before; how many rows it has, and whether these are the ones that count."""
     waiting = (batch for batch in batches if batch.num_rows)
     first = next(waiting, None)
     if first is None:
-        return 0
+        return 0, not (folder / name).exists()
     rows = 0
 
     def counted() -> Iterator[pa.RecordBatch]:
@@ -95,9 +107,27 @@ def _write_batches(batches: Iterable[pa.RecordBatch], folder: Path, name: str) -
             rows += batch.num_rows
             yield batch
 
-    with suppress(AlreadyPublished):  # an earlier attempt at the same batch has written it whole
-        write_segment(folder, name, first.schema, counted())
-    return rows
+    if (folder / name).exists():
+        return _repeated(pa.Table.from_batches([first, *waiting]), folder, name)
+    write_segment(folder, name, first.schema, counted())
+    return rows, True
+
+
+def _repeated(again: pa.Table, folder: Path, name: str) -> tuple[int, bool]:
+    """Compare a micro-batch with what an earlier attempt has written of it, whole: that is what counts.
+
+    It is made durable, as its writer may not have lived to do so.
+    """
+    LocalStore(folder).sync([name])
+    with pa.OSFile(str(folder / name)) as file:
+        there = pa.ipc.open_stream(file).read_all()
+    is_same = again.equals(there) or _rows(again) == _rows(there)
+    return there.num_rows, is_same
+
+
+def _rows(table: pa.Table) -> Counter[str]:
+    """The rows without their order, which a repetition may change."""
+    return Counter(map(repr, table.to_pylist()))
 
 
 def _first_line(problem: BaseException) -> str:
