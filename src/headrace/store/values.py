@@ -119,7 +119,7 @@ class Codec:
         values: list[Any] = []
         earlier, append = values.__getitem__, values.append
         for row in body["rows"]:
-            if row.__class__ is not list:
+            if row.__class__ is not list and row.__class__ is not tuple:
                 append(row)
             elif row[0].__class__ is int:
                 append(build[row[0]](*map(earlier, row[1:])))
@@ -174,75 +174,66 @@ class _Writer:
         self.rows: list[Any] = []
         self.kinds: dict[type, int] = {}
         self.apart: dict[str, bytes] = {}
-        self._texts: dict[str, int] = {}
         self._objects: dict[int, int] = {}
-        self._equal: dict[tuple[Any, ...], int] = {}
+        self._equal: dict[Any, int] = {}
 
     def number(self, value: Any) -> int:
         """The row of a value, written if there is no equal one. One frame for each level: expressions may be deep."""
         kind = type(value)
         if kind is str:
-            return self._text(value)
+            return self._scalar(value, value)
         parts = self._parts.get(kind)
         if parts is None and kind is not tuple:
             return self._other(value, kind)
         found = self._objects.get(id(value))
         if found is not None:
             return found
+        number = self.number
         if parts is None:
-            row = [_TUPLE]
-            inside = value
+            row, inside = [_TUPLE], value
         else:
-            code = self.kinds.get(kind)
-            if code is None:
-                code = self.kinds[kind] = _RECORDS + len(self.kinds)
-            row = [code]
-            inside = parts(value)
+            row, inside = [self.kinds.get(kind) or self._kind(kind)], parts(value)
         for part in inside:
-            row.append(self.number(part))
-        found = self._objects[id(value)] = self._row(tuple(row), row)
+            row.append(number(part))
+        found = self._objects[id(value)] = self._row(tuple(row))
         return found
 
-    def _text(self, value: str) -> int:
-        found = self._texts.get(value)
-        if found is None:
-            found = self._texts[value] = len(self.rows)
-            self.rows.append(value)
-        return found
+    def _kind(self, kind: type) -> int:
+        return self.kinds.setdefault(kind, _RECORDS + len(self.kinds))
 
-    def _row(self, key: tuple[Any, ...], row: Any) -> int:
+    def _scalar(self, key: Any, row: Any) -> int:
         found = self._equal.get(key)
         if found is None:
             found = self._equal[key] = len(self.rows)
             self.rows.append(row)
         return found
 
+    def _row(self, row: tuple[Any, ...]) -> int:
+        return self._scalar(row, row)
+
     def _other(self, value: Any, kind: type) -> int:
         """What is neither a text nor a record nor a tuple."""
         if value is None or kind is bool or kind is int:
-            return self._row((kind, value), value)
+            return self._scalar((kind, value), value)
         if kind is float:
-            return self._row((kind, repr(value)), value if value - value == 0 else ["float", repr(value)])
+            is_finite = value - value == 0
+            return self._scalar((kind, repr(value)), value if is_finite else ("float", repr(value)))
         if kind is dict or kind is MappingProxyType:
-            pairs = [self.number(each) for pair in value.items() for each in pair]
-            return self._row((_MAPPING, *pairs), [_MAPPING, *pairs])
+            return self._row((_MAPPING, *(self.number(each) for pair in value.items() for each in pair)))
         if kind is frozenset:
-            members = [self.number(each) for each in sorted(value, key=repr)]
-            return self._row((_SET, *members), [_SET, *members])
+            return self._row((_SET, *(self.number(each) for each in sorted(value, key=repr))))
         if kind is self._apart:
             self.apart[value.digest] = bytes(value)
-            return self._row((_APART, value.digest), [_APART, value.digest])
+            return self._row((_APART, value.digest))
         if isinstance(value, Enum) and kind in self._names:
-            said = [_MEMBER, self._names[kind], value.name]
-            return self._row(tuple(said), said)
+            return self._row((_MEMBER, self._names[kind], value.name))
         if kind not in _WORDS:
             raise TypeError(
                 f"a {kind.__module__}.{kind.__qualname__} has no stored form: register its class (a frozen dataclass or an "
                 "enumeration) among those that plans are made of, or keep it out of the plan"
             )
         word, text_of = _WORDS[kind]
-        text = text_of(value)
-        return self._row((word, text), [word, text])
+        return self._row((word, text_of(value)))
 
 
 def _given(kind: Any) -> list[Field[Any]]:
