@@ -84,7 +84,7 @@ def run(
         answers = [part.table for part in results.epochs_of(hub.home, hub.home.latest(), operator)]
     wrong = _wrong(answers, arrivals)
     latency = float(np.mean([reached - end for end, reached in told])) if told else float("nan")
-    return Run(latency, tuple(state), wrong, known["late"] / max(1, known["rows"]), cpu)
+    return Run(latency, tuple(state), wrong, known.late / max(1, known.rows), cpu)
 
 
 def _key(arrivals: Arrivals) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +21,8 @@ settings.register_profile(
 settings.register_profile(
     "soak", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
+assert hasattr(engine, "MAX_SHRINKING_SECONDS"), "hypothesis bounds shrinking by another name now"
+engine.MAX_SHRINKING_SECONDS = 20  # its five minutes for each failing test would be most of a red run
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 # What it asserts for many tests says what differs, as if they said it.

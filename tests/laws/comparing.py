@@ -8,22 +8,21 @@ from decimal import Decimal
 from typing import Any
 
 
-class Close:
+class Close(float):
     """A double that equals every double within 1e-9 of it, relatively."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: float) -> None:
-        self.value = value
+    __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Close) and math.isclose(self.value, other.value, rel_tol=1e-9, abs_tol=1e-9)
+        return isinstance(other, Close) and math.isclose(
+            float(self), float(other), rel_tol=1e-9, abs_tol=1e-9
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     def __hash__(self) -> int:
         return 0
-
-    def __repr__(self) -> str:
-        return repr(self.value)
 
 
 def _comparable(value: Any) -> Any:
@@ -64,3 +63,27 @@ def canonical(answer: Iterable[Any]) -> list[Any]:
 
     ordered = sorted((flat(item) for item in answer), key=_place)
     return [tuple(_comparable(value) for value in row) for row in ordered]
+
+
+def within_rounding(value: Any) -> Any:
+    """A value of the same shape whose doubles equal those within 1e-9 of them; NaN equals NaN."""
+    if isinstance(value, Mapping):
+        return {name: within_rounding(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(within_rounding(part) for part in value)
+    return _comparable(value)
+
+
+def sort_key(value: Any) -> tuple[str, str]:
+    """What orders values that `within_rounding` may call equal: the text without doubles, then with rounded ones."""
+    return repr(_rounded(value, exact=True)), repr(_rounded(value, exact=False))
+
+
+def _rounded(value: Any, *, exact: bool) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _rounded(part, exact=exact) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(part, exact=exact) for part in value]
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    return "double" if exact else f"{value + 0.0:.6g}"

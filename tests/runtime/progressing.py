@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.runtime import results
 from headrace.runtime.executor import LocalExecutor
 from headrace.runtime.hub import Hub
+from headrace.store.committed import CommittedStream
 from headrace.time import SECOND
 
 T0 = 1_700_000_000 * SECOND
@@ -64,11 +65,11 @@ def push(hub: Hub, *rows: Told) -> None:
 
 def reached(hub: Hub) -> int:
     """The stream's punctuation, in seconds after T0."""
-    return (known(hub)["punctuation"] - T0) // SECOND
+    return (known(hub).punctuation - T0) // SECOND
 
 
-def known(hub: Hub) -> dict[str, Any]:
-    return dict(hub.home.latest().streams["s"])
+def known(hub: Hub) -> CommittedStream:
+    return hub.home.latest().streams["s"]
 
 
 def told(hub: Hub, name: str = "q0", closing: bool = False) -> list[tuple[Any, ...]]:

@@ -23,6 +23,7 @@ from headrace.runtime.executor import Executor, LocalExecutor
 from headrace.runtime.hub import Hub
 from headrace.runtime.supervisor import Retries
 from headrace.time import SECOND
+from tests.laws.comparing import sort_key, within_rounding
 from tests.laws.driving import plain
 
 NAMES = (
@@ -208,8 +209,8 @@ def answers(hub: Hub, closing: Mapping[str, pa.Table] | None = None) -> dict[str
 
 
 def canonical(found: Sequence[Any]) -> list[Any]:
-    """Rows in an order that depends on their values alone."""
-    return sorted(found, key=repr)
+    """Rows in an order that depends on their values alone; doubles equal those within 1e-9 of them."""
+    return [within_rounding(row) for row in sorted(found, key=sort_key)]
 
 
 def expected(query: Query, epochs: Sequence[Sequence[Row]], slack: int = 0) -> list[Any]:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from headrace.runtime.backfilling import Chunk, Turns
 from headrace.runtime.hub import Hub
-from headrace.time import BEGINNING
 from tests.runtime.rig import Rig
 from tests.runtime.test_set_window import ONE_FILE, SLACK, TEXT, WINDOWS
 
@@ -47,8 +46,7 @@ class Victim:
     def alter(self) -> None:
         there = self.hub.catalog.require_query("q").definition.text
         window = self.random.choice([each for each in WINDOWS if each not in there])
-        streams = self.hub.home.latest().streams
-        say("altering", streams.get("s", {}).get("punctuation", BEGINNING), window)
+        say("altering", self.hub.home.latest().stream("s").punctuation, window)
         self.hub.execute(f"ALTER QUERY q SET WINDOW {window}")
         say("altered")
 

@@ -86,7 +86,7 @@ def assert_filled(rig: Rig, life: Life, tasks: int) -> None:
             assert "altered" not in life.told
             hub.execute(f"ALTER QUERY q SET WINDOW {NEW}")
         hub.catch_up()
-        assert place(hub, "q")["filled"] == "the panes of q"
+        assert place(hub, "q").filled == "the panes of q"
         rig.drop(*FILES[rig.written :])
         found = told(hub)
         whole = {name: expected(hub.operator_and_query(name)[1], FILES, SLACK) for name in found}

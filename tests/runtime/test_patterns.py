@@ -75,7 +75,7 @@ def test_golden_14_a_group_of_which_no_row_follows_is_told_and_forgotten(tmp_pat
             push(hub, (OTHER, 5, 100 + second, None))
         assert kept(hub) == {OTHER}
         push(hub, (HOST, 5, 200, None))
-        assert known(hub)["late"] == 1, "it breaks the promise"
+        assert known(hub).late == 1, "it breaks the promise"
         assert told(hub, closing=True) == [(LAST, HOST, 2), (LAST, OTHER, 15)]
 
 
@@ -99,7 +99,7 @@ def test_patterns_are_constants_lists_and_ranges_of_several_columns_and_of_the_p
             ("a", 6, 1, None),
             ("b", 5, 1, None),
         )
-        assert known(hub)["late"] == 3, "two of a between 2 and 6, one above 6 of the first ten seconds"
+        assert known(hub).late == 3, "two of a between 2 and 6, one above 6 of the first ten seconds"
 
 
 def test_a_promise_about_columns_that_a_query_does_not_group_by_is_no_promise_for_its_groups(
@@ -118,12 +118,12 @@ def test_rows_that_carry_patterns_are_promises_and_no_data(tmp_path: Path) -> No
         push(hub, ("a", 1, 3, None), ("b", 2, 4, None), (None, None, 8, "srcIP = 'a'"))
         assert told(hub) == [(LAST, "a", 1)]
         push(hub, (None, None, 500, "at < TIMESTAMP '2023-11-14 22:13:30'"))
-        assert known(hub)["punctuation"] == T0 + 10 * SECOND, "without other tests it is one for the stream"
+        assert known(hub).punctuation == T0 + 10 * SECOND, "without other tests it is one for the stream"
         assert told(hub, "q1") == [(10, 2)]
         push(hub, (None, None, 20, "srcIP <> 'a'"), ("a", 1, 20, None), ("b", 1, 20, None))
-        assert known(hub)["rejected"] == 1
-        assert known(hub)["late"] == 1
-        assert known(hub)["rows"] == 4, "promises are in no channel"
+        assert known(hub).rejected == 1
+        assert known(hub).late == 1
+        assert known(hub).rows == 4, "promises are in no channel"
 
 
 def test_a_restart_and_a_late_registration_tell_each_group_once(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_promises_are_rolled_up_and_shown_and_forgotten_when_the_stream_has_pass
         assert described(hub)["promises in force"] == "1", "a list of fifty values"
         assert described(hub)["group-wise"] == "PUNCTUATED BY PATTERNS IN p OF (srcIP, len)"
         push(hub, ("a", 3, 9, None), ("a", 77, 9, None))
-        assert known(hub)["late"] == 1
+        assert known(hub).late == 1
         push(hub, ("a", 77, 3700, None))
         assert described(hub)["promises in force"] == "0"
 

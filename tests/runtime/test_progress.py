@@ -45,9 +45,9 @@ def test_slack_of_rows_promises_what_all_but_the_last_rows_have_reached(tmp_path
         assert reached(hub) == 10
         push(hub, ("a", 1, 11, False))
         assert reached(hub) == 30
-        assert known(hub)["late"] == 0
+        assert known(hub).late == 0
         push(hub, ("a", 1, 29, False))  # the third after 30: it breaks the promise
-        assert known(hub)["late"] == 1
+        assert known(hub).late == 1
 
 
 @UNHURRIED
@@ -84,7 +84,7 @@ def test_a_program_punctuates_after_the_rows_it_handed_in(tmp_path: Path) -> Non
         assert reached(hub) == 20
         assert told(hub) == [(10, "a", 2, 5)]
         push(hub, ("a", 9, 19, False))
-        assert known(hub)["late"] == 1
+        assert known(hub).late == 1
 
 
 def test_a_promise_of_a_program_outlives_a_kill_before_its_epoch(tmp_path: Path) -> None:
@@ -153,12 +153,12 @@ def test_windows_of_an_epoch_without_rows_hold_those_of_epochs_before(tmp_path: 
 def test_a_stream_is_as_far_as_its_slowest_source_once_all_were_seen(tmp_path: Path) -> None:
     with stream(tmp_path, "PROGRESS PER (k) EXPECT 2") as hub:
         push(hub, ("a", 1, 50, False))
-        assert known(hub)["punctuation"] < T0
+        assert known(hub).punctuation < T0
         push(hub, ("b", 1, 5, False))
         assert reached(hub) == 5
         push(hub, ("a", 1, 90, False), ("b", 1, 45, False))
         assert reached(hub) == 45
-        assert known(hub)["late"] == 0
+        assert known(hub).late == 0
     with stream(tmp_path, "PROGRESS PER (k) EXPECT 2") as hub:
         push(hub, ("b", 1, 70, False))
         assert reached(hub) == 70, "what a had reached before the restart still holds"
@@ -178,7 +178,7 @@ def test_a_silent_source_is_left_out_and_comes_back(tmp_path: Path) -> None:
         push(hub, ("a", 1, 29, False), ("a", 1, 31, False))
         push(hub, ("b", 1, 60, False))
         assert reached(hub) == 31
-        assert known(hub)["late"] == 1
+        assert known(hub).late == 1
         assert "source 1:a" in described(hub)
 
 
@@ -193,10 +193,10 @@ def test_the_folder_of_a_file_can_be_its_source(tmp_path: Path) -> None:
         hub.execute(statement)
         (tmp_path / "in/x/1.csv").write_text("1,2023-11-14 22:13:50\n")
         hub.loop.drain()
-        assert hub.home.latest().streams["f"]["punctuation"] < T0
+        assert hub.home.latest().streams["f"].punctuation < T0
         (tmp_path / "in/y/1.csv").write_text("1,2023-11-14 22:13:30\n")
         hub.loop.drain()
-        assert (hub.home.latest().streams["f"]["punctuation"] - T0) // SECOND == 10
+        assert (hub.home.latest().streams["f"].punctuation - T0) // SECOND == 10
 
 
 # -- deduplication ---------------------------------------------------------------------------------------------------
@@ -210,19 +210,19 @@ def test_a_repeated_row_counts_once_also_after_a_restart_and_keys_are_forgotten(
         push(hub, ("a", 1, 5, False), (None, 1, 5, False), ("a", 1, 6, False))
         push(hub, ("z", 1, 99, False))
         assert told(hub) == [(10, "a", 2, 2), (10, None, 1, 1)]
-        assert (known(hub)["repeated"], known(hub)["rows"]) == (3, 4)
+        assert (known(hub).repeated, known(hub).rows) == (3, 4)
         assert described(hub)["keys kept"] == "1"
         assert hub.check().faults == 0
         push(hub, ("a", 1, 5, False))
-        assert (known(hub)["repeated"], known(hub)["late"]) == (3, 1), "what is late is late before all else"
+        assert (known(hub).repeated, known(hub).late) == (3, 1), "what is late is late before all else"
 
 
 def test_keys_of_many_epochs_are_kept_in_few_files(tmp_path: Path) -> None:
     with stream(tmp_path, "SLACK 60 SECONDS DEDUPLICATE BY (k, x)", ()) as hub:
         for number in range(30):
             push(hub, ("a", number, number, False), ("a", number // 2, number // 2, False))
-        assert known(hub)["repeated"] == 30
-        assert len(known(hub)["keys"]) <= 9
+        assert known(hub).repeated == 30
+        assert len(known(hub).keys) <= 9
         assert hub.check().faults == 0
 
 
@@ -267,7 +267,7 @@ def test_deduplication_is_row_by_row_whatever_the_cut(
             push(hub, *((key, 1, each, False) for key, each in rows[start:stop]))
             start = stop
         keep = counted(rows, within)
-        assert known(hub)["repeated"] == keep.count(False)
+        assert known(hub).repeated == keep.count(False)
         total = sum(row[2] for row in told(hub, closing=True))
         assert total == keep.count(True)
 
@@ -312,7 +312,7 @@ def test_a_promise_for_a_group_closes_its_windows_alone_and_the_stream_tells_the
         assert told(hub) == [(10, "a", 1, 1)]
         assert told(hub, "q1") == [(5, "a", 1, 1), (10, "a", 1, 1)]
         push(hub, ("a", 7, 11, False), ("b", 1, 8, False))
-        assert known(hub)["late"] == 1, "a row of a below its promise is late, one of b is not"
+        assert known(hub).late == 1, "a row of a below its promise is late, one of b is not"
         assert described(hub)["groups ahead of the stream"] == "1"
         push(hub, (None, 0, 21, True))
         assert told(hub) == [(10, "a", 1, 1), (10, None, 1, 5)]
@@ -370,6 +370,6 @@ def test_group_wise_punctuation_changes_when_windows_are_told_but_not_what(
                     push(hub, *rows[start:stop])
                     start = stop
                 if start == len(rows):
-                    assert known(hub)["late"] == 0
+                    assert known(hub).late == 0
                     answers.append([told(hub, name, closing=True) for name in ("q0", "q1")])
     assert answers[0] == answers[1]

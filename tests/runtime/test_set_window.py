@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import UserError
 from headrace.runtime.hub import Hub
+from headrace.store.committed import OperatorProgress
 from headrace.time import BEGINNING, SECOND
 from tests.laws.comparing import canonical as comparable
 from tests.runtime.rig import Rig, Row, answers, cut, expected, faults_once_tidy, made_rows
@@ -40,14 +41,14 @@ def disordered(seed: int, count: int) -> list[Row]:
     return made_rows(seed, count, disorder=SLACK)
 
 
-def place(hub: Hub, name: str) -> dict[str, Any]:
+def place(hub: Hub, name: str) -> OperatorProgress:
     """Where a query stands, in the manifest."""
     return hub.home.latest().operators[hub.catalog.require_query(name).operator_id]
 
 
 def punctuation(hub: Hub) -> int:
     """How far the stream is."""
-    return int(hub.home.latest().streams["s"].get("punctuation", BEGINNING))
+    return hub.home.latest().stream("s").punctuation
 
 
 def kinds(hub: Hub) -> list[str]:
@@ -113,8 +114,8 @@ def test_a_shorter_window_is_filled_from_the_panes_of_the_longer_one_and_nothing
         hub.execute(f"ALTER QUERY q SET WINDOW {WINDOWS[1]}")
         hub.catch_up()
         assert seen == ["fill"]
-        assert place(hub, "q")["filled"] == "the panes of q"
-        assert "complete_since" not in place(hub, "q")
+        assert place(hub, "q").filled == "the panes of q"
+        assert place(hub, "q").complete_since == BEGINNING
         plan = hub.execute("EXPLAIN QUERY q")[0].message
         assert "filled from the panes of q when its window was set" in plan
         rig.drop(files[1])
@@ -137,8 +138,8 @@ def test_a_window_is_filled_from_panes_of_another_query_by_more_keys(tmp_path: P
         )
         hub.catch_up()
         for name in ("inserted", "q"):
-            assert place(hub, name)["filled"] == "the panes of wide"
-            assert "complete_since" not in place(hub, name)
+            assert place(hub, name).filled == "the panes of wide"
+            assert place(hub, name).complete_since == BEGINNING
         rig.drop(files[1])
         found = told(hub)
         for name in ("inserted", "q"):
@@ -156,8 +157,8 @@ def test_a_window_that_panes_cannot_fill_is_filled_from_the_archive(tmp_path: Pa
         hub.execute("ALTER QUERY q SET WINDOW [RANGE 40 SECONDS SLIDE 3 SECONDS]")
         hub.catch_up()
         assert seen == ["replay"]
-        assert place(hub, "q")["filled"] == "the archive"
-        assert place(hub, "q")["since"] == 1  # the first file lies before all that is needed
+        assert place(hub, "q").filled == "the archive"
+        assert place(hub, "q").since == 1  # the first file lies before all that is needed
         rig.drop(files[2])
         found = told(hub)["q"]
         assert found == after(expected(hub.operator_and_query("q")[1], files, SLACK), changed_at)
@@ -172,7 +173,7 @@ def test_twice_the_window_from_panes_alone_starts_half_complete_and_says_since_w
         changed_at = punctuation(hub)
         hub.execute("ALTER QUERY q SET WINDOW [RANGE 24 SECONDS SLIDE 3 SECONDS]")
         hub.catch_up()
-        since = place(hub, "q")["complete_since"]
+        since = place(hub, "q").complete_since
         end = (changed_at // (3 * SECOND) + 1) * 3 * SECOND
         assert since == end - 12 * SECOND  # half of the first window that is told
         listed = hub.execute("SHOW QUERIES")[0].table.to_pylist()[0]
@@ -199,8 +200,8 @@ def test_without_panes_and_archive_a_window_starts_with_what_comes(tmp_path: Pat
             "ALTER QUERY q SET WINDOW [RANGE 10 SECONDS SLIDE 5 SECONDS]"
         )  # its edges are not among the panes'
         hub.catch_up()
-        assert place(hub, "q")["filled"] == "nothing"
-        assert place(hub, "q")["complete_since"] == max(row["at"] for row in files[0]) + 1
+        assert place(hub, "q").filled == "nothing"
+        assert place(hub, "q").complete_since == max(row["at"] for row in files[0]) + 1
         rig.drop(files[1])
         found = told(hub)["q"]
         assert found == after(expected(hub.operator_and_query("q")[1], [[], files[1]], SLACK), changed_at)
@@ -216,9 +217,9 @@ def test_a_filter_keeps_panes_from_being_shared_unless_it_is_the_same(tmp_path: 
         hub.execute(f"CREATE QUERY every AS {TEXT.format(window=WINDOWS[1], where='')}")
         hub.execute(f"CREATE QUERY same AS {TEXT.format(window=WINDOWS[1], where='WHERE x > 0')}")
         hub.catch_up()
-        assert "filled" not in place(hub, "every")
-        assert place(hub, "every")["complete_since"] == max(row["at"] for row in files[0]) + 1
-        assert place(hub, "same")["filled"] == "the panes of positive"
+        assert place(hub, "every").filled == ""
+        assert place(hub, "every").complete_since == max(row["at"] for row in files[0]) + 1
+        assert place(hub, "same").filled == "the panes of positive"
 
 
 def test_dropping_the_longest_window_leaves_the_state_of_the_longest_that_remains(tmp_path: Path) -> None:
@@ -251,9 +252,9 @@ def test_from_now_says_since_when_it_is_complete_and_a_query_over_all_of_the_arc
         )
         hub.execute("CREATE QUERY all_of_it AS SELECT COUNT(*) AS n FROM s [RANGE 9 SECONDS SLIDE 3 SECONDS]")
         hub.catch_up()
-        assert place(hub, "late")["complete_since"] == max(row["at"] for row in rows) + 1
-        assert "complete_since" not in place(hub, "early")
-        assert "complete_since" not in place(hub, "all_of_it")
+        assert place(hub, "late").complete_since == max(row["at"] for row in rows) + 1
+        assert place(hub, "early").complete_since == BEGINNING
+        assert place(hub, "all_of_it").complete_since == BEGINNING
 
 
 @pytest.mark.parametrize(

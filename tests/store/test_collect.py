@@ -214,5 +214,5 @@ def test_a_run_that_is_deleted_stays_readable_for_who_has_it_mapped(store: Local
 
 def test_live_names_of_a_manifest_without_lists() -> None:
     store = LocalStore("/nowhere")
-    manifest = Manifest(0, 1, plan="plans/p", facts={"relations/r": 1}, operators={"a": {"cache": "blobs/b"}})
+    manifest = Manifest(0, 1, plan="plans/p", facts={"relations/r": 1, "cache": ["blobs/b"]})
     assert LiveNames(store).of(manifest) == {"plans/p", "relations/r", "blobs/b"}

@@ -15,6 +15,7 @@ from headrace.store.filesystem import LocalStore, MissingFile
 from headrace.store.manifest import Manifest, ManifestLog, StateRun
 from headrace.store.numbered import NumberedFiles
 from headrace.store.radix_list import RadixList
+from tests.store import committed_values
 
 json_values = st.recursive(
     st.none()
@@ -35,8 +36,8 @@ manifests = st.builds(
     plan=st.none() | st.text(),
     querylog=natural,
     ingest=natural,
-    streams=facts,
-    operators=facts,
+    streams=st.dictionaries(st.text(max_size=5), committed_values.streams, max_size=3),
+    operators=st.dictionaries(st.text(max_size=5), committed_values.progress, max_size=3),
     state=st.lists(st.builds(StateRun, st.text(), natural, natural, natural, natural), max_size=3).map(tuple),
     lists=st.dictionaries(
         st.text(max_size=3),
@@ -192,5 +193,5 @@ def test_a_damaged_manifest_is_told_by_name(damage, told: str, tmp_path: Path) -
 def test_a_manifest_with_other_fields_is_told() -> None:
     from headrace.store.envelope import seal
 
-    with pytest.raises(CorruptStore, match="'m' does not hold what a manifest holds: 'state'"):
+    with pytest.raises(CorruptStore, match="'m' does not hold what a manifest holds: 'streams'"):
         Manifest.decode(seal("manifest", 1, {"epoch": 1}), "m")

@@ -25,20 +25,20 @@ _SECTIONS: Final = {
 
 _INTRODUCTION: Final = """# Scalar functions and operators
 
-Every function below gives what Spark SQL gives under ANSI rules (`spark.sql.ansi.enabled`), in the session's zone: values, types,
-NULLs and failures. A row on which an expression fails (overflow, division by zero, a cast that does not fit) leaves the
-query for its reject folder; no other query notices. Strict functions are NULL as soon as an argument is.
+Every function below has the results of Spark SQL under ANSI rules (`spark.sql.ansi.enabled`), in the session's zone: values, types,
+NULLs and failures. A row on which an expression fails (overflow, division by zero, a cast that overflows) leaves the query and goes
+to its reject folder; other queries are not affected. Strict functions are NULL as soon as an argument is.
 
-Conversions are Spark's ANSI ones: `INT / INT` is DOUBLE, a text beside a number or a time is cast to it, DECIMAL arithmetic
-has Spark's precision and scale. Names are read without regard to case.
+Conversions are those of Spark's ANSI mode: `INT / INT` is DOUBLE, a text that is combined with a number or a time is cast to it,
+DECIMAL arithmetic has Spark's precision and scale. Names are case-insensitive.
 """
 
 _DIFFERENCES: Final = """
 ## Where Spark differs
 
-- AND is false as soon as one factor is false and OR true as soon as one is true, in any order, even where another
-  factor fails. Spark does so for factors to the right.
-- A failing argument of a strict function fails the row even where another argument is NULL; Spark may look away.
+- AND is false as soon as one operand is false and OR true as soon as one is true, in any order, even where another
+  operand fails. Spark does so for operands to the right.
+- A failing argument of a strict function fails the row even where another argument is NULL; Spark may ignore it.
 - `exp`, the logarithms and `pow` may differ in the last place of a double.
 - DOUBLE and FLOAT as text have the shortest digits that read back the same, as Java 19 and later write them.
 - `-x` of a DECIMAL with more than 34 digits is exact; Spark rounds it.
@@ -49,13 +49,13 @@ _DIFFERENCES: Final = """
 
 | | Why |
 |---|---|
-| `DATE + INTERVAL` | Spark gives DATE or TIMESTAMP by the unit of the INTERVAL, which a column of INTERVALs does not tell; use `date_add` or CAST to TIMESTAMP |
+| `DATE + INTERVAL` | Spark gives DATE or TIMESTAMP by the unit of the INTERVAL, which a column of INTERVALs does not have; use `date_add` or CAST to TIMESTAMP |
 | `date_format`, `to_date` and `to_timestamp` with a format | Java's formatter has locale data and rules that differ between versions |
 | patterns with look-around, back-references, flags, `\\b`, possessive quantifiers, Unicode classes | matched with RE2, which does not have them or reads them differently; patterns must be constants |
 | `regexp_replace` of patterns with `$`, or that can match nothing | Java and RE2 continue differently after such a match |
 | `sin`, `cos`, `tan`, `cbrt`, … | Java's last places differ from those of C's library |
-| `hash`, `xxhash64`, `md5`, `sha2`, `uuid`, `rand` | not reproduced; random functions have no place in a standing query |
-| `current_timestamp`, `now` | a standing query's answer may not depend on when it is computed; `NOW` is stream time |
+| `hash`, `xxhash64`, `md5`, `sha2`, `uuid`, `rand` | not reproduced; random functions are not allowed in a standing query |
+| `current_timestamp`, `now` | a standing query's answer must not depend on when it is computed; `NOW` is stream time |
 | INTERVAL times or by a DECIMAL | use a DOUBLE or an integer |
 | `ceil` and `floor` with digits | use `round` |
 | YEAR and MONTH intervals, CAST of and to INTERVAL | an INTERVAL is a number of microseconds |

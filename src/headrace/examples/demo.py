@@ -117,7 +117,7 @@ class _Demo:
 
     def _now(self) -> Instant:
         known = self.hub.home.latest().streams.get("departures")
-        return known["greatest"] if known is not None else 0
+        return known.greatest if known is not None else 0
 
     def _summary(self) -> None:
         line, seconds = self.screen.line, stopwatch.monotonic() - self._started

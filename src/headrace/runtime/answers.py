@@ -24,12 +24,11 @@ from headrace.runtime import results
 from headrace.runtime.answered import answered
 from headrace.runtime.completeness import plan_in_force
 from headrace.runtime.home import Home
-from headrace.runtime.invoking import Invocation, standing_of
+from headrace.runtime.invoking import Invocation
 from headrace.runtime.messages import RunRef, StateMessage, StreamProgress
 from headrace.runtime.planning import source_of
 from headrace.runtime.recent import Recent
 from headrace.runtime.remarks import remarks_on
-from headrace.runtime.standing import Standing
 from headrace.runtime.standing_now import below, told_now
 from headrace.runtime.state import latest_windows, peek
 from headrace.store.filesystem import MissingFile
@@ -98,7 +97,7 @@ def _kept(home: Home, manifest: Manifest, operator: Operator, query: Query) -> p
         return _joined([part.table for part in results.epochs_of(home, manifest, operator.id)], query)
     window = find_window(query.root)
     assert window is not None
-    closed = Standing(**manifest.operators[operator.id]).closed
+    closed = manifest.operators[operator.id].closed
     if isinstance(window.window, TimeSlide | Landmark):
         latest = _latest_window(home, manifest, operator, query, window.window, closed)
         return results.standing(latest)
@@ -114,7 +113,7 @@ def _while_behind(home: Home, manifest: Manifest, operator: Operator, query: Que
     """
     if query.emission != "relation" or not any(isinstance(node, Bounds) for node in walk(query.root)):
         return None
-    place = standing_of(manifest, operator.id)
+    place = manifest.operators.get(operator.id)
     standing = home.catalog.query(operator.query)
     whole = home.list_of(manifest, f"archive:{operator.stream}").length
     if standing is None or standing.definition.paused or (place is not None and place.replayed >= whole):
@@ -188,10 +187,10 @@ def uncommitted(home: Home, manifest: Manifest, operator: Operator) -> list[pa.T
 
 def _message(home: Home, manifest: Manifest, operator: Operator) -> StateMessage | None:
     """All state up to NOW, for one operator; None before there is any."""
-    known = manifest.streams.get(operator.stream)
-    if known is None or manifest.plan is None or known["greatest"] == BEGINNING:
+    known = manifest.stream(operator.stream)
+    if manifest.plan is None or known.greatest == BEGINNING:
         return None
-    closed = Standing(**manifest.operators[operator.id]).closed
+    closed = manifest.operators[operator.id].closed
     return StateMessage(
         root=str(home.store.root),
         plan=manifest.plan,
@@ -200,7 +199,7 @@ def _message(home: Home, manifest: Manifest, operator: Operator) -> StateMessage
         low=0,
         high=SLOTS,
         runs=tuple(map(RunRef.of, manifest.state)),
-        streams={operator.stream: StreamProgress(known["punctuation"], known["greatest"])},
+        streams={operator.stream: StreamProgress(known.punctuation, known.greatest)},
         closed={operator.id: closed},
-        now={operator.id: max(closed, known["greatest"] + 1)},
+        now={operator.id: max(closed, known.greatest + 1)},
     )

@@ -7,11 +7,11 @@ floor for the epoch's punctuation (Li 2008, sections 8.1 and 8.2; Srivastava and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.intake import Intake
 from headrace.runtime.progress import progress_of, promised_by, stepped
+from headrace.store.committed import CommittedStream
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, Duration, Instant
 
@@ -26,7 +26,7 @@ def clock_floors(
     """The least punctuations that time alone gives, by stream; `taken` are the records that the coming epoch reads."""
     found: dict[str, Instant] = {}
     for stream in streams:
-        known = manifest.streams.get(stream.name)
+        known = manifest.stream(stream.name)
         waiting = [
             each for each in intake.waiting(stream.name) if each.ordinal not in taken.get(stream.name, ())
         ]
@@ -34,7 +34,7 @@ def clock_floors(
         if stream.progress.heartbeat is not None:
             arrived = min([now, *(each.record["arrival"] for each in waiting if "arrival" in each.record)])
             floors.append(heartbeat(*stream.progress.heartbeat, arrived))
-        if stream.idle_timeout is not None and known is not None and not waiting:
+        if stream.idle_timeout is not None and not waiting:
             busy = stream.name in taken
             floors.append(idle(stream, stream.idle_timeout, known, now, busy=busy))
         if floors and max(floors) > BEGINNING:
@@ -48,23 +48,23 @@ def heartbeat(every: Duration, delay: Duration, now: Instant) -> Instant:
 
 
 def idle(
-    stream: StreamDefinition, timeout: Duration, known: Mapping[str, Any], now: Instant, *, busy: bool
+    stream: StreamDefinition, timeout: Duration, known: CommittedStream, now: Instant, *, busy: bool
 ) -> Instant:
     """After the timeout without a row, event time is taken to pass as the clock does, slack included.
 
     Of several sources, those silent that long are left out of the minimum until they speak again; when all are silent the
     stream is. `busy`: the coming epoch has rows, so the stream as a whole is not silent.
     """
-    if known["greatest"] == BEGINNING:
+    if known.greatest == BEGINNING:
         return BEGINNING
-    silent = now - known.get("arrived", now)
+    silent = 0 if known.arrived is None else now - known.arrived
     if silent >= timeout and not busy:
-        return int(known["greatest"]) - stream.slack + silent
+        return known.greatest - stream.slack + silent
     rule = stream.progress
     if not (rule.per or rule.folder):
         return BEGINNING
-    marks, arrived = progress_of(known).sources, known.get("sources", {})
-    active = [mark for name, mark in marks.items() if now - arrived[name]["arrived"] < timeout]
+    marks = progress_of(known).sources
+    active = [mark for name, mark in marks.items() if now - known.sources[name].arrived < timeout]
     if not active or len(active) == len(marks):
         return BEGINNING
     return stepped(min(promised_by(stream, mark) for mark in active), rule.step)

@@ -24,7 +24,7 @@ from headrace.operators.window_rows import WindowRows
 from headrace.runtime import derived
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.functions import loaded
-from headrace.runtime.messages import EpochPlan, ScanReceipt, StateMessage
+from headrace.runtime.messages import EpochPlan, ScanReceipt, StateMessage, StreamReceipt
 from headrace.runtime.plans import load_relation
 from headrace.runtime.several import members_of
 from headrace.runtime.state import peek_all, reaches_of
@@ -55,10 +55,8 @@ def close(
         with registered(loaded(plan.functions)):
             blobs = [_blob(store, plan, plan.operators[name], (unread or {}, found)) for name in ready]
         for blob in blobs:
-            seen |= blob.receipt.greatest
-        blobs.append(
-            ScanBlob(ScanReceipt(0, greatest=seen), {}, {})
-        )  # NOW is that of all that was told below
+            seen |= {name: stream.greatest for name, stream in blob.receipt.streams.items()}
+        blobs.append(ScanBlob(_reached(seen), {}, {}))  # NOW is that of all that was told below
         asked = replace(message, closed=ready)
         far = {
             name: stop
@@ -148,4 +146,9 @@ def _blob(
     deltas, state = tagged(operator, scanned.deltas), state_name(operator)
     sections = {f"{state}/{name}": table for name, table in deltas.items()}
     rejected = {operator.id: list(scanned.rejected)} if scanned.rejected else {}
-    return ScanBlob(ScanReceipt(0, greatest=greatest), rejected, sections)
+    return ScanBlob(_reached(greatest), rejected, sections)
+
+
+def _reached(greatest: Mapping[str, Instant]) -> ScanReceipt:
+    """The receipt of a task that read rows up to these event times, by stream."""
+    return ScanReceipt(0, {name: StreamReceipt(greatest=at) for name, at in greatest.items()})

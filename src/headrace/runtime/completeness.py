@@ -2,14 +2,14 @@
 
 The one place that answers this, from a manifest alone, so that every process says the same. Whatever makes an operator
 begin with part of the past (FROM NOW, an archive that has forgotten, a window resized at run time) says so once, in its
-`Standing.complete_since`.
+`OperatorProgress.complete_since`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from typing import Literal as Choice
 
 from headrace.catalog.catalog import StandingQuery
@@ -19,8 +19,8 @@ from headrace.runtime.messages import EpochPlan
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.several import members_of
 from headrace.runtime.shared_past import length
-from headrace.runtime.standing import Standing
 from headrace.runtime.telling import untold
+from headrace.store.committed import OperatorProgress
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
@@ -70,17 +70,17 @@ def completeness(plan: EpochPlan, manifest: Manifest, query: StandingQuery) -> C
 
 
 def _chain(
-    plan: EpochPlan, places: Mapping[str, Mapping[str, Any]], operator: str
-) -> Iterator[tuple[str, Standing]]:
+    plan: EpochPlan, places: Mapping[str, OperatorProgress], operator: str
+) -> Iterator[tuple[str, OperatorProgress]]:
     """An operator and those whose results it reads, however far down, with where they stand."""
-    yield operator, Standing(**places[operator])
+    yield operator, places[operator]
     for member in members_of(plan.streams[plan.operators[operator].stream]):
         stream = plan.streams[member.stream]
         if stream.using == derived.USING and derived.operator_of(stream) in plan.operators:
             yield from _chain(plan, places, derived.operator_of(stream))
 
 
-def _percent(plan: EpochPlan, manifest: Manifest, operator: str, place: Standing) -> int:
+def _percent(plan: EpochPlan, manifest: Manifest, operator: str, place: OperatorProgress) -> int:
     whole = length(plan.streams[plan.operators[operator].stream], manifest)
     if place.replayed >= whole:
         return 100

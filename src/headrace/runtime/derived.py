@@ -164,7 +164,7 @@ def _replaced(node: Node, inner: Mapping[str, str], operators: Mapping[str, str]
 
 def waiting(home: Home, manifest: Manifest, stream: StreamDefinition) -> list[Pending]:
     """Result runs that the stream's readers have not seen."""
-    start = manifest.streams.get(stream.name, {"next": 0})["next"]
+    start = manifest.stream(stream.name).next
     return [
         Pending(index, stream.name, answered(entry)[operator_of(stream)][0], 0, _record(stream, entry))
         for index, entry in kept_entries(home, manifest, start)

@@ -4,40 +4,40 @@ far it has answered, and since when its windows are complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from headrace.catalog.definitions import QueryDefinition, StreamDefinition
+from headrace.store.committed import CommittedStream, OperatorProgress
 from headrace.time import BEGINNING, render_duration, render_instant
 
 
-def progress_table(stream: StreamDefinition, known: Mapping[str, Any]) -> pa.Table:
+def progress_table(stream: StreamDefinition, known: CommittedStream) -> pa.Table:
     """Properties and their values as text; a value that is not known yet is NULL."""
     return _table([*_clauses(stream), *_reached(stream, known)])
 
 
-def standing_table(query: QueryDefinition, place: Mapping[str, Any] | None) -> pa.Table:
+def standing_table(query: QueryDefinition, place: OperatorProgress | None) -> pa.Table:
     """The same of a query; `place` is where it stands, None before its first epoch."""
-    known = place or {}
+    known = place or OperatorProgress()
     return _table(
         [
             ("query", " ".join(query.text.split())),
-            ("answered to", _instant(known.get("closed", BEGINNING))),
-            ("complete since", _instant(known.get("complete_since", BEGINNING))),
-            ("filled from", known.get("filled") or None),
+            ("answered to", _instant(known.closed)),
+            ("complete since", _instant(known.complete_since)),
+            ("filled from", known.filled or None),
         ]
     )
 
 
-def filling_told(place: Mapping[str, Any] | None) -> Iterator[str]:
+def filling_told(place: OperatorProgress | None) -> Iterator[str]:
     """Lines of EXPLAIN on what a window was filled from, and since when windows are complete where some may not be."""
-    filled, complete = (place or {}).get("filled"), (place or {}).get("complete_since", BEGINNING)
-    if filled:
-        yield f"  filled from {filled} when its window was set"
-    if complete != BEGINNING:
-        yield f"  complete since {render_instant(complete)}: windows that start earlier lack rows"
+    known = place or OperatorProgress()
+    if known.filled:
+        yield f"  filled from {known.filled} when its window was set"
+    if known.complete_since != BEGINNING:
+        yield f"  complete since {render_instant(known.complete_since)}: windows that start earlier lack rows"
 
 
 def _table(rows: Sequence[tuple[str, str | None]]) -> pa.Table:
@@ -84,27 +84,27 @@ def _generator(stream: StreamDefinition) -> str:
     return f"SLACK {render_duration(stream.slack)}" if stream.slack else "SLACK 0 SECONDS (ordered)"
 
 
-def _reached(stream: StreamDefinition, known: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+def _reached(stream: StreamDefinition, known: CommittedStream) -> Iterator[tuple[str, str | None]]:
     """How far the stream is."""
-    yield "punctuation", _instant(known.get("punctuation", BEGINNING))
-    yield "greatest event time", _instant(known.get("greatest", BEGINNING))
-    for name, mark in sorted(known.get("sources", {}).items()):
+    yield "punctuation", _instant(known.punctuation)
+    yield "greatest event time", _instant(known.greatest)
+    for name, mark in sorted(known.sources.items()):
         if name:
-            yield f"source {name}", _instant(mark["greatest"])
+            yield f"source {name}", _instant(mark.greatest)
     ahead = "promises in force" if stream.progress.patterns else "groups ahead of the stream"
-    yield ahead, str(len(known.get("groups", {})))
-    yield "rows", str(known.get("rows", 0))
-    yield "late rows", str(known.get("late", 0))
-    if known.get("late", 0):
-        yield "furthest behind", render_duration(known["slack_needed"])
+    yield ahead, str(len(known.groups))
+    yield "rows", str(known.rows)
+    yield "late rows", str(known.late)
+    if known.late:
+        yield "furthest behind", render_duration(known.slack_needed)
         if stream.punctuated_by is None and stream.progress.behind is None and not stream.progress.external:
-            yield "slack needed", render_duration(stream.slack + known["slack_needed"])
-    yield "rejected rows", str(known.get("rejected", 0))
-    yield "kept for queries WITH SHEDDING", f"{known.get('keep', stream.keep):g}"
-    yield "shed rows", str(known.get("shed", 0))
+            yield "slack needed", render_duration(stream.slack + known.slack_needed)
+    yield "rejected rows", str(known.rejected)
+    yield "kept for queries WITH SHEDDING", f"{known.keep:g}"
+    yield "shed rows", str(known.shed)
     if stream.deduplicate is not None:
-        yield "repeated rows", str(known.get("repeated", 0))
-        yield "keys kept", str(sum(file["rows"] for file in known.get("keys", ())))
+        yield "repeated rows", str(known.repeated)
+        yield "keys kept", str(sum(file.rows for file in known.keys))
 
 
 def _instant(at: int) -> str | None:

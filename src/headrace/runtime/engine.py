@@ -38,7 +38,7 @@ from headrace.runtime.planning import Replanned, make_plan, plan_after
 from headrace.runtime.progress import progress_of
 from headrace.runtime.replaying import Past
 from headrace.runtime.sources.records import SourceChanged
-from headrace.runtime.standing import ArchiveEntry, Standing
+from headrace.runtime.standing import ArchiveEntry
 from headrace.runtime.telling import Telling, untold
 from headrace.runtime.work import Work
 from headrace.store.collect import Collected
@@ -148,8 +148,7 @@ class Engine:
             for name in gone:
                 del places[name]
         standings = self.filling.begun(self.manifest, self.published, self.plan, fresh)
-        begun = {name: standing.as_json() for name, standing in standings.items()}
-        self.manifest = replace(self.manifest, operators={**places, **begun})
+        self.manifest = replace(self.manifest, operators={**places, **standings})
 
     def _in_files(self) -> SavedPlan:
         """The plan's files, written when they are first needed: registrations between two epochs make one version."""
@@ -235,9 +234,6 @@ class Engine:
     def _past(self) -> Past:
         return Past(self.home, self.manifest, self.plan)
 
-    def _standing(self, operator: str) -> Standing:
-        return Standing(**self.manifest.operators[operator])
-
     def _behind(self) -> dict[str, int]:
         """How far operators have folded that have not folded all of their stream's archive."""
         places, lengths = (
@@ -245,13 +241,13 @@ class Engine:
             {name: self._past.length(name) for name in self.plan.streams},
         )
         return {
-            name: places[name]["replayed"]
+            name: places[name].replayed
             for name, operator in self.plan.operators.items()
-            if places[name]["replayed"] < lengths[operator.stream]
+            if places[name].replayed < lengths[operator.stream]
         }
 
     def _progress(self, stream: str) -> StreamProgress:
-        return progress_of(self.manifest.streams.get(stream))
+        return progress_of(self.manifest.stream(stream))
 
     def _live(self) -> Work | None:
         """The next records of every stream; without any, a tick when time or the catalog moved."""
@@ -298,7 +294,7 @@ class Engine:
                     each.ordinal for each in self._waiting(stream) if each.ordinal not in taken.get(name, ())
                 ]
                 if not unread and derived.operator_of(stream) in self.manifest.operators:
-                    closed = self._standing(derived.operator_of(stream)).closed
+                    closed = self.manifest.operators[derived.operator_of(stream)].closed
                     floors[name] = derived.reached(stream, closed)
         return floors
 
@@ -338,7 +334,7 @@ class Engine:
         if self.housekeeping.is_due(planned.epoch):
             self.collect()
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
-        seen = publishing.observe(planned, work, receipts, seconds, self.clock())
+        seen = publishing.observe(planned, work, receipts, self.plan, seconds, self.clock())
         self.turns.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
         return seen
 

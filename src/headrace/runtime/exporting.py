@@ -24,6 +24,7 @@ from headrace.runtime.home import Home
 from headrace.runtime.output import rendered
 from headrace.runtime.remarks import Remarks
 from headrace.runtime.results import visible
+from headrace.store.committed import NEW_STREAM
 from headrace.store.disk import Disk
 from headrace.store.manifest import Manifest
 
@@ -77,8 +78,8 @@ class Exporter:
         manifest, changed = self.hub.home.latest(), []
         told = self._newly_told(manifest)
         for name, (operator, query) in self._queries().items():
-            stream = manifest.streams.get(operator.stream, {}) if is_answer(query) else {}
-            mark = (operator.id, stream.get("greatest"), stream.get("rows"))
+            stream = manifest.stream(operator.stream) if is_answer(query) else NEW_STREAM
+            mark = (operator.id, stream.greatest, stream.rows)
             if operator.id in told or self._written.get(name) != mark:
                 self._replace(name, told_rows(self.hub.home, manifest, operator, query))
                 self._written[name] = mark

@@ -26,8 +26,9 @@ from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import open_run
 from headrace.runtime.progress import progress_of
 from headrace.runtime.replaying import Past
-from headrace.runtime.standing import Standing, beyond, newcomer
+from headrace.runtime.standing import beyond, newcomer
 from headrace.runtime.work import Work
+from headrace.store.committed import OperatorProgress
 from headrace.store.manifest import Manifest
 from headrace.store.radix_list import RadixList
 from headrace.time import BEGINNING, Instant
@@ -55,25 +56,25 @@ class Filling:
 
     def begun(
         self, manifest: Manifest, published: Manifest, plan: EpochPlan, fresh: Sequence[str]
-    ) -> dict[str, Standing]:
+    ) -> dict[str, OperatorProgress]:
         """Where operators stand that were not there before; `manifest` says so of streams, `published` of donors.
 
         They begin with the archive, or FROM NOW (or without an archive) with what comes next.
         """
         self.due = {name: fill for name, fill in self.due.items() if name in plan.operators}
-        found: dict[str, Standing] = {}
+        found: dict[str, OperatorProgress] = {}
         for name in fresh:
             found[name] = self._newcomer(manifest, published, plan, plan.operators[name])
         return found
 
     def _newcomer(
         self, manifest: Manifest, published: Manifest, plan: EpochPlan, operator: Operator
-    ) -> Standing:
+    ) -> OperatorProgress:
         name, stream = operator.stream, plan.streams[operator.stream]
         query = self.home.catalog.require_query(operator.query).definition
         if stream.using == several.USING:
             return self._newcomer_of_several(manifest, plan, operator, stream)
-        archive, known = self.home.list_of(manifest, f"archive:{name}"), manifest.streams.get(name)
+        archive, known = self.home.list_of(manifest, f"archive:{name}"), manifest.stream(name)
         found = newcomer(stream, archive, known, from_now=query.from_now and not query.continues)
         if keeps_nothing(operator):  # it need not read the past to answer over it
             return replace(found, closed=progress_of(known).punctuation, replayed=archive.length)
@@ -87,7 +88,7 @@ class Filling:
         kept = found.complete_since
         if fill is not None and (keeps_none or fill.since <= needed or fill.since <= kept):
             self.due[operator.id] = fill
-            return Standing(
+            return OperatorProgress(
                 closed,
                 archive.length,
                 archive.length,
@@ -98,27 +99,27 @@ class Filling:
             return replace(found, filled=NOTHING if query.continues else "")
         first = self._first_entry(archive, needed)
         complete = kept if kept > needed else BEGINNING
-        return Standing(closed, first, first, complete_since=complete, filled=ARCHIVE)
+        return OperatorProgress(closed, first, first, complete_since=complete, filled=ARCHIVE)
 
     def _newcomer_of_several(
         self, manifest: Manifest, plan: EpochPlan, operator: Operator, stream: StreamDefinition
-    ) -> Standing:
+    ) -> OperatorProgress:
         """With the past of all its streams, or FROM NOW (or where one keeps no archive) with what comes next."""
         query = self.home.catalog.require_query(operator.query).definition
-        reached, end = progress_of(manifest.streams.get(stream.name)), Past(self.home, manifest, plan)
+        reached, end = progress_of(manifest.stream(stream.name)), Past(self.home, manifest, plan)
         if query.from_now or stream.archive == "none":
             length = end.length(stream.name)
-            return Standing(reached.punctuation, length, length, complete_since=beyond(reached))
+            return OperatorProgress(reached.punctuation, length, length, complete_since=beyond(reached))
         every = [
             newcomer(
                 plan.streams[each.stream],
                 self.home.list_of(manifest, f"archive:{each.stream}"),
-                manifest.streams.get(each.stream),
+                manifest.stream(each.stream),
                 from_now=False,
             )
             for each in several.members_of(stream)
         ]
-        return Standing(complete_since=max(each.complete_since for each in every))
+        return OperatorProgress(complete_since=max(each.complete_since for each in every))
 
     def _first_entry(self, archive: RadixList, needed: Instant) -> int:
         """The first entry of the archive that has a row from `needed` on."""
@@ -131,10 +132,9 @@ class Filling:
         """The panes that reach back furthest, of queries that have folded all of the stream."""
         best: Fill | None = None
         for donor in self._donors(manifest, taker):
-            known = manifest.operators.get(donor.id)
-            if known is None or not can_give(donor, taker):
+            standing = manifest.operators.get(donor.id)
+            if standing is None or not can_give(donor, taker):
                 continue
-            standing = Standing(**known)
             if standing.replayed != length or standing.ahead or standing.closed != closed:
                 continue
             since = max(standing.complete_since, needed_from(donor, standing.closed))
@@ -151,7 +151,7 @@ class Filling:
             self.published(manifest.plan, load_plan(self.home.store, manifest.plan))
         return self._known.over_rows_of(taker)
 
-    def work(self, places: Mapping[str, Mapping[str, int]]) -> Work | None:
+    def work(self, places: Mapping[str, OperatorProgress]) -> Work | None:
         """The epoch that hands over the panes that are due; None when there are none."""
         due, self.due = self.due, {}
         if not due:
@@ -160,8 +160,8 @@ class Filling:
             "fill",
             tuple((Piece(fill.donor.stream, 0, fill=fill), 1) for fill in due.values()),
             tuple(due),
-            now={name: places[name]["closed"] for name in due},
-            replayed={name: places[name]["replayed"] for name in due},
+            now={name: places[name].closed for name in due},
+            replayed={name: places[name].replayed for name in due},
         )
 
 

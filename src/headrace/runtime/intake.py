@@ -59,7 +59,7 @@ class Intake:
             if ordinal < self.home.born(record.stream):
                 continue  # of a stream that was dropped before this one of the same name was made
             self._remember(record)
-            consumed = manifest.streams.get(record.stream, {"next": 0})["next"]
+            consumed = manifest.stream(record.stream).next
             if ordinal >= consumed:
                 self._enqueue(ordinal, record)
 

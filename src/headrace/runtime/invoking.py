@@ -30,7 +30,7 @@ from headrace.runtime.home import Home
 from headrace.runtime.plans import open_run
 from headrace.runtime.recent import Recent
 from headrace.runtime.remarks import Remarks
-from headrace.runtime.standing import Standing
+from headrace.store.committed import OperatorProgress
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
@@ -75,10 +75,10 @@ class Invocation:
     def answer(self) -> pa.Table | None:
         """The answer with its system columns and its remarks; None when the stream has had no row."""
         operator, past = self.operator, past_of(self.home, self.manifest, self.operator.stream)
-        known = self.manifest.streams.get(operator.stream)
-        if known is None or known["greatest"] == BEGINNING:
+        known = self.manifest.stream(operator.stream)
+        if known.greatest == BEGINNING:
             return None
-        now: Instant = known["greatest"]
+        now = known.greatest
         start, stop, bitmapped = self._reach()
         if not past.rows(start, stop):
             return None
@@ -103,10 +103,10 @@ class Invocation:
         """Archive entries [start, stop) count; those below the third number by bitmap."""
         listed = self.home.list_of(self.manifest, f"archive:{self.operator.stream}")
         query = self.home.catalog.query(self.operator.query)
-        place = standing_of(self.manifest, self.operator.id)
+        place = self.manifest.operators.get(self.operator.id)
         if place is None:  # no epoch has known it yet
             first = listed.length if query is None or query.definition.from_now else listed.start
-            place = Standing(replayed=first, since=first)
+            place = OperatorProgress(replayed=first, since=first)
         paused = query is not None and query.definition.paused
         stop = place.replayed if paused else listed.length
         return (
@@ -219,12 +219,6 @@ class Invocation:
         fields = stream.schema.arrow()
         columns = {name: pa.nulls(0, fields.field(name).type) for name in sorted(self.operator.fetched)}
         return Batch(columns, np.empty(0, np.int64), np.empty(0, np.int64))
-
-
-def standing_of(manifest: Manifest, operator: str) -> Standing | None:
-    """Where an operator stands; None for one that no epoch has known."""
-    place = manifest.operators.get(operator)
-    return None if place is None else Standing(**place)
 
 
 def _set(packed: Bytes, held: Containers, rows: Ints, chunks: Ints) -> None:

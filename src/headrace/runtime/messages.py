@@ -6,7 +6,7 @@ twice does the same (decision D15).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from headrace.operators.operator import Operator
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.runtime.answered import as_entry
 from headrace.runtime.source_marks import SourceMark
+from headrace.store.committed import KeysFile
 from headrace.store.manifest import StateRun
 from headrace.time import BEGINNING, Duration, Instant
 
@@ -174,29 +175,92 @@ class StateMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class RejectsFile:
+    """A file of rejected rows."""
+
+    name: str
+    rows: int
+
+    def as_entry(self, epoch: int) -> dict[str, Any]:
+        """The entry of the list of rejects."""
+        return {"epoch": epoch, "name": self.name, "rows": self.rows}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReceipt:
+    """What scan tasks did with the rows of one stream.
+
+    `rejected` counts rows that `rejects` holds. `shed`: accepted rows that queries WITH SHEDDING were not shown.
+    `slack_needed`: how far the latest row was below the punctuation, in microseconds. `marked`: the punctuation that rows
+    or programs gave. `sources` and `groups` as in `StreamProgress`. `archived`: files of the archive. `keys`: files of keys
+    that later rows may repeat; `repeated` counts rows that repeated one.
+    """
+
+    rows: int = 0
+    late: int = 0
+    rejected: int = 0
+    shed: int = 0
+    repeated: int = 0
+    bytes: int = 0
+    slack_needed: Duration = 0
+    greatest: Instant = BEGINNING
+    marked: Instant = BEGINNING
+    sources: Mapping[str, SourceMark] = field(default_factory=dict)
+    groups: Mapping[str, Instant] = field(default_factory=dict)
+    archived: tuple[str, ...] = ()
+    rejects: tuple[RejectsFile, ...] = ()
+    keys: tuple[KeysFile, ...] = ()
+
+    def plus(self, later: StreamReceipt, behind: int) -> StreamReceipt:
+        """With the rows of a later task; `behind` is the stream's SLACK in rows."""
+        sources = {**self.sources}
+        for source, mark in later.sources.items():
+            sources[source] = sources.get(source, SourceMark()).then(mark, behind)
+        groups = {**self.groups}
+        for group, at in later.groups.items():
+            groups[group] = max(at, groups.get(group, BEGINNING))
+        return StreamReceipt(
+            rows=self.rows + later.rows,
+            late=self.late + later.late,
+            rejected=self.rejected + later.rejected,
+            shed=self.shed + later.shed,
+            repeated=self.repeated + later.repeated,
+            bytes=self.bytes + later.bytes,
+            slack_needed=max(self.slack_needed, later.slack_needed),
+            greatest=max(self.greatest, later.greatest),
+            marked=max(self.marked, later.marked),
+            sources=sources,
+            groups=groups,
+            archived=self.archived + later.archived,
+            rejects=self.rejects + later.rejects,
+            keys=self.keys + later.keys,
+        )
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file it names."""
+        return (*self.archived, *(file.name for file in self.rejects), *(file.name for file in self.keys))
+
+
+@dataclass(frozen=True, slots=True)
 class ScanReceipt:
-    """What a scan task did. Maps are by stream; `greatest` and `marked` (data punctuation) are instants."""
+    """What a scan task did: what it read of each stream, what it made for each operator, and what that took."""
 
     task: int
-    rows: Mapping[str, int] = field(default_factory=dict)
-    late: Mapping[str, int] = field(default_factory=dict)
-    shed: Mapping[str, int] = field(default_factory=dict)
-    """Accepted rows that those who read "kept" were not shown."""
-    latest_needed: Mapping[str, int] = field(default_factory=dict)
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    greatest: Mapping[str, Instant] = field(default_factory=dict)
-    marked: Mapping[str, Instant] = field(default_factory=dict)
-    archived: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    rejects: Mapping[str, str] = field(default_factory=dict)
+    streams: Mapping[str, StreamReceipt] = field(default_factory=dict)
     operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
     work: Mapping[str, WorkObservation] = field(default_factory=dict)
-    bytes: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
-    sources: Mapping[str, Mapping[str, SourceMark]] = field(default_factory=dict)
-    groups: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
-    repeated: Mapping[str, int] = field(default_factory=dict)
-    remembered: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Stream → name, rows, greatest event time of the file of keys it wrote."""
+
+
+def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, StreamReceipt]:
+    """What all scan tasks did with each stream they read. Tasks take a stream's pieces in order, so tasks in order are rows in order."""
+    added: dict[str, StreamReceipt] = {}
+    for scan in sorted(scans, key=lambda scan: scan.task):
+        for name, receipt in scan.streams.items():
+            behind = plan.streams[name].progress.behind or 0
+            added[name] = added[name].plus(receipt, behind) if name in added else receipt
+    return added
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +287,8 @@ class StateReceipt:
     run: RunRef | None = None
     replaced: tuple[str, ...] = ()
     results: tuple[ResultsFile, ...] = ()
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    rejects: Mapping[str, str] = field(default_factory=dict)
+    rejects: Mapping[str, RejectsFile] = field(default_factory=dict)
+    """Operator → the rows on which its expressions failed."""
     scans: tuple[ScanReceipt, ...] = ()
     operators: Mapping[str, OperatorObservation] = field(default_factory=dict)
     work: Mapping[str, WorkObservation] = field(default_factory=dict)

@@ -29,13 +29,13 @@ def scan_messages(orders: Orders, work: Work, cores: int, tasks: int) -> list[Sc
     """Pieces of about the same weight, a message each; `tasks` state tasks will take what they make."""
     plan, manifest = orders.plan, orders.manifest
     owners = tuple(low for low, _ in bounds_of_slots(tasks, SLOTS))
-    punctuation = {name: progress_of(manifest.streams.get(name)).punctuation for name in plan.streams}
+    punctuation = {name: progress_of(manifest.stream(name)).punctuation for name in plan.streams}
     whole = {name for name, stream in plan.streams.items() if stream.deduplicate and not work.is_replay}
-    groups = {name: known["groups"] for name, known in manifest.streams.items() if known.get("groups")}
+    groups = {name: known.groups for name, known in manifest.streams.items() if known.groups}
     keys = {
-        name: tuple(file["name"] for file in known["keys"])
+        name: tuple(file.name for file in known.keys)
         for name, known in manifest.streams.items()
-        if "keys" in known
+        if known.keys
     }
     return [
         ScanMessage(
@@ -61,12 +61,12 @@ def state_messages(orders: Orders, work: Work, tasks: int) -> list[StateMessage]
     """One message for each of `tasks` state tasks."""
     plan, manifest = orders.plan, orders.manifest
     streams = {
-        name: replace(progress_of(manifest.streams.get(name)), floor=work.floors.get(name, BEGINNING))
+        name: replace(progress_of(manifest.stream(name)), floor=work.floors.get(name, BEGINNING))
         for name in plan.streams
     }
     places = manifest.operators
-    closed = {name: places[name]["closed"] for name in work.operators}
-    resting = {name: places[name]["closed"] for name in plan.operators if name not in closed}
+    closed = {name: places[name].closed for name in work.operators}
+    resting = {name: places[name].closed for name in plan.operators if name not in closed}
     runs = [RunRef.of(run) for run in manifest.state]
     live = frozenset(run.name for run in runs)
     return [
@@ -83,7 +83,7 @@ def state_messages(orders: Orders, work: Work, tasks: int) -> list[StateMessage]
             work.now,
             work.final,
             resting,
-            {name: ahead for name in work.operators if (ahead := places[name].get("ahead"))},
+            {name: ahead for name in work.operators if (ahead := places[name].ahead)},
             live=live,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))

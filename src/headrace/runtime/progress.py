@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from headrace.algebra.patterns import rolled_up
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime import several
-from headrace.runtime.messages import ScanReceipt, StreamProgress
+from headrace.runtime.messages import StreamProgress, StreamReceipt
 from headrace.runtime.source_marks import SourceMark
+from headrace.store.committed import CommittedSource, CommittedStream
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
@@ -74,29 +74,21 @@ def stepped(bound: Instant, step: Duration | None) -> Instant:
     return bound // step * step
 
 
-def merged(receipts: Iterable[ScanReceipt], stream: str) -> tuple[Instant, Instant]:
-    """The greatest event time and the greatest promise of all scan tasks for a stream."""
-    reached, promised = BEGINNING, BEGINNING
-    for receipt in receipts:
-        reached = max(reached, receipt.greatest.get(stream, BEGINNING))
-        promised = max(promised, receipt.marked.get(stream, BEGINNING))
-    return reached, promised
-
-
 def after_scans(
     streams: Mapping[str, StreamDefinition],
     before: Mapping[str, StreamProgress],
-    receipts: Iterable[ScanReceipt],
+    receipts: Mapping[str, StreamReceipt],
 ) -> dict[str, StreamProgress]:
-    """Every stream's progress after an epoch: a pure function of the epoch's receipts, so every task agrees on it."""
-    seen = sorted(receipts, key=lambda receipt: receipt.task)
+    """Every stream's progress after an epoch: a pure function of the epoch's receipts, so every task agrees on it.
+
+    `receipts` are those of `stream_receipts`.
+    """
     found: dict[str, StreamProgress] = {}
     for name, progress in before.items():
         if name in streams and streams[name].using != several.USING:
-            definition = streams[name]
+            definition, seen = streams[name], receipts.get(name, StreamReceipt())
             sources = _sources(definition, progress, seen)
-            groups = _groups(name, seen)
-            found[name] = after_epoch(definition, progress, *merged(seen, name), sources, groups)
+            found[name] = after_epoch(definition, progress, seen.greatest, seen.marked, sources, seen.groups)
     for name, progress in before.items():
         if name in streams and streams[name].using == several.USING:
             found[name] = several.progress(streams[name], progress, found)
@@ -105,54 +97,44 @@ def after_scans(
 
 
 def _sources(
-    definition: StreamDefinition, before: StreamProgress, receipts: Iterable[ScanReceipt]
+    definition: StreamDefinition, before: StreamProgress, receipt: StreamReceipt
 ) -> dict[str, SourceMark]:
-    """Marks after the epoch. Tasks take a stream's pieces in turn, so that tasks in order are rows in order."""
+    """Marks after the epoch."""
     found = dict(before.sources)
-    behind = definition.progress.behind or 0
-    for receipt in receipts:
-        for source, mark in receipt.sources.get(definition.name, {}).items():
-            found[source] = found.get(source, SourceMark()).then(mark, behind)
+    for source, mark in receipt.sources.items():
+        found[source] = found.get(source, SourceMark()).then(mark, definition.progress.behind or 0)
     return found
 
 
-def _groups(stream: str, receipts: Iterable[ScanReceipt]) -> dict[str, Instant]:
-    found: dict[str, Instant] = {}
-    for receipt in receipts:
-        for name, at in receipt.groups.get(stream, {}).items():
-            found[name] = max(at, found.get(name, BEGINNING))
-    return found
-
-
-def progress_of(known: Mapping[str, Any] | None, floor: Instant = BEGINNING) -> StreamProgress:
+def progress_of(known: CommittedStream, floor: Instant = BEGINNING) -> StreamProgress:
     """A stream's progress as a manifest tells it, and the least punctuation the driver wants after the epoch."""
-    if known is None:
-        return StreamProgress(floor=floor)
     sources = {
-        name: SourceMark(mark["greatest"], mark["passed"], tuple(mark["tail"]), mark["promised"])
-        for name, mark in known.get("sources", {}).items()
+        name: SourceMark(source.greatest, source.passed, source.tail, source.promised)
+        for name, source in known.sources.items()
     }
-    return StreamProgress(known["punctuation"], known["greatest"], floor, sources, known.get("groups", {}))
+    return StreamProgress(known.punctuation, known.greatest, floor, sources, known.groups)
 
 
 def as_known(
-    known: Mapping[str, Any], progress: StreamProgress, seen: Iterable[str], now: Instant
-) -> dict[str, Any]:
+    known: CommittedStream, progress: StreamProgress, seen: Iterable[str], now: Instant
+) -> CommittedStream:
     """What a manifest keeps of a stream's progress; `seen` are the sources that had rows, `now` when that was."""
-    found = {**known, "punctuation": progress.punctuation, "greatest": progress.greatest}
+    fresh, sources = set(seen), known.sources
     if progress.sources:
-        heard, fresh = known.get("sources", {}), set(seen)
-        found["sources"] = {
-            name: {
-                "greatest": mark.greatest,
-                "passed": mark.passed,
-                "tail": list(mark.tail),
-                "promised": mark.promised,
-                "arrived": now if name in fresh else heard.get(name, {}).get("arrived", now),
-            }
+        sources = {
+            name: CommittedSource(
+                mark.greatest,
+                mark.passed,
+                mark.tail,
+                mark.promised,
+                now if name in fresh or name not in known.sources else known.sources[name].arrived,
+            )
             for name, mark in progress.sources.items()
         }
-    found["groups"] = dict(progress.groups)
-    if not found["groups"]:
-        del found["groups"]
-    return found
+    return replace(
+        known,
+        punctuation=progress.punctuation,
+        greatest=progress.greatest,
+        sources=sources,
+        groups=dict(progress.groups),
+    )

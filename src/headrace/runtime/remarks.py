@@ -18,7 +18,6 @@ from headrace.operators.grouping import flat
 from headrace.operators.operator import AT, Operator
 from headrace.runtime.completeness import completeness, plan_in_force
 from headrace.runtime.home import Home
-from headrace.runtime.standing import Standing
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, EPOCH, FOREVER, Duration, Instant, render_instant
 
@@ -101,11 +100,11 @@ def _reach(
 ) -> Instant:
     """The earliest event time that an answer looks at; `BEGINNING` where it looks at all, or only counts rows."""
     node = find_window(query.root)
-    greatest: Instant = manifest.streams.get(operator.stream, {}).get("greatest", BEGINNING)
+    greatest = manifest.stream(operator.stream).greatest
     if node is None or query.emission == "stream" or greatest == BEGINNING:
         return BEGINNING
     if isinstance(node.window, TimeSlide):
-        end = _end(node.window, Standing(**manifest.operators[operator.id]).closed, table)
+        end = _end(node.window, manifest.operators[operator.id].closed, table)
         return end if end == BEGINNING else end - (length or node.window.range)
     begin = greatest - (length or node.window.range) if isinstance(node.window, TimeRange) else BEGINNING
     for each in walk(query.root):

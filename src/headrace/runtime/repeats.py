@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from headrace.catalog.definitions import Deduplication, StreamDefinition
 from headrace.operators.grouping import Ints, flat, group
 from headrace.runtime.plans import open_run
+from headrace.store.committed import KeysFile
 from headrace.store.container import parts
 from headrace.store.filesystem import Store
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
@@ -120,17 +121,17 @@ def open_keys(store: Store, name: str) -> pa.Table:
 
 def kept_files(
     definition: StreamDefinition,
-    known: Sequence[Mapping[str, Any]],
-    new: Sequence[Mapping[str, Any]],
+    known: Sequence[KeysFile],
+    new: Sequence[KeysFile],
     punctuation: Instant,
-) -> list[Mapping[str, Any]]:
+) -> tuple[KeysFile, ...]:
     """The files of keys that a row to come may repeat: those with a row less than WITHIN below the punctuation.
 
     `known` were there, `new` are of this epoch; one that holds all the others replaces them.
     """
     assert definition.deduplicate is not None
-    files = [*([] if any(each["whole"] for each in new) else known), *new]
-    return [each for each in files if each["greatest"] >= horizon(definition.deduplicate, punctuation)]
+    files = [*([] if any(file.whole for file in new) else known), *new]
+    return tuple(file for file in files if file.greatest >= horizon(definition.deduplicate, punctuation))
 
 
 def horizon(rule: Deduplication, punctuation: Instant) -> Instant:

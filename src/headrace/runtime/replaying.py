@@ -80,7 +80,7 @@ class Past:
         return shared_past.punctuation_at(stream, self._list, self.home.store.read, last.place, today)
 
     def _today(self, stream: str) -> Instant:
-        return progress_of(self.manifest.streams.get(stream)).punctuation
+        return progress_of(self.manifest.stream(stream)).punctuation
 
     def _list(self, stream: str) -> RadixList:
         return self.home.list_of(self.manifest, f"archive:{stream}")

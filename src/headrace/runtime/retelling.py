@@ -25,7 +25,7 @@ from headrace.runtime.archive_rows import ArchivedRun, past_of
 from headrace.runtime.functions import loaded
 from headrace.runtime.home import Home
 from headrace.runtime.planning import bound
-from headrace.runtime.standing import Standing
+from headrace.store.committed import OperatorProgress
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
 
@@ -57,9 +57,8 @@ class Retelling:
         """The changes that are told up to a manifest and have not been given yet, with system columns."""
         if self.operator.id not in manifest.operators:
             return None
-        standing = Standing(**manifest.operators[self.operator.id])
-        known = manifest.streams.get(self.operator.stream, {})
-        greatest = known.get("greatest", BEGINNING)
+        standing = manifest.operators[self.operator.id]
+        greatest = manifest.stream(self.operator.stream).greatest
         with registered(loaded(self.home.catalog.functions)):
             deltas = self._read(manifest, standing)
             ended = standing.closed == FOREVER > self._closed
@@ -73,11 +72,11 @@ class Retelling:
     def closing(self, manifest: Manifest) -> Step:
         """What would be told beyond that if the stream ended there."""
         self.until(manifest)
-        greatest = manifest.streams.get(self.operator.stream, {}).get("greatest", BEGINNING)
+        greatest = manifest.stream(self.operator.stream).greatest
         with registered(loaded(self.home.catalog.functions)):
             return self.teller.advance(self._state, [], Turn(self._closed, FOREVER, greatest, final=True))
 
-    def _read(self, manifest: Manifest, standing: Standing) -> list[Sections]:
+    def _read(self, manifest: Manifest, standing: OperatorProgress) -> list[Sections]:
         """What the teller makes of the archive entries that are new to it and counted by the query."""
         past = past_of(self.home, manifest, self.operator.stream)
         stream = self.home.catalog.stream(self.operator.stream)
@@ -124,7 +123,7 @@ def closing_of_selections(hub: Hub) -> dict[str, pa.Table]:
         place = manifest.operators.get(operator.id)
         if not isinstance(operator, Selection) or place is None or standing.definition.paused:
             continue
-        if Standing(**place).replayed < home.list_of(manifest, f"archive:{operator.stream}").length:
+        if place.replayed < home.list_of(manifest, f"archive:{operator.stream}").length:
             continue
         step = Retelling.of(home, standing, operator).closing(manifest)
         if step.results is not None and step.results.num_rows:

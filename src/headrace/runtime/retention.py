@@ -87,7 +87,7 @@ class Forgetting:
         place = self.manifest.operators.get(operator)
         if place is None or operator not in self.plan.operators:
             return False
-        retention, closed = self.plan.retentions.get(operator), place["closed"]
+        retention, closed = self.plan.retentions.get(operator), place.closed
         if retention is None or closed in (BEGINNING, FOREVER) or index >= self.holds.get(operator, FOREVER):
             return True
         return bool(facts[2] >= closed - retention.length)
@@ -172,7 +172,7 @@ def unread(manifest: Manifest, plan: EpochPlan, store: Store) -> dict[str, int]:
     found = {}
     for name, stream in plan.streams.items():
         if stream.using == derived.USING:
-            places = [manifest.streams.get(name, {}).get("next", 0), *oldest_ordinals(manifest, name, store)]
+            places = [manifest.stream(name).next, *oldest_ordinals(manifest, name, store)]
             found[derived.operator_of(stream)] = min(places)
     return found
 

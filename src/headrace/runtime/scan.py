@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +31,15 @@ from headrace.runtime.columns_needed import columns_of, columns_read
 from headrace.runtime.filling import filled
 from headrace.runtime.functions import loaded
 from headrace.runtime.measuring import Timed, timed
-from headrace.runtime.messages import EpochPlan, Fill, Piece, ScanMessage, ScanReceipt
+from headrace.runtime.messages import (
+    EpochPlan,
+    Fill,
+    Piece,
+    RejectsFile,
+    ScanMessage,
+    ScanReceipt,
+    StreamReceipt,
+)
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import load_relation
 from headrace.runtime.reading import Arrival, arrivals
@@ -42,6 +49,7 @@ from headrace.runtime.several import Through
 from headrace.runtime.shedding import KeptRows
 from headrace.runtime.sources.records import ALL, PUNCTUATION
 from headrace.runtime.watch import Watch
+from headrace.store.committed import KeysFile
 from headrace.store.filesystem import LocalStore, Store
 from headrace.store.shared_columns import filtered
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
@@ -61,6 +69,15 @@ def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
             folded = task.finish()
     seconds = {"scan": read - started, "fold": time.perf_counter() - read}
     yield from _blobs(message, replace(folded.receipt, seconds=seconds), folded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Files that a task has written of one stream."""
+
+    archived: tuple[str, ...]
+    rejects: tuple[RejectsFile, ...]
+    keys: tuple[KeysFile, ...]
 
 
 @dataclass(slots=True)
@@ -134,6 +151,25 @@ class _StreamTask:
         for scanner in self._every:
             found.join(scanner.finish())
         return found
+
+    def receipt(self, written: _Written) -> StreamReceipt:
+        """What the task did with the stream's rows; `written` are its files."""
+        return StreamReceipt(
+            rows=self.rows,
+            late=self.late,
+            rejected=self.rejects.rows,
+            shed=self.kept.shed,
+            repeated=self.watch.repeated,
+            bytes=self.bytes,
+            slack_needed=self.deepest if self.late else 0,
+            greatest=self.greatest,
+            marked=self.watch.marked,
+            sources=self.watch.sources,
+            groups=self.watch.groups,
+            archived=written.archived,
+            rejects=written.rejects,
+            keys=written.keys,
+        )
 
     def work(self) -> dict[str, WorkObservation]:
         """What reading the stream, and each fold of its rows, came to."""
@@ -310,63 +346,40 @@ class _ScanTask:
         rejected = {
             each: list(scanned.rejected) for each, scanned in harvest.scanned.items() if scanned.rejected
         }
-        archived, refused = self._write()
+        written = {name: self._write(name, stream) for name, stream in self._streams.items()}
         streams = self._streams
         receipt = ScanReceipt(
             task=self._message.task,
-            rows={name: stream.rows for name, stream in streams.items()},
-            late={name: stream.late for name, stream in streams.items() if stream.late},
-            shed={name: stream.kept.shed for name, stream in streams.items() if stream.kept.shed},
-            latest_needed={name: stream.deepest for name, stream in streams.items() if stream.late},
-            rejected={name: stream.rejects.rows for name, stream in streams.items() if stream.rejects.rows},
-            greatest={name: stream.greatest for name, stream in streams.items()},
-            marked={name: stream.watch.marked for name, stream in streams.items()},
-            sources={name: stream.watch.sources for name, stream in streams.items() if stream.watch.sources},
-            groups={name: stream.watch.groups for name, stream in streams.items() if stream.watch.groups},
-            repeated={
-                name: stream.watch.repeated for name, stream in streams.items() if stream.watch.repeated
-            },
-            remembered=self._write_keys(),
-            archived=archived,
-            rejects=refused,
+            streams={name: stream.receipt(written[name]) for name, stream in streams.items()},
             operators=seen,
             work={name: each for stream in streams.values() for name, each in stream.work().items()}
             | {f"fold {each.folding.representative}": each.seen() for each in together},
-            bytes={name: stream.bytes for name, stream in streams.items()},
         )
         deltas = {section: gathered(tables) for section, tables in harvest.sections.items()}
         return _Folded(receipt, deltas, rejected)
 
-    def _write_keys(self) -> dict[str, dict[str, Any]]:
-        """Files of the keys that later rows may repeat."""
-        found: dict[str, dict[str, Any]] = {}
-        for name, stream in self._streams.items():
-            found_keys = stream.watch.new_keys(stream.punctuation)
-            if found_keys is not None:
-                keys, whole = found_keys
-                file = names.repeat_keys(name, self._message.epoch, self._message.task)
-                self._store.write_once(file, encode_keys(keys), durable=False)
-                found[name] = {
-                    "name": file,
-                    "rows": keys.num_rows,
-                    "greatest": greatest_of(keys),
-                    "whole": whole,
-                }
-        return found
+    def _write(self, name: str, stream: _StreamTask) -> _Written:
+        """Write what is to outlive the task of one stream: archive, rejects, keys that later rows may repeat."""
+        keys = self._keys(name, stream)
+        started = time.perf_counter_ns()
+        archived = tuple(stream.archive.finish()) if stream.archive is not None else ()
+        rejects: tuple[RejectsFile, ...] = ()
+        if stream.rejects.rows and not self._message.replay:
+            file = names.stream_rejects(name, self._message.epoch, self._message.task)
+            self._store.write_once(file, [stream.rejects.encode()], durable=False)
+            rejects = (RejectsFile(file, stream.rejects.rows),)
+        stream.nanoseconds += time.perf_counter_ns() - started
+        return _Written(archived, rejects, keys)
 
-    def _write(self) -> tuple[dict[str, list[str]], dict[str, str]]:
-        archived: dict[str, list[str]] = {}
-        refused: dict[str, str] = {}
-        for name, stream in self._streams.items():
-            started = time.perf_counter_ns()
-            if stream.archive is not None and (files := stream.archive.finish()):
-                archived[name] = files
-            if stream.rejects.rows and not self._message.replay:
-                file = names.stream_rejects(name, self._message.epoch, self._message.task)
-                self._store.write_once(file, [stream.rejects.encode()], durable=False)
-                refused[name] = file
-            stream.nanoseconds += time.perf_counter_ns() - started
-        return archived, refused
+    def _keys(self, name: str, stream: _StreamTask) -> tuple[KeysFile, ...]:
+        """The file of keys that later rows may repeat."""
+        new_keys = stream.watch.new_keys(stream.punctuation)
+        if new_keys is None:
+            return ()
+        keys, whole = new_keys
+        file = names.repeat_keys(name, self._message.epoch, self._message.task)
+        self._store.write_once(file, encode_keys(keys), durable=False)
+        return (KeysFile(file, keys.num_rows, greatest_of(keys), whole),)
 
 
 def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Iterator[tuple[int, bytes]]:

@@ -25,11 +25,11 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
     """
     taken = _taken_in(home, after)
     for stream in home.catalog.streams.values():
-        then, now = before.streams.get(stream.name, {}), after.streams.get(stream.name, {})
-        late = now.get("late", 0) - then.get("late", 0)
+        then, now = before.stream(stream.name), after.stream(stream.name)
+        late = now.late - then.late
         if late > 0 and taken.get(stream.name) != _WHOLLY:
             told = f"{stream.name}: {_rows(late)} came late and {_is(late)} in no answer{taken.get(stream.name, '')}"
-            if then.get("punctuation") == FOREVER:
+            if then.punctuation == FOREVER:
                 yield f"{told}; the stream was ended for good with --seal."
             elif stream.punctuated_by is not None:
                 yield f"{told}; its PUNCTUATED BY promised too early."
@@ -38,9 +38,9 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
             elif stream.progress.behind is not None:
                 yield f"{told}; they came after more than {stream.progress.behind} rows (SLACK … ROWS)."
             else:
-                needed = render_duration(stream.slack + now["slack_needed"])
+                needed = render_duration(stream.slack + now.slack_needed)
                 yield f"{told}; SLACK INTERVAL {needed} would have kept all."
-        rejected = now.get("rejected", 0) - then.get("rejected", 0)
+        rejected = now.rejected - then.rejected
         if rejected > 0:
             place = f"rejects/stream/{stream.name}"
             yield _told(

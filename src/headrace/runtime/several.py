@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from time import perf_counter_ns
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from headrace.algebra.query import UnionAll
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.batch import Batch
 from headrace.operators.members import placed
 from headrace.runtime.messages import StreamProgress
+from headrace.store.committed import NEW_STREAM, CommittedStream
 from headrace.time import BEGINNING, Instant
 
 USING: Final = "several"
@@ -159,10 +160,13 @@ def bounds(stream: StreamDefinition, members: Mapping[str, StreamProgress]) -> t
     )
 
 
-def known_so_far(stream: StreamDefinition, streams: Mapping[str, Mapping[str, Any]]) -> dict[str, Instant]:
-    """What a manifest says of a meeting that is new to it, by what it says of the members."""
-    known = [streams.get(each.stream) for each in members_of(stream)]
-    return {
-        "punctuation": min(BEGINNING if each is None else each["punctuation"] for each in known),
-        "greatest": max(BEGINNING if each is None else each["greatest"] for each in known),
-    }
+def known_so_far(
+    stream: StreamDefinition, new: CommittedStream, streams: Mapping[str, CommittedStream]
+) -> CommittedStream:
+    """What is committed of a meeting that is new to a manifest, by what is of the members."""
+    known = [streams.get(each.stream, NEW_STREAM) for each in members_of(stream)]
+    return replace(
+        new,
+        punctuation=min(each.punctuation for each in known),
+        greatest=max(each.greatest for each in known),
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.several import USING, members_of
@@ -43,14 +43,10 @@ class Bundle:
         return self.entries[0][1].relations
 
 
-UNTIL: Final = "until"
-"""In what a manifest says of a meeting: where its readers stand who have folded all of the past."""
-
-
 def length(stream: StreamDefinition, manifest: Manifest) -> int:
     """Where a reader of a stream, or of several, stands who has folded all of the past."""
     if stream.using == USING:
-        return int(manifest.streams[stream.name][UNTIL])
+        return manifest.streams[stream.name].until
     return manifest.lists.get(f"archive:{stream.name}", RadixList()).length
 
 

@@ -19,7 +19,6 @@ from headrace.runtime.functions import loaded
 from headrace.runtime.home import Home
 from headrace.runtime.plans import open_run
 from headrace.runtime.remarks import remarks_on
-from headrace.runtime.standing import Standing
 from headrace.store.filesystem import MissingFile
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, Duration
@@ -46,16 +45,16 @@ def answer_within(home: Home, operator: Operator, query: Query, length: Duration
 
 
 def _asked(home: Home, manifest: Manifest, operator: Operator, query: Query, length: Duration) -> pa.Table:
-    known = manifest.streams.get(operator.stream)
-    if operator.id not in manifest.operators or known is None or known["greatest"] == BEGINNING:
+    known = manifest.stream(operator.stream)
+    if operator.id not in manifest.operators or known.greatest == BEGINNING:
         return results.empty(query)
-    standing = Standing(**manifest.operators[operator.id])
+    standing = manifest.operators[operator.id]
     if standing.ahead:
         raise UserError(
             f"some groups of {operator.query} are ahead of its stream: their windows do not end together",
             remedy="Ask for the whole window.",
         )
-    now = max(standing.closed - 1, known["greatest"])
+    now = max(standing.closed - 1, known.greatest)
     with registered(loaded(home.catalog.functions)):
         table = shorter(operator, length, list(_sections(home, manifest, operator)), standing.closed, now)
     if table is None:

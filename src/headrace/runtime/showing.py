@@ -19,6 +19,7 @@ from headrace.runtime.explaining import explain_all, explain_query
 from headrace.runtime.outcome import Outcome
 from headrace.runtime.planning import CatalogNames, bind_text, bound, levels, source_of
 from headrace.schema import Schema
+from headrace.store.committed import CommittedStream, OperatorProgress
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING, render_duration, render_instant
 
@@ -38,7 +39,7 @@ def show(home: Home, statement: said.Statement) -> Outcome:
         case said.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
             stream = home.catalog.stream(name)
             assert stream is not None
-            known = home.latest().streams.get(stream.name, {})
+            known = home.latest().streams.get(stream.name, CommittedStream(keep=stream.keep))
             return Outcome("describe", name, "", progress_table(stream, known))
         case said.Describe(name=name, extended=True) if home.catalog.query(name) is not None:
             standing = home.catalog.require_query(name)
@@ -97,19 +98,19 @@ _QUERY_COLUMNS = {
 def _streams(home: Home, manifest: Manifest) -> list[dict[str, Any]]:
     found = []
     for stream in home.catalog.streams.values():
-        known = manifest.streams.get(stream.name, {})
+        known = manifest.stream(stream.name)
         found.append(
             {
                 "name": stream.name,
                 "using": stream.using,
                 "event_time": stream.time,
                 "slack": render_duration(stream.slack),
-                "rows": known.get("rows", 0),
-                "late": known.get("late", 0),
-                "rejected": known.get("rejected", 0),
-                "punctuation": _instant(known.get("punctuation", BEGINNING)),
+                "rows": known.rows,
+                "late": known.late,
+                "rejected": known.rejected,
+                "punctuation": _instant(known.punctuation),
                 "keep": home.catalog.keep_of(stream.name),
-                "shed": known.get("shed", 0),
+                "shed": known.shed,
             }
         )
     return found
@@ -125,7 +126,7 @@ def _relations(home: Home) -> list[dict[str, Any]]:
 def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[str, Any]]:
     found = []
     for query, seen in chosen(home, selection, manifest):
-        closed = manifest.operators.get(query.operator_id, {}).get("closed", BEGINNING)
+        closed = manifest.operators.get(query.operator_id, OperatorProgress()).closed
         found.append(
             {
                 "name": query.definition.name,

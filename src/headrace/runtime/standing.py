@@ -14,31 +14,9 @@ from typing import Any
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages import Piece, StreamProgress
 from headrace.runtime.progress import progress_of
+from headrace.store.committed import CommittedStream, OperatorProgress
 from headrace.store.radix_list import RadixList
 from headrace.time import BEGINNING, FOREVER, Instant
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """`closed`: the punctuation up to which it has answered. `since`: the first entry it has seen.
-
-    `ahead`: groups that it has answered further than that, by their name. `complete_since`: of rows with this event time
-    or a later one it misses none; what it answers of earlier ones may lack some. `filled`: what a window that was changed
-    was made from.
-    """
-
-    closed: Instant = BEGINNING
-    replayed: int = 0
-    since: int = 0
-    ahead: Mapping[str, Instant] = field(default_factory=dict)
-    complete_since: Instant = BEGINNING
-    filled: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """For the manifest."""
-        found = asdict(self)
-        unsaid = {"ahead": {}, "complete_since": BEGINNING, "filled": ""}
-        return {name: each for name, each in found.items() if name not in unsaid or each != unsaid[name]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +58,22 @@ class ArchiveEntry:
 
 
 def newcomer(
-    stream: StreamDefinition, archive: RadixList, known: Mapping[str, Any] | None, *, from_now: bool
-) -> Standing:
+    stream: StreamDefinition, archive: RadixList, known: CommittedStream, *, from_now: bool
+) -> OperatorProgress:
     """Where a new operator begins: with the archive, or FROM NOW (or without an archive) with what comes next.
 
-    `known` is what the manifest says of the stream.
+    `known` is what is committed of the stream.
     """
     progress = progress_of(known)
     if from_now or stream.archive == "none":
         nothing_missed = beyond(progress)
-        return Standing(progress.punctuation, archive.length, archive.length, complete_since=nothing_missed)
-    forgotten = BEGINNING if not archive.start else (known or {}).get("kept_since", beyond(progress))
-    return Standing(replayed=archive.start, since=archive.start, complete_since=forgotten)
+        return OperatorProgress(
+            progress.punctuation, archive.length, archive.length, complete_since=nothing_missed
+        )
+    forgotten = BEGINNING
+    if archive.start:
+        forgotten = beyond(progress) if known.kept_since == BEGINNING else known.kept_since
+    return OperatorProgress(replayed=archive.start, since=archive.start, complete_since=forgotten)
 
 
 def beyond(progress: StreamProgress) -> Instant:

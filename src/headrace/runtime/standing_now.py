@@ -18,7 +18,6 @@ from headrace.runtime.messages import EpochPlan, RunRef, StateMessage
 from headrace.runtime.plans import section_of
 from headrace.runtime.progress import progress_of
 from headrace.runtime.several import members_of
-from headrace.runtime.standing import Standing
 from headrace.store.manifest import Manifest
 from headrace.time import BEGINNING
 
@@ -41,7 +40,7 @@ def told_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) -> 
     now = several.nows(plan.streams, streams, streams).get(plan.operators[operator].stream, BEGINNING)
     if now == BEGINNING:
         return None
-    closed = {each: Standing(**manifest.operators[each]).closed for each in chain}
+    closed = {each: manifest.operators[each].closed for each in chain}
     message = StateMessage(
         root=str(home.store.root),
         plan=manifest.plan or "",

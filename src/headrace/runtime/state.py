@@ -48,7 +48,15 @@ from headrace.runtime.compaction import (
 from headrace.runtime.functions import loaded
 from headrace.runtime.going_ahead import group_turn
 from headrace.runtime.measuring import Ledger
-from headrace.runtime.messages import ResultsFile, RunRef, StateMessage, StateReceipt, StreamProgress
+from headrace.runtime.messages import (
+    RejectsFile,
+    ResultsFile,
+    RunRef,
+    StateMessage,
+    StateReceipt,
+    StreamProgress,
+    stream_receipts,
+)
 from headrace.runtime.pacing import reaches
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import bytes_by_state, bytes_of_run, close_state_runs
@@ -113,7 +121,8 @@ class _StateTask:
         if message.live is not None:
             close_state_runs(self._store, message.live)
         self._runs = [open_task_run(self._store, ref, message.low, message.high) for ref in message.runs]
-        self._progress = after_scans(self.plan.streams, message.streams, [blob.receipt for blob in blobs])
+        seen = stream_receipts((blob.receipt for blob in blobs), self.plan)
+        self._progress = after_scans(self.plan.streams, message.streams, seen)
         self._state: dict[str, pa.Table] = {}
         self.results: dict[str, pa.Table] = {}
         self.rejected: dict[str, list[Rejected]] = {}
@@ -343,17 +352,16 @@ class _StateTask:
         """Write state, results and rejects; the receipt names them."""
         message = self._message
         run = self._write_state() if self._state else None
-        rejects, counts = {}, {}
+        rejects = {}
         for operator, rejected in self.rejected.items():
-            counts[operator] = sum(each.rows for each in rejected)
-            rejects[operator] = names.query_rejects(operator, message.epoch, message.task)
-            self._store.write_once(rejects[operator], [encode_query_rejects(rejected)], durable=False)
+            name = names.query_rejects(operator, message.epoch, message.task)
+            self._store.write_once(name, [encode_query_rejects(rejected)], durable=False)
+            rejects[operator] = RejectsFile(name, sum(each.rows for each in rejected))
         return StateReceipt(
             task=message.task,
             run=run,
             replaced=self._replaced,
             results=self._write_results(),
-            rejected=counts,
             rejects=rejects,
             scans=tuple(blob.receipt for blob in self._blobs) if message.task == 0 else (),
             operators=self._seen,

@@ -19,11 +19,13 @@ def status(hub: Hub) -> dict[str, Any]:
         "epoch": manifest.epoch,
         "running": hub.loop.is_running,
         "streams": {
-            stream.name: dict(manifest.streams.get(stream.name, {})) for stream in catalog.streams.values()
+            stream.name: manifest.streams[stream.name].as_json() if stream.name in manifest.streams else {}
+            for stream in catalog.streams.values()
         },
         "queries": {
-            query.definition.name: manifest.operators.get(query.operator_id)
+            query.definition.name: None if progress is None else progress.as_json()
             for query in catalog.queries.values()
+            for progress in (manifest.operators.get(query.operator_id),)
         },
         "unread": {name: str(found) for name, found in unread(hub).items()},
         "rejected": dict(manifest.facts.get("rejected", {})),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.runtime.messages import EpochPlan
 from headrace.runtime.work import Work
@@ -19,13 +18,12 @@ from headrace.time import BEGINNING, Instant
 
 def untold(operators: Iterable[str], plan: EpochPlan, manifest: Manifest) -> dict[str, Instant]:
     """Of operators that have read all there is, those that have not told all that punctuation lets them, and how far they are."""
-    known: Mapping[str, Mapping[str, Any]] = manifest.streams
-    promised = {name: known[name]["punctuation"] if name in known else BEGINNING for name in plan.streams}
+    promised = {name: manifest.stream(name).punctuation for name in plan.streams}
     places = manifest.operators
     return {
         name: closed
         for name in operators
-        if BEGINNING < (closed := places[name]["closed"]) < promised[plan.operators[name].stream]
+        if BEGINNING < (closed := places[name].closed) < promised[plan.operators[name].stream]
     }
 
 

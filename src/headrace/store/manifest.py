@@ -11,6 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headrace.errors import AlreadyPublished, CorruptStore
+from headrace.store.committed import (
+    NEW_STREAM,
+    CommittedStream,
+    OperatorProgress,
+    operators_from_json,
+    operators_to_json,
+)
 from headrace.store.envelope import seal, unseal
 from headrace.store.filesystem import MissingFile, Store
 from headrace.store.numbered import NumberedFiles
@@ -45,8 +52,8 @@ class StateRun:
 class Manifest:
     """What is committed after epoch `epoch`.
 
-    `querylog` and `ingest` say how many entries of the two logs are applied; `plan` names a file. What `streams`,
-    `operators` and `facts` hold is the runtime's business, as long as it is JSON.
+    `querylog` and `ingest` say how many entries of the two logs are applied; `plan` names a file. What `facts` holds is
+    the runtime's business, as long as it is JSON.
     """
 
     epoch: int
@@ -55,11 +62,15 @@ class Manifest:
     plan: str | None = None
     querylog: int = 0
     ingest: int = 0
-    streams: Mapping[str, Any] = field(default_factory=dict)
-    operators: Mapping[str, Any] = field(default_factory=dict)
+    streams: Mapping[str, CommittedStream] = field(default_factory=dict)
+    operators: Mapping[str, OperatorProgress] = field(default_factory=dict)
     state: tuple[StateRun, ...] = ()
     lists: Mapping[str, RadixList] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def stream(self, name: str) -> CommittedStream:
+        """What is committed of a stream; `NEW_STREAM` where nothing is."""
+        return self.streams.get(name, NEW_STREAM)
 
     def as_json(self) -> dict[str, Any]:
         """JSON values; see `from_json`."""
@@ -70,8 +81,8 @@ class Manifest:
             "plan": self.plan,
             "querylog": self.querylog,
             "ingest": self.ingest,
-            "streams": dict(self.streams),
-            "operators": dict(self.operators),
+            "streams": {name: stream.as_json() for name, stream in self.streams.items()},
+            "operators": operators_to_json(self.operators),
             "state": [run.as_json() for run in self.state],
             "lists": {name: each.as_json() for name, each in self.lists.items()},
             "facts": dict(self.facts),
@@ -81,6 +92,10 @@ class Manifest:
     def from_json(value: Mapping[str, Any]) -> Manifest:
         """The inverse of `as_json`."""
         given = dict(value)
+        given["streams"] = {
+            name: CommittedStream.from_json(stream) for name, stream in given["streams"].items()
+        }
+        given["operators"] = operators_from_json(given["operators"])
         given["state"] = tuple(StateRun(*run) for run in given["state"])
         given["lists"] = {name: RadixList.from_json(each) for name, each in given["lists"].items()}
         return Manifest(**given)
@@ -95,7 +110,7 @@ class Manifest:
         body = unseal(_KIND, _VERSION, data, name)
         try:
             return Manifest.from_json(body)
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, AttributeError) as error:
             raise CorruptStore(
                 f"the manifest '{name}' does not hold what a manifest holds: {error}"
             ) from error

@@ -1,0 +1,145 @@
+"""Typed entries of a manifest: what an epoch has committed of each stream and of each operator.
+
+A new fact of a stream or of an operator is one field here; what is stored of a field at its default is nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final
+
+from headrace.time import BEGINNING, Duration, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class KeysFile:
+    """A file of keys that later rows may repeat; `whole`: it replaces all earlier ones. `greatest` is an event time."""
+
+    name: str
+    rows: int
+    greatest: Instant
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedSource:
+    """Progress of one source of a stream (PROGRESS PER), and when it last had rows, by the clock.
+
+    `greatest`: the maximum event time. `passed`: that of all rows but the last n, whose event times `tail` holds
+    (SLACK n ROWS). `promised`: the punctuation its rows carried.
+    """
+
+    greatest: Instant
+    passed: Instant
+    tail: tuple[Instant, ...]
+    promised: Instant
+    arrived: Instant
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> CommittedSource:
+        """The inverse of `asdict`."""
+        return CommittedSource(**{**value, "tail": tuple(value["tail"])})
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedStream:
+    """What is committed of a stream. Counts are of rows since the stream was created.
+
+    `next`: the ingest ordinal from which on records are unread. `born`: how many ingest records there were when the
+    stream was created. `slack_needed`: how far the latest row was below the punctuation, in microseconds. `arrived`: when
+    the stream last had rows, by the clock. `groups`: punctuations of single groups, beyond the stream's. `kept_since`: the
+    event time from which on the archive has every row. `until`: of a union of streams, where a reader is that has
+    folded all of the past.
+    """
+
+    next: int = 0
+    rows: int = 0
+    late: int = 0
+    rejected: int = 0
+    keep: float = 1.0
+    shed: int = 0
+    slack_needed: Duration = 0
+    punctuation: Instant = BEGINNING
+    greatest: Instant = BEGINNING
+    born: int = 0
+    arrived: Instant | None = None
+    sources: Mapping[str, CommittedSource] = field(default_factory=dict)
+    groups: Mapping[str, Instant] = field(default_factory=dict)
+    repeated: int = 0
+    keys: tuple[KeysFile, ...] = ()
+    kept_since: Instant = BEGINNING
+    until: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values, without the optional facts that are not known."""
+        value = asdict(self)
+        value["keys"] = list(value["keys"])
+        return {name: each for name, each in value.items() if name in _ALWAYS or each != _UNKNOWN[name]}
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> CommittedStream:
+        """The inverse."""
+        stream = dict(value)
+        stream["sources"] = {
+            name: CommittedSource.from_json(source) for name, source in value.get("sources", {}).items()
+        }
+        stream["keys"] = tuple(KeysFile(**file) for file in value.get("keys", ()))
+        return CommittedStream(**stream)
+
+
+NEW_STREAM: Final = CommittedStream()
+"""A stream of which nothing was read."""
+_ALWAYS: Final = frozenset(each.name for each in fields(CommittedStream)[:9])
+_UNKNOWN: Final[Mapping[str, Any]] = {**asdict(NEW_STREAM), "keys": []}
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorProgress:
+    """An operator's position between past and present.
+
+    `closed`: the punctuation up to which it has emitted. `replayed`: how many entries of its stream's archive it has
+    folded; it is live when that is all of them. `since`: the first entry it has seen. `ahead`: groups for which it has
+    emitted further than `closed`, by name. `complete_since`: it misses no row with this event time or a later one.
+    `filled`: what its window was backfilled from, where it was changed at run time.
+    """
+
+    closed: Instant = BEGINNING
+    replayed: int = 0
+    since: int = 0
+    ahead: Mapping[str, Instant] = field(default_factory=dict)
+    complete_since: Instant = BEGINNING
+    filled: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values, without the optional facts that are not known."""
+        value: dict[str, Any] = {"closed": self.closed, "replayed": self.replayed, "since": self.since}
+        if self.ahead:
+            value["ahead"] = dict(self.ahead)
+        if self.complete_since != BEGINNING:
+            value["complete_since"] = self.complete_since
+        if self.filled:
+            value["filled"] = self.filled
+        return value
+
+
+def operators_to_json(operators: Mapping[str, OperatorProgress]) -> dict[str, Any]:
+    """JSON values by operator. Thousands share one record, which is written out once."""
+    written: dict[int, dict[str, Any]] = {}
+    for progress in operators.values():
+        if id(progress) not in written:
+            written[id(progress)] = progress.as_json()
+    return {name: written[id(progress)] for name, progress in operators.items()}
+
+
+def operators_from_json(values: Mapping[str, Mapping[str, Any]]) -> dict[str, OperatorProgress]:
+    """The inverse: operators at the same position share one record."""
+    shared: dict[Iterable[Any], OperatorProgress] = {}
+    operators = {}
+    for name, value in values.items():
+        if "ahead" in value:
+            operators[name] = OperatorProgress(**value)
+            continue
+        key = tuple(value.items())
+        operators[name] = shared[key] if key in shared else shared.setdefault(key, OperatorProgress(**value))
+    return operators
