@@ -26,7 +26,8 @@ def test_all_and_one_query_are_told_with_what_was_measured(home) -> None:
     assert "3 rows in" in told.stdout
     assert "keeps 67 %" in told.stdout
     one = headrace("explain", "dear", "--home", home).stdout
-    assert one.startswith("query dear\n  window every 1 MINUTE of 1 pane")
+    assert one.startswith("query dear\n  chosen by: panes — ")
+    assert "\n  window every 1 MINUTE of 1 pane" in one
     assert "  read stream bids: its own\n" in one
     assert "% of all work" in one
 

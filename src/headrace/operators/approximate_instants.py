@@ -60,6 +60,11 @@ class ApproximateInstants:
         return self.exactly.stream
 
     @property
+    def rule(self) -> str:
+        """The rule that chose it."""
+        return self.exactly.rule
+
+    @property
     def columns(self) -> frozenset[str]:
         """The stream's columns it reads."""
         return self.exactly.columns

@@ -29,6 +29,7 @@ class ChangingRows:
     finish: Finish
     telling: Telling
     relations: tuple[str, ...] = ()
+    rule: str = ""
 
     @property
     def columns(self) -> frozenset[str]:

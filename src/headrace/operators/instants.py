@@ -148,6 +148,7 @@ class InstantRows:
     finish: Finish
     telling: Telling
     relations: tuple[str, ...] = ()
+    rule: str = ""
 
     @property
     def columns(self) -> frozenset[str]:

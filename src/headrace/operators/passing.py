@@ -23,6 +23,7 @@ class Passing:
     rows: RowLayout
     finish: Finish
     relations: tuple[str, ...] = ()
+    rule: str = ""
 
     @property
     def columns(self) -> frozenset[str]:

@@ -44,6 +44,7 @@ class WindowRows:
     relations: tuple[str, ...] = ()
     revisions: Revisions | None = None
     """Rows below the punctuation come too, and the windows that had been answered without them are answered again."""
+    rule: str = ""
 
     @property
     def context(self) -> Context:

@@ -10,6 +10,7 @@ from headrace.algebra.query import Ago
 from headrace.operators.adaptive_panes import EVERY_ROW, few_rows, partial_bytes, row_bytes
 from headrace.operators.approximate_instants import ApproximateInstants
 from headrace.operators.approximate_windows import ApproximateWindows
+from headrace.operators.around import Around
 from headrace.operators.cells import Fed
 from headrace.operators.finish import Finish
 from headrace.operators.membership import Membership
@@ -25,6 +26,7 @@ from headrace.operators.window_changes import WindowChanges
 from headrace.operators.window_costs import MOST_WINDOWS, cost, rows_for_panes_to_pay
 from headrace.operators.window_join import WindowJoin
 from headrace.planner.explain_settings import settings
+from headrace.planner.lower import RULES
 from headrace.synopses.canonical import Form
 from headrace.time import Instant, render_duration, render_instant
 
@@ -39,6 +41,7 @@ def explain(operator: Operator) -> str:
 
 def _lines(operator: Operator) -> Iterator[str]:
     yield f"query {operator.query}"
+    yield from _rule(operator)
     if isinstance(operator, WindowChanges):
         yield f"  {operator.kind}: what differs from each window to the next"
         operator = operator.inner
@@ -76,15 +79,24 @@ def _lines(operator: Operator) -> Iterator[str]:
     yield f"  read stream {operator.stream}: {', '.join(sorted(operator.columns)) or 'no columns'}"
 
 
+def _rule(operator: Operator) -> Iterator[str]:
+    """Why it is this operator, of all that answer queries."""
+    while isinstance(operator, Around):
+        operator = operator.inner
+    rule = RULES.get(getattr(operator, "rule", ""))
+    if rule is not None:
+        yield f"  chosen by: {rule.name} — {rule.why}"
+
+
 def _join(operator: WindowJoin | RelationJoin) -> Iterator[str]:
     """What pairs are, where rows meet, and how long they wait."""
-    title, condition = type(operator).__name__, operator.condition
+    title, condition = type(operator).__name__, operator.spec.condition
     yield f"  {title}: pairs where {'rows hold together' if condition is None else show(condition)}"
-    keys = operator.sides[0].keys
+    keys = operator.spec.sides[0].keys
     by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows meet in one slot"
     what = "rows" if isinstance(operator, WindowJoin) else "changes"
     yield f"    {what} meet by {by}; new {what} search the other side's sorted runs"
-    for name, side in zip(("left", "right"), operator.sides, strict=True):
+    for name, side in zip(("left", "right"), operator.spec.sides, strict=True):
         reach = "with its pair" if side.ends is not None else "without end"
         reach = f"holds {render_duration(side.reach) if side.reach is not None else reach}"
         reach = "comes and goes as it is told" if side.changes is not None else reach

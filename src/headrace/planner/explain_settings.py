@@ -27,6 +27,7 @@ _NOT_TOLD: Final = frozenset(
         "window_alias",
         "inner",
         "slot",
+        "rule",
     )
 )
 _TELLING: Final = {
@@ -40,12 +41,13 @@ Show = Callable[[Expression], str]
 
 
 def settings(operator: Operator, show: Show) -> Iterator[str]:
-    """A line for each setting that says something; `show` makes text of expressions."""
-    for name in getattr(operator, "__dataclass_fields__", {}):
-        value = getattr(operator, name)
-        if name in _NOT_TOLD or value is None or value is False or value == ():
-            continue
-        yield from _told(name, value, show)
+    """A line for each setting that says something; `show` makes text of expressions. What operators share comes last."""
+    spec = getattr(operator, "spec", None)
+    for value in (operator, spec):
+        for name in getattr(value, "__dataclass_fields__", {}):
+            setting = getattr(value, name)
+            if name not in _NOT_TOLD and setting not in (None, False, 0, (), spec):
+                yield from _told(name, setting, show)
 
 
 def _told(name: str, value: Any, show: Show) -> Iterator[str]:
