@@ -7,7 +7,7 @@ partition, and what the last closed window of each answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,14 +35,15 @@ from headrace.operators.last_windows import (
 from headrace.operators.operator import SLOT, Sections, Step, Turn
 from headrace.operators.pane_store import KEY, Layout, gather, merge, reduce_answer, select
 from headrace.operators.pane_windows import WindowCells
-from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
+from headrace.operators.row_operator import RowOperator
+from headrace.operators.row_store import ROWS, Held, RowLayout, hold
 from headrace.time import FOREVER
 
 _HEADS, _OPEN = "heads", "open"
 
 
 @dataclass(frozen=True, slots=True)
-class FrameWindows:
+class FrameWindows(RowOperator):
     """`Finish(Aggregate?(Windowed(Delta | Session)))`; with `telling`, each window against the one before of its partition.
 
     The first `partitions` stored values are the partition, the next one is what a delta is measured on, if it is one.
@@ -66,15 +67,6 @@ class FrameWindows:
     def context(self) -> Context:
         """The class of its window."""
         return Context.FORWARD_AWARE
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.rows.reads()
-
-    def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
-        """Evaluates what is stored of each row."""
-        return self.rows.scanner(relations)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -191,6 +183,11 @@ class FrameWindows:
         layout = self.by_part.layouts[int(section.removeprefix("cells"))]
         merged = merge(layout, tables)
         return merged.filter(pa.array(greatest(merged, keys, KEY)))
+
+    @property
+    def keeps_latest(self) -> bool:
+        """Its state does."""
+        return True
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition that has ended: what INVOKE returns. None when there is none."""

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.algebra.expression_text import show
 from headrace.algebra.expressions import Expression, columns_of
 from headrace.operators.batch import Batch, Rejected, as_they_came
 from headrace.operators.grouping import SLOTS, Ints, flat
@@ -23,7 +24,7 @@ from headrace.operators.row_store import TIME
 from headrace.operators.scalar import Evaluation
 from headrace.operators.sorted_sides import in_order, key_hashes, usable
 from headrace.schema import Schema
-from headrace.time import FOREVER, Duration, Instant
+from headrace.time import FOREVER, Duration, Instant, render_duration
 
 SIDES: Final = ("left", "right")
 FIRST: Final = "first"
@@ -61,6 +62,15 @@ class Side:
             return found
         return np.full(batch.rows, FOREVER) if self.reach is None else batch.at + self.reach
 
+    @property
+    def reach_in_words(self) -> str:
+        """How long a row holds."""
+        if self.changes is not None:
+            return "comes and goes as it is told"
+        if self.reach is not None:
+            return f"holds {render_duration(self.reach)}"
+        return "holds with its pair" if self.ends is not None else "holds without end"
+
     def bound(self, turn: Turn) -> Instant:
         """What its streams have promised."""
         if not turn.each:
@@ -74,6 +84,11 @@ class Joining(Protocol):
     @property
     def sides(self) -> tuple[Side, Side]:
         """Its sides."""
+        ...
+
+    @property
+    def condition(self) -> Expression | None:
+        """Which pairs it makes; None: all whose keys are equal."""
         ...
 
     @property
@@ -93,6 +108,20 @@ class Joining(Protocol):
     def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
         """What is kept of rows with these keys."""
         ...
+
+
+def join_lines(operator: Joining, *, changes: bool) -> Iterator[str]:
+    """What pairs are, where rows meet, and how long they wait; `changes`: what meets are insertions and retractions."""
+    condition = operator.condition
+    yield f"{type(operator).__name__}: pairs where {'rows hold together' if condition is None else show(condition)}"
+    keys = operator.sides[0].keys
+    by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows meet in one slot"
+    what = "changes" if changes else "rows"
+    yield f"  {what} meet by {by}; new {what} search the other side's sorted runs"
+    until = "is added to what is held when" if changes else "is kept until"
+    for name, side in zip(("left", "right"), operator.sides, strict=True):
+        kept = f", only where {show(side.keeps[0].predicate)}" if side.keeps else ""
+        yield f"  {name}: a row {side.reach_in_words} and {until} the other side has passed that{kept}"
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.operators.adaptive_panes import FEW_OPEN, FEW_SEALED
-from headrace.operators.family import family_of, number_of, together
+from headrace.operators.family import number_of, together
 from headrace.operators.grouping import flat
 from headrace.operators.operator import Sections
 from headrace.operators.pane_aggregate import PaneAggregate
@@ -84,7 +84,7 @@ def transferred(
 
     `runs` are the donor's state as it lies, after it had answered up to `closed`.
     """
-    wide = together((donor,)) if family_of(donor) is not None else donor
+    wide = together((donor,)) if donor.family_key is not None else donor
     places = _places(donor, taker)
     assert places is not None
     first = donor.panes.of_instant(since) if since != BEGINNING else -_HIGHEST
@@ -111,7 +111,7 @@ def _panes_of(
             found = [run[section]] if section in run else []
             for table in between(found, block_key(0, first), block_key(0, _HIGHEST)):
                 mine = table
-                if family_of(donor) is not None:
+                if donor.family_key is not None:
                     member = pc.equal(flat(table.column(layout.key_names[0])), number_of(donor.id))
                     mine = table.filter(member)
                 if mine.num_rows:

@@ -37,11 +37,12 @@ from headrace.operators.join_sides import (
     earliest,
     encounters,
     failed_pairs,
+    join_lines,
     passing,
     slots_and_hashes,
     taken,
 )
-from headrace.operators.operator import AT, SLOT, WINDOW, Sections, Step, Turn
+from headrace.operators.operator import AT, SLOT, WINDOW, BaseOperator, Sections, Step, Turn
 from headrace.operators.row_store import TIME
 from headrace.operators.sorted_sides import HASH, in_order, of_one_hash
 from headrace.schema import Schema, to_arrow
@@ -54,7 +55,7 @@ _TINY: Final = pa.int8()
 
 
 @dataclass(frozen=True, slots=True)
-class RelationJoin:
+class RelationJoin(BaseOperator):
     """Pairs of rows of two sides for which `condition` is true, as changes; `shown` are the columns they have.
 
     `tells_first`: a row without a pair, of which the change is NULL, tells when the first row of all came.
@@ -74,6 +75,20 @@ class RelationJoin:
     def columns(self) -> frozenset[str]:
         """The columns it reads, as they are called where the streams are read together."""
         return self.sides[0].reads | self.sides[1].reads
+
+    @property
+    def makes_pairs(self) -> bool:
+        """It does nothing else."""
+        return True
+
+    @property
+    def reads_changes(self) -> bool:
+        """Its sides are changes."""
+        return True
+
+    def display(self) -> Iterator[str]:
+        """What pairs are, where changes meet, and how long they wait."""
+        return join_lines(self, changes=True)
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> JoinScanner:  # noqa: ARG002
         """Puts the changes of both sides aside, with the hashes of their keys."""

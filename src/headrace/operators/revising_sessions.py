@@ -7,14 +7,14 @@ comes touches the sessions it is in, and a turn looks at the times of all rows t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.query import Revisions
+from headrace.algebra.query import Revisions, SortKey
 from headrace.algebra.windows import CHANGE
 from headrace.operators.around import Around
 from headrace.operators.frame_windows import FrameWindows
@@ -22,7 +22,7 @@ from headrace.operators.grouping import Ints, flat, group
 from headrace.operators.last_windows import LAST, LIVE, PART, answers, newest
 from headrace.operators.late_panes import settled_at
 from headrace.operators.operator import AT, SLOT, WINDOW, Sections, Step, Turn
-from headrace.operators.revising import net
+from headrace.operators.revising import net, revised
 from headrace.operators.row_store import ROWS, Held, hold
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
@@ -39,6 +39,21 @@ class RevisingSessions(Around):
     inner: FrameWindows
     gap: Duration
     revisions: Revisions
+
+    @property
+    def sort(self) -> tuple[SortKey, ...]:
+        """None yet: results are in the order of their columns."""
+        return ()
+
+    @property
+    def keeps_latest(self) -> bool:
+        """Its state does."""
+        return True
+
+    def display(self) -> Iterator[str]:
+        """For which rows, then the inner operator's lines."""
+        yield revised(self.revisions)
+        yield from self.inner.display()
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell sessions that end now, and again those that a row which came is in."""

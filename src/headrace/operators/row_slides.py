@@ -6,7 +6,7 @@ they come; from then on a rank is to these windows what an instant is to windows
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,7 +25,8 @@ from headrace.operators.operator import AT, WINDOW, Sections, Step, Turn
 from headrace.operators.pane_store import Layout, gather
 from headrace.operators.pane_windows import WindowCells
 from headrace.operators.panes import Panes
-from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
+from headrace.operators.row_operator import RowOperator
+from headrace.operators.row_store import ROWS, Held, RowLayout, hold
 from headrace.operators.window_rows import repeated
 from headrace.time import FOREVER
 
@@ -35,7 +36,7 @@ _STAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
-class RowSlides:
+class RowSlides(RowOperator):
     """`Finish(Aggregate?(Windowed(RowsSlide)))`; with `telling`, each window against the one before of its partition.
 
     The first `partitions` stored values are the partition. `grouped` reads the stored values that follow, in its order of
@@ -61,15 +62,6 @@ class RowSlides:
     def context(self) -> Context:
         """The class of its window."""
         return Context.FORWARD_FREE if self.numbered == "row_num" else Context.FORWARD_AWARE
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.rows.reads()
-
-    def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
-        """Evaluates what is stored of each row."""
-        return self.rows.scanner(relations)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Rank the rows that punctuation passed; answer the windows they complete."""
@@ -103,6 +95,11 @@ class RowSlides:
         np.maximum.at(last, groups.codes, ranks)
         shown = last // self.slide - (self.telling is not None)
         return whole.filter(pa.array(ranks > (shown * self.slide - self.count)[groups.codes]))
+
+    @property
+    def keeps_latest(self) -> bool:
+        """Its state does."""
+        return True
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition, from state alone: what INVOKE returns. None when no window has closed."""

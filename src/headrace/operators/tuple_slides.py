@@ -9,7 +9,7 @@ Source: Li 2008, section 6.2.3 (forward-context aware windows).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,13 +39,14 @@ from headrace.operators.operator import SLOT, Sections, Step, Turn
 from headrace.operators.pane_store import KEY, merge
 from headrace.operators.pane_windows import WindowCells
 from headrace.operators.row_numbers import COUNTS, MARKS, Numbers, added, ends_among
-from headrace.operators.row_store import ROWS, TIME, Held, RowLayout, RowScanner, hold
+from headrace.operators.row_operator import RowOperator
+from headrace.operators.row_store import ROWS, TIME, Held, RowLayout, hold
 from headrace.operators.window_rows import repeated
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
 
 @dataclass(frozen=True, slots=True)
-class TupleSlides:
+class TupleSlides(RowOperator):
     """`Finish(Aggregate?(Windowed(TupleSlide)))`; with `telling`, each window against the one before of its partition.
 
     The first `partitions` stored values are the partition. `grouped` reads the stored values that follow, in its order of
@@ -71,15 +72,6 @@ class TupleSlides:
     def context(self) -> Context:
         """The class of its window."""
         return Context.FORWARD_AWARE
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.rows.reads()
-
-    def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
-        """Evaluates what is stored of each row."""
-        return self.rows.scanner(relations)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -180,6 +172,11 @@ class TupleSlides:
             layout = self.by_part.layouts[int(section.removeprefix("cells"))]
             return _above(merge(layout, tables), KEY, _reach(turn.closed, self.range))
         return _above(pa.concat_tables(tables), TIME, _reach(turn.closed, self.range))
+
+    @property
+    def keeps_latest(self) -> bool:
+        """Its state does."""
+        return True
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition: what INVOKE returns. None when no window has closed."""

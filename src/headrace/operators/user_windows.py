@@ -37,6 +37,7 @@ from headrace.operators.last_windows import (
 from headrace.operators.operator import Sections, Step, Turn
 from headrace.operators.pane_store import KEY, Layout, gather, merge, reduce_answer, select
 from headrace.operators.pane_windows import WindowCells
+from headrace.operators.row_operator import RowOperator
 from headrace.operators.row_steps import RowPipeline
 from headrace.operators.row_store import ROWS, RowLayout
 from headrace.operators.user_scanner import END, START, UserScanner
@@ -57,7 +58,7 @@ class _Windows:
 
 
 @dataclass(frozen=True, slots=True)
-class UserWindows:
+class UserWindows(RowOperator):
     """`Finish(Aggregate?(Windowed(Custom)))`; with `telling`, each window against the one that ended before it.
 
     `on` are the expressions handed to the class. `grouped` reads the stored values, in its order of inputs; None without
@@ -166,6 +167,11 @@ class UserWindows:
         at = np.searchsorted(known.number, flat(merged.column(KEY)).to_numpy(zero_copy_only=False))
         merged = merged.append_column(START, pa.array(known.start[at]))
         return merged.append_column(END, pa.array(known.end[at]))
+
+    @property
+    def keeps_latest(self) -> bool:
+        """Its state does."""
+        return True
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The window that ended last: what INVOKE returns. None when there is none."""

@@ -13,7 +13,7 @@ Source: Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2); each side's RANGE is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,11 +35,12 @@ from headrace.operators.join_sides import (
     earliest,
     encounters,
     failed_pairs,
+    join_lines,
     passing,
     slots_and_hashes,
     taken,
 )
-from headrace.operators.operator import AT, SLOT, WINDOW, Sections, Step, Turn
+from headrace.operators.operator import AT, SLOT, WINDOW, BaseOperator, Sections, Step, Turn
 from headrace.operators.row_store import TIME
 from headrace.operators.sorted_sides import END, HASH, Sorted, in_order, meeting
 from headrace.schema import Schema, to_arrow
@@ -63,7 +64,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowJoin:
+class WindowJoin(BaseOperator):
     """Pairs of rows of two sides for which `condition` is true, with `until`; `shown` are the columns they have.
 
     `grid`: the windows slide. `tells_first`: a row without a pair tells when the first row of all came.
@@ -84,6 +85,15 @@ class WindowJoin:
     def columns(self) -> frozenset[str]:
         """The columns it reads, as they are called where the streams are read together."""
         return self.sides[0].reads | self.sides[1].reads
+
+    @property
+    def makes_pairs(self) -> bool:
+        """It does nothing else."""
+        return True
+
+    def display(self) -> Iterator[str]:
+        """What pairs are, where rows meet, and how long they wait."""
+        return join_lines(self, changes=False)
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> JoinScanner:  # noqa: ARG002
         """Puts the rows of both sides aside, with the hashes of their keys."""

@@ -71,8 +71,8 @@ def asked_later(name: str, query: Query, operator_id: str, source: Source) -> Se
 
 def could_keep_less(operator: Operator, query: Query, source: Source) -> Materialize | None:
     """How much is kept of a query with `BEGIN … END` that could be answered as well with less; None when it could not."""
-    if isinstance(operator, Selection):
-        return "partial" if operator.materialize == "partial" else None
+    if (asked := operator.on_request) is not None:
+        return "partial" if asked.materialize == "partial" else None
     shape = shape_of(query)
     if shape.bounds is None or _obstacle(query, shape, operator.id, source) is not None:
         return None

@@ -14,13 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.batch import Batch, Rejected
-from headrace.operators.family import state_name, tagged
+from headrace.operators.family import state_name
 from headrace.operators.grouping import flat
 from headrace.operators.members import placed
 from headrace.operators.operator import AT, Operator
-from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
-from headrace.operators.window_rows import WindowRows
 from headrace.runtime import derived
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.functions import loaded
@@ -63,7 +61,7 @@ def close(
         far = {
             name: stop
             for name, stop in reaches_of(asked, blobs).items()
-            if isinstance(plan.operators[name], PaneAggregate | WindowRows)
+            if plan.operators[name].ends_in_parts
         }
         near = {name: at for name, at in ready.items() if name not in far}
         told, failed = peek_all(replace(asked, closed=near), blobs) if near else ({}, {})
@@ -145,7 +143,7 @@ def _blob(
     if not greatest:
         return ScanBlob(ScanReceipt(0), {}, {})
     scanned = scanner.finish()
-    deltas, state = tagged(operator, scanned.deltas), state_name(operator)
+    deltas, state = operator.for_family(scanned.deltas), state_name(operator)
     sections = {f"{state}/{name}": table for name, table in deltas.items()}
     rejected = {operator.id: list(scanned.rejected)} if scanned.rejected else {}
     return ScanBlob(ScanReceipt(0, greatest=greatest), rejected, sections)

@@ -22,7 +22,6 @@ from headrace.operators.batch import Batch, Rejected
 from headrace.operators.family import Harvest, gathered
 from headrace.operators.grouping import flat
 from headrace.operators.operator import SLOT
-from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
 from headrace.runtime import names, several
 from headrace.runtime.archiving import Archiving
@@ -294,8 +293,8 @@ class _ScanTask:
         for scanner in together:
             harvest.join(scanner.finish())
         for fill in self._fills:
-            taker = self._plan.operators[fill.taker]
-            assert isinstance(taker, PaneAggregate)
+            taker = self._plan.operators[fill.taker].over_panes
+            assert taker is not None
             harvest.add(taker, filled(self._store, fill, taker))
         seen = {
             each: OperatorObservation(

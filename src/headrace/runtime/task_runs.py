@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.family import Census, family_of, number_of
+from headrace.operators.family import Census, number_of
 from headrace.operators.grouping import Ints, flat
 from headrace.operators.operator import SLOT, Operator, Sections
 from headrace.runtime.blobs import by_state
@@ -63,7 +63,7 @@ class TaskRun:
 def members_of(owners: Mapping[str, Sequence[Operator]]) -> dict[str, Ints | None]:
     """The numbers of each family's members, ascending, by the name of its state; None for a state that is nobody else's."""
     return {
-        name: None if family_of(operators[0]) is None else np.sort([number_of(each.id) for each in operators])
+        name: None if operators[0].family_key is None else np.sort([number_of(each.id) for each in operators])
         for name, operators in owners.items()
     }
 
