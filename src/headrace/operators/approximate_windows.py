@@ -33,13 +33,13 @@ from headrace.operators.panes import HIGHEST, LOWEST
 from headrace.operators.row_steps import RowStep
 from headrace.operators.shorter_windows import Subwindows, of_length
 from headrace.operators.thinned_store import ThinLayout, Thinned, as_cells
+from headrace.schema import STAMP
 from headrace.synopses.canonical import Form
 from headrace.time import BEGINNING, FOREVER, Duration, Instant, render_duration
 
 OPEN: Final = "open0"
 THINNED: Final = "thinned"
 _MOST_PAIRS: Final = 1 << 20
-_STAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ def _columns(
         else:
             columns[item.name] = aggregation.lower(call, cells).values
     starts, ends = whole.panes.window_bounds(windows, whole.range)
-    columns[f"{whole.window_alias}.window_start"] = pa.array(starts).cast(_STAMP)
-    columns[f"{whole.window_alias}.window_end"] = pa.array(ends).cast(_STAMP)
+    columns[f"{whole.window_alias}.window_start"] = pa.array(starts).cast(STAMP)
+    columns[f"{whole.window_alias}.window_end"] = pa.array(ends).cast(STAMP)
     columns[f"{whole.window_alias}.window_id"] = pa.array(windows)
     return columns

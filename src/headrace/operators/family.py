@@ -25,7 +25,7 @@ from headrace.algebra.expressions import Column, Named
 from headrace.operators.adaptive_panes import FEW_OPEN
 from headrace.operators.batch import Rejected
 from headrace.operators.finish import Finish, finish
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.grouping import Ints, flat, ints
 from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import (
     NOTHING_TOLD,
@@ -178,7 +178,7 @@ def gathered(tables: Sequence[pa.Table]) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
     whole = pa.concat_tables(tables)
-    keys = flat(whole.column(KEY)).to_numpy()
+    keys = ints(whole, KEY)
     if not (np.diff(keys) < 0).any():
         return whole
     return whole.take(pa.array(np.argsort(keys, kind="stable")))
@@ -194,7 +194,7 @@ class Census:
     @staticmethod
     def of(table: pa.Table) -> Census:
         """Count a table's rows by member."""
-        numbers, rows = np.unique(flat(table.column(_AT_REST)).to_numpy(), return_counts=True)
+        numbers, rows = np.unique(ints(table, _AT_REST), return_counts=True)
         return Census(numbers, rows)
 
     def among(self, members: Ints) -> Ints:
@@ -231,7 +231,7 @@ class Cohort(StateOwner):
         mine = np.isin(census.numbers, self.numbers)
         if mine.all():
             return table
-        mask = np.isin(flat(table.column(_AT_REST)).to_numpy(), self.numbers)
+        mask = np.isin(ints(table, _AT_REST), self.numbers)
         return table.filter(pa.array(mask)) if mine.any() else table.slice(0, 0)
 
     def advance(
@@ -328,7 +328,7 @@ def _finish_rows(work: _Finishing, plan: Finish, chunk: Chunk, places: Ints) -> 
         return
     if bad:
         work.rejected.setdefault(int(places[0]), []).extend(bad)
-    numbered = flat(table.column(WINDOW)).to_numpy() // span + first
+    numbered = ints(table, WINDOW) // span + first
     whole = table.set_column(table.column_names.index(WINDOW), WINDOW, pa.array(numbered))
     for place, part in _by_member(whole):
         work.tables.setdefault(place, []).append(part)
@@ -338,7 +338,7 @@ def _by_member(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each member, without the column that says so, in their order."""
     if not table.num_rows:
         return
-    places = flat(table.column(MEMBER)).to_numpy()
+    places = ints(table, MEMBER)
     plain = table.drop_columns([MEMBER])
     if (np.diff(places) < 0).any():
         order = np.argsort(places, kind="stable")

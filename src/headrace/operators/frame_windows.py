@@ -19,7 +19,7 @@ from headrace.operators.changes import Telling
 from headrace.operators.finish import Finish
 from headrace.operators.frame_cuts import NUMBER, Cut, Cutter, cut, greatest, newest_heads
 from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
-from headrace.operators.grouping import Ints, compact, flat, group, slots_of
+from headrace.operators.grouping import Ints, compact, flat, group, ints, slots_of
 from headrace.operators.last_windows import (
     LAST,
     LASTS,
@@ -143,7 +143,7 @@ class FrameWindows(RowOperator):
             return
         whole = pa.concat_tables(stored)
         keys = [flat(whole.column(name)) for name in self.parts]
-        place = _windows_of(now, keys, flat(whole.column(NUMBER)).to_numpy(zero_copy_only=False))
+        place = _windows_of(now, keys, ints(whole, NUMBER))
         due = np.flatnonzero(place >= 0)
         yield place[due], {name: flat(whole.column(name)).take(pa.array(due)) for name in names}, None
 
@@ -206,7 +206,7 @@ def _windows_of(now: Cut, keys: Sequence[pa.Array], numbers: Ints) -> Ints:
 
 def _cells(layout: Layout, tables: Sequence[pa.Table], now: Cut, partitions: int) -> WindowCells:
     """The cells of windows that end now; those of partitions that have been silent since are not loaded."""
-    numbers = [flat(table.column(KEY)).to_numpy(zero_copy_only=False) for table in tables]
+    numbers = [ints(table, KEY) for table in tables]
     due = np.unique(now.ids)
     kept = [table.filter(pa.array(np.isin(own, due))) for table, own in zip(tables, numbers, strict=True)]
     rows = gather(layout, kept)

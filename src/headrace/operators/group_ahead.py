@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions import Column
 from headrace.operators.finish import HIDDEN
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.grouping import Ints, flat, ints
 from headrace.operators.operator import AT, Sections, Step, Turn
 from headrace.operators.pane_reach import SEEN
 from headrace.operators.pane_store import KEY, between, block_key
@@ -158,4 +158,4 @@ def _place(operator: PaneAggregate, column: str) -> tuple[int, int] | None:
 
 
 def _at(table: pa.Table) -> Ints:
-    return np.asarray(flat(table.column(AT)).to_numpy(), np.int64)
+    return np.asarray(ints(table, AT), np.int64)

@@ -280,7 +280,7 @@ def _by_told(
     always = operator.whole and operator.telling != "rstream"  # which speaks only where there is a row
     alive = np.ones(segments.count, bool) if always else number > 0
     shown, stop = _until_event(operator, found.told, segments)
-    shown &= flat(told.column(_PRESENT)).to_numpy(zero_copy_only=False)
+    shown &= ints(told, _PRESENT)
     before = {name: flat(told.column(name)).filter(pa.array(shown)) for name in columns}
     items = _joined(
         [
@@ -374,8 +374,8 @@ def _last_told(operator: InstantAggregate, runs: Sequence[Sections], span: Span)
 
 def _latest(operator: InstantAggregate, told: pa.Table, closed: Instant) -> Ints:
     """The rows told last of each group. One that expired was told again, or is gone."""
-    until = flat(told.column(_UNTIL)).to_numpy(zero_copy_only=False)
-    valid = np.flatnonzero(flat(told.column(_EXPIRES)).to_numpy(zero_copy_only=False) >= closed)
+    until = ints(told, _UNTIL)
+    valid = np.flatnonzero(ints(told, _EXPIRES) >= closed)
     keys = [flat(told.column(key.name)).take(pa.array(valid)) for key in operator.grouped.keys]
     codes = group(keys, len(valid)).codes
     order = np.lexsort((until[valid], codes))

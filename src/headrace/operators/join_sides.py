@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.algebra.expression_text import show
 from headrace.algebra.expressions import Expression, columns_of
 from headrace.operators.batch import Batch, Rejected, as_they_came
-from headrace.operators.grouping import SLOTS, Ints, flat
+from headrace.operators.grouping import SLOTS, Ints, flat, ints
 from headrace.operators.members import member_of
 from headrace.operators.operator import SLOT, Scanned, Sections, Turn
 from headrace.operators.row_steps import Keep, RowPipeline, columns_read
@@ -255,6 +255,6 @@ def beginning(at: Instant, slot: int) -> pa.Table:
 def earliest(tables: Sequence[pa.Table]) -> Instant:
     """The earliest of several beginnings."""
     return min(
-        (int(flat(table.column(TIME)).to_numpy().min()) for table in tables if table.num_rows),
+        (int(ints(table, TIME).min()) for table in tables if table.num_rows),
         default=FOREVER,
     )

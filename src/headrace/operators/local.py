@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.batch import Batch, Rejected
-from headrace.operators.grouping import SLOTS, flat
+from headrace.operators.grouping import SLOTS, ints
 from headrace.operators.operator import SLOT, Operator, Sections, Turn
 from headrace.time import BEGINNING, FOREVER, Instant
 
@@ -144,6 +144,6 @@ def _of(runs: Sequence[Sections], owned: range) -> list[Sections]:
 
 
 def _within(table: pa.Table, owned: range) -> np.ndarray:
-    slots = flat(table.column(SLOT)).to_numpy(zero_copy_only=False)
+    slots = ints(table, SLOT)
     found: np.ndarray = (slots >= owned.start) & (slots < owned.stop)
     return found

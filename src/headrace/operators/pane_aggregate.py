@@ -34,7 +34,7 @@ from headrace.operators.batch import Batch, Rejected
 from headrace.operators.finish import Finish, finish
 from headrace.operators.group_ahead import GroupTurn
 from headrace.operators.grouped import Grouped
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import ints
 from headrace.operators.late_panes import settled_at
 from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import (
@@ -314,7 +314,7 @@ class PaneAggregate(BaseOperator):
 def _one_past(layout: Layout, tables: Sequence[pa.Table], edge: int | None) -> pa.Table:
     """A landmark's past as one pane; with an `edge` only what lies below it, since a window may still end after it."""
     whole = merge(layout, tables)
-    keys = flat(whole.column(KEY)).to_numpy(zero_copy_only=False)
+    keys = ints(whole, KEY)
     past = len(keys) if edge is None else int(np.searchsorted(keys, block_key(0, edge)))
     if not past:
         return whole

@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from headrace.operators.adaptive_panes import FEW_OPEN
 from headrace.operators.grouped import columns_of_cells, nothing
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.grouping import Ints, ints
 from headrace.operators.operator import Sections, Turn, Windows
 from headrace.operators.pane_reach import SEEN, one_extent
 from headrace.operators.pane_store import KEY, between, block_key
 from headrace.operators.pane_windows import WindowCells, closing, extent, windows
 from headrace.operators.panes import LOWEST
 from headrace.operators.sealing import Sealed
+from headrace.schema import STAMP
 from headrace.time import BEGINNING, Instant
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _again(operator: PaneAggregate, deltas: Sequence[Sections], first: int, clos
     late = between(arrived, block_key(0, LOWEST), block_key(0, operator.panes.stop(closed)))
     if not late:
         return ()
-    panes = np.concatenate([flat(table.column(KEY)).to_numpy() for table in late]) - block_key(0, 0)
+    panes = np.concatenate([ints(table, KEY) for table in late]) - block_key(0, 0)
     if operator.answers_empty:
         start = operator.panes.first_window(max(int(panes.min()), first))
         return (range(start, closed + 1),) if start <= closed else ()
@@ -116,7 +117,7 @@ def _open_windows(
     operator: PaneAggregate, sealed: tuple[int, int] | None, opened: Sequence[pa.Table], now: Instant
 ) -> int:
     """How many windows have not closed, up to the last one that holds a row; one where a window never ends."""
-    keys = [flat(table.column(KEY)).to_numpy() for table in opened]
+    keys = [ints(table, KEY) for table in opened]
     ends = [(each.item(0) - block_key(0, 0), each.item(-1) - block_key(0, 0)) for each in keys]
     ends += [] if sealed is None else [sealed]
     if not ends:
@@ -141,11 +142,10 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
         columns, failed = columns_of_cells(operator.grouped, chunk, beside)
         starts, ends = operator.panes.window_bounds(chunk.windows, operator.range)
         bounds = {"window_start": starts, "window_end": ends}
-        stamp = pa.timestamp("us", tz="UTC")
         for name, values in bounds.items():
-            columns[f"{operator.window_alias}.{name}"] = pa.array(values).cast(stamp)
+            columns[f"{operator.window_alias}.{name}"] = pa.array(values).cast(STAMP)
         if operator.range is None:
-            columns[f"{operator.window_alias}.window_start"] = pa.nulls(chunk.rows, stamp)
+            columns[f"{operator.window_alias}.window_start"] = pa.nulls(chunk.rows, STAMP)
         columns[f"{operator.window_alias}.window_id"] = pa.array(chunk.windows)
         held = int(chunk.answer.cells[operator.layouts[0].feds[0]][0].sum())
         yield Chunk(columns, chunk.windows, ends, failed, held)

@@ -25,7 +25,7 @@ import pyarrow as pa
 from headrace.algebra.expressions import Expression
 from headrace.algebra.windows import CHANGE
 from headrace.operators.batch import Batch, Rejected
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.operators.join_sides import (
     FIRST,
     SIDES,
@@ -155,13 +155,13 @@ class RelationJoin(BaseOperator):
     def _told(self, met: pa.Table) -> pa.Table:
         """Each row as often as it comes or goes at an instant, after what cancels out."""
         names = [name for name in self.shown.names if name != CHANGE]
-        weight = _numbers(met, _WEIGHT)
+        weight = ints(met, _WEIGHT)
         if (weight < 0).any():
             met, weight = _net(met, [*names, AT], weight)
         copies = pa.array(np.repeat(np.arange(met.num_rows), np.abs(weight)))
         met, sign = met.take(copies), np.repeat(np.sign(weight), np.abs(weight))
         rows = {name: flat(met.column(name)) for name in names}
-        return self._table(rows, _numbers(met, AT), pa.array(sign, _TINY))
+        return self._table(rows, ints(met, AT), pa.array(sign, _TINY))
 
     def _table(self, rows: Mapping[str, pa.Array], at: Ints, change: pa.Array) -> pa.Table:
         shown = [change if name == CHANGE else rows[name] for name in self.shown.names]
@@ -184,11 +184,11 @@ class RelationJoin(BaseOperator):
         bound = self.sides[1 - place].bound(turn)
         if bound == FOREVER:
             return changes.slice(0, 0)
-        done = _numbers(changes, TIME) <= bound
+        done = ints(changes, TIME) <= bound
         if not done.any():
             return changes
         settled = changes.filter(pa.array(done))
-        held, weight = _net(settled, self.sides[place].stored.names, _numbers(settled, _WEIGHT))
+        held, weight = _net(settled, self.sides[place].stored.names, ints(settled, _WEIGHT))
         for name, values in ((TIME, np.full(held.num_rows, BEGINNING)), (_WEIGHT, weight)):
             held = held.set_column(held.column_names.index(name), name, pa.array(values))
         return in_order([held, changes.filter(pa.array(~done))])
@@ -212,7 +212,7 @@ class _Changes:
     @staticmethod
     def of(table: pa.Table) -> _Changes:
         """A table that is in order."""
-        return _Changes(table, *(_numbers(table, name) for name in (HASH, TIME, _WEIGHT)))
+        return _Changes(table, *(ints(table, name) for name in (HASH, TIME, _WEIGHT)))
 
 
 def _meeting(left: _Changes, right: _Changes) -> Iterator[tuple[Ints, Ints]]:
@@ -227,10 +227,10 @@ def _failed(failing: Sequence[pa.Table]) -> tuple[Rejected, ...]:
     if not failing:
         return ()
     whole = pa.concat_tables(failing)
-    met, weight = _net(whole, [n for n in whole.column_names if n != _WEIGHT], _numbers(whole, _WEIGHT))
+    met, weight = _net(whole, [n for n in whole.column_names if n != _WEIGHT], ints(whole, _WEIGHT))
     came = np.repeat(np.arange(met.num_rows), np.maximum(weight, 0))
     reasons = tuple(met.column(_REASON).take(pa.array(came)).to_pylist())
-    return (failed_pairs(_numbers(met, AT)[came], reasons),) if reasons else ()
+    return (failed_pairs(ints(met, AT)[came], reasons),) if reasons else ()
 
 
 def _net(table: pa.Table, names: Sequence[str], weight: Ints) -> tuple[pa.Table, Ints]:
@@ -242,8 +242,3 @@ def _net(table: pa.Table, names: Sequence[str], weight: Ints) -> tuple[pa.Table,
     first[groups.codes[::-1]] = np.arange(table.num_rows)[::-1]
     left = np.flatnonzero(total)
     return table.take(pa.array(first[left])), total[left]
-
-
-def _numbers(table: pa.Table, name: str) -> Ints:
-    found: Ints = flat(table.column(name)).to_numpy(zero_copy_only=False)
-    return found

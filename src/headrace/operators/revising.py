@@ -18,7 +18,7 @@ from headrace.algebra.query import Revisions
 from headrace.algebra.windows import CHANGE
 from headrace.operators.around import Around
 from headrace.operators.finish import Finish
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.operators.late_panes import settled_at
 from headrace.operators.operator import AT, SLOT, WINDOW, Operator, Sections, Step, Turn
 from headrace.operators.pace import Pace
@@ -90,7 +90,7 @@ def net(changes: pa.Table) -> pa.Table:
     columns = [flat(changes.column(name)) for name in changes.column_names if name != CHANGE]
     groups = group(columns, changes.num_rows)
     total = np.zeros(groups.count, np.int64)
-    np.add.at(total, groups.codes, _numbers(changes, CHANGE))
+    np.add.at(total, groups.codes, ints(changes, CHANGE))
     first = np.full(groups.count, changes.num_rows, np.int64)
     np.minimum.at(first, groups.codes, np.arange(changes.num_rows))
     which = np.repeat(np.arange(groups.count), np.abs(total))
@@ -104,17 +104,12 @@ def _signed(rows: pa.Table) -> pa.Table:
 
 
 def _negated(changes: pa.Table) -> pa.Table:
-    signs = pa.array(-_numbers(changes, CHANGE).astype(np.int8))
+    signs = pa.array(-ints(changes, CHANGE).astype(np.int8))
     return changes.set_column(changes.column_names.index(CHANGE), CHANGE, signs)
 
 
-def _numbers(table: pa.Table, name: str) -> Ints:
-    found: Ints = flat(table.column(name)).to_numpy(zero_copy_only=False)
-    return found
-
-
 def _windows(table: pa.Table) -> Ints:
-    return _numbers(table, WINDOW)
+    return ints(table, WINDOW)
 
 
 def _within(windows: Ints, ranges: Sequence[range]) -> np.ndarray:

@@ -20,7 +20,7 @@ from headrace.operators.bins import bins_between, cells_of
 from headrace.operators.changes import Telling, consolidated
 from headrace.operators.finish import Finish, finish
 from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
-from headrace.operators.grouping import Groups, Ints, flat, group
+from headrace.operators.grouping import Groups, Ints, flat, group, ints
 from headrace.operators.operator import AT, WINDOW, Sections, Step, Turn
 from headrace.operators.pane_store import Layout, gather
 from headrace.operators.pane_windows import WindowCells
@@ -28,11 +28,11 @@ from headrace.operators.panes import Panes
 from headrace.operators.row_operator import RowOperator
 from headrace.operators.row_store import ROWS, Held, RowLayout, hold
 from headrace.operators.window_rows import repeated
+from headrace.schema import STAMP
 from headrace.time import FOREVER
 
 RANK: Final = "__rank"
 RANKED: Final = "ranked"
-_STAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class RowSlides(RowOperator):
             held = hold(self.rows, tables)
             return held.where(held.at >= turn.closed).table
         whole = pa.concat_tables(tables)
-        ranks = flat(whole.column(RANK)).to_numpy(zero_copy_only=False)
+        ranks = ints(whole, RANK)
         groups = self.by_partition(whole)
         last = np.zeros(groups.count, np.int64)
         np.maximum.at(last, groups.codes, ranks)
@@ -107,7 +107,7 @@ class RowSlides(RowOperator):
         held = hold(self.rows, [table.drop_columns([RANK]) for table in stored])
         if not held.rows:
             return None
-        ranks = np.concatenate([flat(table.column(RANK)).to_numpy(zero_copy_only=False) for table in stored])
+        ranks = np.concatenate([ints(table, RANK) for table in stored])
         groups = self.by_partition(held.table)
         last = np.zeros(groups.count, np.int64)
         np.maximum.at(last, groups.codes, ranks)
@@ -151,7 +151,7 @@ class Ranked:
 def rank(operator: RowSlides, stored: Sequence[pa.Table], fresh: Held) -> Ranked:
     """Continue each partition's ranks over the fresh rows, in the order (event time, position)."""
     older = hold(operator.rows, [table.drop_columns([RANK]) for table in stored])
-    known = [flat(table.column(RANK)).to_numpy(zero_copy_only=False) for table in stored]
+    known = [ints(table, RANK) for table in stored]
     held = hold(operator.rows, [older.table, fresh.table])
     groups = operator.by_partition(held.table)
     ranks = np.concatenate([*known, np.zeros(fresh.rows, np.int64)])
@@ -214,8 +214,8 @@ def _answer(operator: RowSlides, ranked: Ranked) -> tuple[pa.Table | None, tuple
         ends = ranked.time_of(codes, windows * operator.slide)
         starts = ranked.time_of(codes, np.maximum(windows * operator.slide - operator.count, 0) + 1)
         prefix = operator.bounds_prefix
-        columns[f"{prefix}window_start"] = pa.array(starts).cast(_STAMP)
-        columns[f"{prefix}window_end"] = pa.array(ends).cast(_STAMP)
+        columns[f"{prefix}window_start"] = pa.array(starts).cast(STAMP)
+        columns[f"{prefix}window_end"] = pa.array(ends).cast(STAMP)
         columns[f"{prefix}window_id"] = pa.array(windows)
         table, bad = finish(operator.finish, columns, numbers, ends, failed)
         tables.append(table)
@@ -292,7 +292,7 @@ def _window_cells(layout: Layout, table: pa.Table, panes: Panes, span: int, seri
 
 def _differences(operator: RowSlides, ranked: Ranked, series: _Series, rows: pa.Table) -> pa.Table:
     """Each window that closes now against the one before it."""
-    numbers = flat(rows.column(WINDOW)).to_numpy(zero_copy_only=False)
+    numbers = ints(rows, WINDOW)
     codes, windows = series.split(numbers)
     before = ranked.before // operator.slide
     entering, leaving = windows > before[codes], windows < series.last[codes]
@@ -301,7 +301,7 @@ def _differences(operator: RowSlides, ranked: Ranked, series: _Series, rows: pa.
     signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
     assert operator.telling is not None
     told = consolidated(rows.take(pa.array(picked)), target, signs, operator.telling)
-    codes, windows = series.split(flat(told.column(AT)).to_numpy(zero_copy_only=False))
+    codes, windows = series.split(ints(told, AT))
     ends = ranked.time_of(codes, windows * operator.slide)
     return told.set_column(told.column_names.index(AT), AT, pa.array(ends))
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.algebra.expression_text import show
 from headrace.algebra.expressions import Column, Expression, Named, columns_of
 from headrace.operators.batch import Batch, as_they_came
-from headrace.operators.grouping import Ints, flat, slots_of
+from headrace.operators.grouping import Ints, flat, ints, slots_of
 from headrace.operators.operator import SLOT, Scanned
 from headrace.operators.row_steps import RowPipeline, RowStep, columns_read
 from headrace.schema import to_arrow
@@ -193,9 +193,7 @@ class Held:
 def hold(layout: RowLayout, tables: Sequence[pa.Table]) -> Held:
     """Load tables of rows."""
     whole = pa.concat_tables(tables) if tables else layout.schema().empty_table()
-    at, position, live = (
-        flat(whole.column(name)).to_numpy(zero_copy_only=False) for name in (TIME, POSITION, LIVE)
-    )
+    at, position, live = (ints(whole, name) for name in (TIME, POSITION, LIVE))
     return Held(whole, at, position, live)
 
 

@@ -22,7 +22,7 @@ from headrace.operators.bins import Ends, bins_of, cells_of, places_of
 from headrace.operators.changes import Telling
 from headrace.operators.finish import Finish
 from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
-from headrace.operators.grouping import Ints, flat, slots_of
+from headrace.operators.grouping import Ints, flat, ints, slots_of
 from headrace.operators.last_windows import (
     LAST,
     LASTS,
@@ -195,7 +195,7 @@ def _reach(at: Instant, length: Duration) -> Instant:
 def _above(table: pa.Table, name: str, bound: Instant) -> pa.Table:
     if bound == BEGINNING:
         return table
-    return table.filter(pa.array(flat(table.column(name)).to_numpy(zero_copy_only=False) > bound))
+    return table.filter(pa.array(ints(table, name) > bound))
 
 
 def _reaching(
@@ -206,6 +206,6 @@ def _reaching(
     low, high = _reach(int(ends.at.min()), operator.range), int(ends.at.max())
     found = []
     for table in tables:
-        at = flat(table.column(name)).to_numpy(zero_copy_only=False)
+        at = ints(table, name)
         found.append(table.filter(pa.array((at > low) & (at <= high))))
     return found

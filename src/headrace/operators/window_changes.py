@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.operators.around import Around
 from headrace.operators.changes import consolidated
 from headrace.operators.finish import Finish
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import ints
 from headrace.operators.operator import AT, SLOT, WINDOW, Operator, Sections, Step, Turn
 from headrace.operators.pace import Pace
 from headrace.operators.panes import Panes
@@ -104,8 +104,7 @@ class WindowChanges(Around):
 
 
 def _windows(rows: pa.Table) -> np.ndarray:
-    found: np.ndarray = flat(rows.column(WINDOW)).to_numpy(zero_copy_only=False)
-    return found
+    return ints(rows, WINDOW)
 
 
 def _without(run: Sections) -> Sections:

@@ -24,11 +24,11 @@ from headrace.operators.panes import Panes
 from headrace.operators.row_operator import RowOperator
 from headrace.operators.row_steps import RowStep
 from headrace.operators.row_store import ROWS, Held, RowLayout, hold
+from headrace.schema import STAMP
 from headrace.time import BEGINNING, Duration, Instant
 
 _MOST_COPIES: Final = 1_000_000
 _LOWEST: Final = -(1 << 60)
-_STAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ class WindowRows(RowOperator):
             columns = {name: held.column(name).take(pa.array(row)) for name in self.rows.names}
             ends = self.panes.anchor + window * self.panes.slide
             columns[f"{self.bounds_prefix}window_start"] = (
-                pa.nulls(len(row), _STAMP) if self.range is None else pa.array(ends - self.range).cast(_STAMP)
+                pa.nulls(len(row), STAMP) if self.range is None else pa.array(ends - self.range).cast(STAMP)
             )
-            columns[f"{self.bounds_prefix}window_end"] = pa.array(ends).cast(_STAMP)
+            columns[f"{self.bounds_prefix}window_end"] = pa.array(ends).cast(STAMP)
             columns[f"{self.bounds_prefix}window_id"] = pa.array(window)
             table, bad = finish(self.finish, columns, window, ends)
             tables.append(table)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.family import state_name
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import flat, ints
 from headrace.operators.members import placed
 from headrace.operators.operator import AT, Operator
 from headrace.operators.scalar.users import registered
@@ -135,7 +135,7 @@ def _blob(
         if not tables:
             continue
         rows = pa.concat_tables(table.select([*stream.schema.names, AT]) for table in tables)
-        at = flat(rows.column(AT)).to_numpy() - int(stream.options["shift"])
+        at = ints(rows, AT) - int(stream.options["shift"])
         columns = {among: flat(rows.column(own)) for own, among in member.columns}
         position = placed(np.arange(len(at)) + (1 << 62), number)
         scanner.add(Batch(columns, at, position))

@@ -20,7 +20,7 @@ from headrace.runtime.by_instant import Part
 from headrace.runtime.completeness import Completeness, completeness, plan_in_force
 from headrace.runtime.results import visible
 from headrace.runtime.shorter_answers import answer_within
-from headrace.schema import Schema
+from headrace.schema import STAMP, Schema
 from headrace.time import EPOCH, Duration, Instant
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _no_changes(query: Query) -> pa.Table:
     table = results.empty(query)
     if query.emission != "relation" and (query.revisions is None or query.emission == "stream"):
         return table
-    for name, kind in ((CHANGE, pa.int8()), (AT, pa.timestamp("us", tz="UTC"))):
+    for name, kind in ((CHANGE, pa.int8()), (AT, STAMP)):
         table = table.append_column(name, pa.array([], kind))
     return table
 

@@ -25,7 +25,7 @@ from headrace.operators.family import (
     state_name,
 )
 from headrace.operators.group_ahead import GroupTurn
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import ints
 from headrace.operators.operator import AT, Operator, Sections, Step, Turn
 from headrace.operators.scalar.users import registered
 from headrace.operators.selection import arrived
@@ -383,7 +383,7 @@ class _StateTask:
 
 
 def _facts(table: pa.Table) -> tuple[int, int, int]:
-    at = flat(table.column(AT)).to_numpy()
+    at = ints(table, AT)
     return table.num_rows, int(at.min()), int(at.max())
 
 

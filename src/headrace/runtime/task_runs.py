@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.family import Census, number_of
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.grouping import Ints, ints
 from headrace.operators.operator import SLOT, Operator, Sections
 from headrace.runtime.blobs import by_state
 from headrace.runtime.messages import RunRef
@@ -87,7 +87,7 @@ def open_task_run(store: Store, ref: RunRef, low: int, high: int) -> TaskRun:
         return TaskRun(store, ref, sections, True)
     cut = {}
     for name, table in sections.items():
-        slots = flat(table.column(SLOT)).to_numpy()
+        slots = ints(table, SLOT)
         mine = table.filter(pa.array((slots >= low) & (slots < high)))
         if mine.num_rows:  # operators are never shown a section without rows
             cut[name] = mine
