@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.query import SortKey
 from headrace.operators.aggregation import Answer
 from headrace.operators.around import Around
 from headrace.operators.batch import Rejected
@@ -58,11 +57,6 @@ class ApproximateInstants(Around):
     def row_steps(self) -> tuple[RowStep, ...]:
         """What is done to rows before they are counted."""
         return self.exactly.row_steps
-
-    @property
-    def sort(self) -> tuple[SortKey, ...]:
-        """None yet: results are in the order of their columns."""
-        return ()
 
     @property
     def subwindows(self) -> Subwindows | None:

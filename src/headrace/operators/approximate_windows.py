@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.approximation import exact
-from headrace.algebra.query import SortKey
 from headrace.operators import aggregation
 from headrace.operators.aggregation import Answer
 from headrace.operators.around import Around
@@ -63,11 +62,6 @@ class ApproximateWindows(Around):
     def row_steps(self) -> tuple[RowStep, ...]:
         """What is done to rows before they are counted."""
         return self.exactly.steps
-
-    @property
-    def sort(self) -> tuple[SortKey, ...]:
-        """None yet: results are in the order of their columns."""
-        return ()
 
     @property
     def subwindows(self) -> Subwindows | None:

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.query import Revisions, SortKey
+from headrace.algebra.query import Revisions
 from headrace.algebra.windows import CHANGE
 from headrace.operators.around import Around
 from headrace.operators.frame_windows import FrameWindows
@@ -39,11 +39,6 @@ class RevisingSessions(Around):
     inner: FrameWindows
     gap: Duration
     revisions: Revisions
-
-    @property
-    def sort(self) -> tuple[SortKey, ...]:
-        """None yet: results are in the order of their columns."""
-        return ()
 
     @property
     def keeps_latest(self) -> bool:
