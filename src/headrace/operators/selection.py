@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 from typing import Literal as Choice
 
 import numpy as np
@@ -30,6 +30,9 @@ from headrace.operators.row_bitmaps import Containers, united
 from headrace.operators.row_steps import Keep, RowPipeline, columns_read
 from headrace.operators.shared_selections import BITS, SharedSelections
 from headrace.time import BEGINNING, Duration, Instant, render_duration, render_instant
+
+ALWAYS: Final[Instant] = -(2**62)
+"""The BEGIN of a window without one: before all rows, and far enough from the least number that a length fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class WindowClause:
 def _in_words(bound: Instant | Ago) -> str:
     if isinstance(bound, Ago):
         return f"NOW - {render_duration(bound.duration)}" if bound.duration else "NOW"
-    return render_instant(bound)
+    return render_instant(BEGINNING if bound == ALWAYS else bound)
 
 
 @dataclass(frozen=True, slots=True)

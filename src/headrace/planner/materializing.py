@@ -17,7 +17,7 @@ from headrace.algebra.windows import Changing, Lasting, TimeRange, Unbounded
 from headrace.errors import UserError
 from headrace.operators.operator import Operator
 from headrace.operators.row_steps import Keep
-from headrace.operators.selection import Answer, Selection, WindowClause
+from headrace.operators.selection import ALWAYS, Answer, Selection, WindowClause
 from headrace.planner.lower import lower, lowering_of
 from headrace.planner.lower_approximate import exactly, has_approximate
 from headrace.planner.lower_correlated import check, has_correlated, regrouping
@@ -141,8 +141,5 @@ def _selection(
 def _window(shape: Shape) -> WindowClause:
     length = shape.window.range if isinstance(shape.window, TimeRange) else None
     if shape.bounds is None:
-        return WindowClause(_ALWAYS, Ago(), length)
+        return WindowClause(ALWAYS, Ago(), length)
     return WindowClause(shape.bounds.begin, shape.bounds.end, length)
-
-
-_ALWAYS: Final = -(2**62)
