@@ -10,7 +10,7 @@ DEV_STAMP := $(VENV)/.ready-to-test
 CODE := src tests $(wildcard benchmarks examples)
 WORKERS := 2
 
-.PHONY: help setup setup-dev demo test lint format types imports unit bench soak kills clean
+.PHONY: help setup setup-dev demo test lint format types imports unit plans bench soak kills clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,6 +40,9 @@ imports: $(DEV_STAMP)
 unit: export PYTHONDONTWRITEBYTECODE =
 unit: $(DEV_STAMP)
 	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
+
+plans: $(DEV_STAMP) ## record the plans of tests/planner again, to review what differs
+	$(BIN)/python -m tests.planner.record
 
 soak: $(DEV_STAMP) ## the long tests: kills, restarts, many generated histories
 	HYPOTHESIS_PROFILE=soak $(PYTEST) -m "soak or not soak" --timeout=3600 $(ARGS)

@@ -11,7 +11,10 @@ HOURLY = "SELECT auction, COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] GROUP 
 
 
 def told(text: str) -> list[str]:
-    return explain(lower("q", bind_query(text, Catalog()), "q")).splitlines()
+    """The lines but that which says why it is this operator: `tests/planner` has those of every rule."""
+    lines = explain(lower("q", bind_query(text, Catalog()), "q")).splitlines()
+    assert lines.pop(1).startswith("  chosen by: ")
+    return lines
 
 
 def test_windows_over_panes_say_when_small_groups_lie_as_their_rows() -> None:

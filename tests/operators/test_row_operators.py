@@ -38,7 +38,8 @@ from headrace.algebra.windows import (
 )
 from headrace.errors import UnsupportedQuery
 from headrace.operators.local import drive
-from headrace.planner.lower import finish_of, lower
+from headrace.planner.lower import lower
+from headrace.planner.lowering import finish_of
 from headrace.planner.shape import shape_of
 from headrace.reference.history import record
 from headrace.runtime.results import ordered as ordered_results

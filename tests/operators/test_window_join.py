@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from headrace.algebra.expressions import Call, Column
 from headrace.operators.batch import Batch
+from headrace.operators.join_sides import JoinSpec, Side
 from headrace.operators.local import _of, _owners
 from headrace.operators.members import placed
 from headrace.operators.operator import AT, Sections, Turn
-from headrace.operators.window_join import UNTIL, Grid, Side, WindowJoin
+from headrace.operators.window_join import UNTIL, Grid, WindowJoin
 from headrace.schema import BIGINT, BOOLEAN, STRING, Field, Schema
 from headrace.time import BEGINNING
 
@@ -33,7 +34,7 @@ def join(left: int | None, right: int | None, grid: Grid | None = None) -> Windo
         Side((0,), X, (), (Column("x.k", STRING),), left, None, left),
         Side((1,), Y, (), (Column("y.k", STRING),), right, None, right),
     )
-    return WindowJoin("q1.inner", "q", "@met", sides, SAME, SHOWN, grid, 3)
+    return WindowJoin(JoinSpec("q1.inner", "q", "@met", sides, SAME, SHOWN, 3), grid)
 
 
 def batch(rows: list[tuple[Any, int, int]], member: int) -> Batch:
@@ -150,7 +151,7 @@ def check_kept(driven: Driven, bounds: list[int]) -> None:
     """`M_i` holds only rows that the other stream may still bring one to meet."""
     kept, operator = driven.kept(), driven.operator
     for place, name in enumerate(("left", "right")):
-        reach, other = operator.sides[place].reach, bounds[1 - place]
+        reach, other = operator.spec.sides[place].reach, bounds[1 - place]
         if reach is not None:
             assert all(at + reach >= other for at in kept[name])
 

@@ -43,6 +43,11 @@ class Around(BaseOperator):
         return self.inner.stream
 
     @property
+    def rule(self) -> str:
+        """The name of the planner's rule that chose it."""
+        return self.inner.rule
+
+    @property
     def columns(self) -> frozenset[str]:
         """The stream's columns it reads."""
         return self.inner.columns

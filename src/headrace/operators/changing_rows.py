@@ -30,6 +30,7 @@ class ChangingRows(RowOperator):
     finish: Finish
     telling: Telling
     relations: tuple[str, ...] = ()
+    rule: str = ""
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell the changes at the instants that punctuation passed; keep the others."""

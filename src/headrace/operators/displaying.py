@@ -32,6 +32,8 @@ _ELSEWHERE: Final = frozenset(
         "window_alias",
         "inner",
         "slot",
+        "rule",
+        "spec",
     )
 )
 """Fields that other lines show, or none."""
@@ -53,11 +55,11 @@ class Displayed(Protocol):
         ...
 
 
-def settings(operator: Any) -> Iterator[str]:
-    """A line for each field of an operator that says something."""
-    for field in fields(operator):
-        name, value = field.name, getattr(operator, field.name)
-        if name not in _ELSEWHERE and value is not None and value is not False and value != ():
+def settings(record: Any) -> Iterator[str]:
+    """A line for each field of an operator, or of what it has in common with others, that says something."""
+    for field in fields(record):
+        name, value = field.name, getattr(record, field.name)
+        if name not in _ELSEWHERE and value not in (None, False, 0, ()):
             yield from _setting(name, value)
 
 

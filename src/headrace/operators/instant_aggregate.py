@@ -60,6 +60,7 @@ class InstantAggregate(RowOperator):
     relations: tuple[str, ...] = ()
     sums_up: bool = True
     """Whether cells are summed up by stretches of time; not where they are approximate and come anew each time."""
+    rule: str = ""
 
     @property
     def whole(self) -> bool:

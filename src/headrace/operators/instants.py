@@ -168,6 +168,7 @@ class InstantRows(RowOperator):
     finish: Finish
     telling: Telling
     relations: tuple[str, ...] = ()
+    rule: str = ""
 
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:

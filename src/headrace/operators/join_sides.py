@@ -1,13 +1,13 @@
-"""The two sides of a join of streams: which rows of theirs are kept, by which keys they meet, and when the first of them came.
+"""The common half of both joins: which rows of a side are kept, by which keys they meet, and when the first of them came.
 
 What a row is at rest, and for how long, is the join's own: see `window_join` and `relation_join`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,12 @@ from headrace.algebra.expressions import Expression, columns_of
 from headrace.operators.batch import Batch, Rejected, as_they_came
 from headrace.operators.grouping import SLOTS, Ints, flat, ints
 from headrace.operators.members import member_of
-from headrace.operators.operator import SLOT, Scanned, Sections, Turn
+from headrace.operators.operator import AT, SLOT, WINDOW, BaseOperator, Scanned, Sections, Turn
 from headrace.operators.row_steps import Keep, RowPipeline, columns_read
 from headrace.operators.row_store import TIME
 from headrace.operators.scalar import Evaluation
 from headrace.operators.sorted_sides import in_order, key_hashes, usable
-from headrace.schema import Schema
+from headrace.schema import Schema, to_arrow
 from headrace.time import FOREVER, Duration, Instant, render_duration
 
 SIDES: Final = ("left", "right")
@@ -78,48 +78,135 @@ class Side:
         return min(turn.each[member] for member in self.members)
 
 
-class Joining(Protocol):
-    """What the scan half asks of a join."""
+@dataclass(frozen=True, slots=True)
+class JoinSpec:
+    """Pairs of rows of two sides for which `condition` is true; `shown` are the columns they have, the last is the join's own.
+
+    `slot` is where rows without a key meet. `tells_first`: a row without a pair, of which the last column is NULL, tells when the
+    first row of all came. `rule` chose the operator.
+    """
+
+    id: str
+    query: str
+    stream: str
+    sides: tuple[Side, Side]
+    condition: Expression | None
+    shown: Schema
+    slot: int
+    tells_first: bool = False
+    relations: tuple[str, ...] = ()
+    rule: str = ""
+
+
+class TwoSided(BaseOperator):
+    """A join of two sides: what the runtime asks of it, but for what its rows are at rest and which pairs they make."""
+
+    __slots__ = ()
+    spec: JoinSpec
 
     @property
-    def sides(self) -> tuple[Side, Side]:
-        """Its sides."""
-        ...
+    def id(self) -> str:
+        """Stable name of its state."""
+        return self.spec.id
 
     @property
-    def condition(self) -> Expression | None:
-        """Which pairs it makes; None: all whose keys are equal."""
-        ...
+    def query(self) -> str:
+        """The query for which it makes pairs."""
+        return self.spec.query
 
     @property
-    def slot(self) -> int:
-        """Where rows meet that have no key, and where it is kept when the first row came."""
-        ...
+    def stream(self) -> str:
+        """The streams that are read together, as one."""
+        return self.spec.stream
 
     @property
-    def tells_first(self) -> bool:
-        """Whether it tells when the first row of all came."""
-        ...
+    def columns(self) -> frozenset[str]:
+        """The columns it reads, as they are called where the streams are read together."""
+        return self.spec.sides[0].reads | self.spec.sides[1].reads
 
-    def meets(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The relations its row steps look up: none."""
+        return self.spec.relations
+
+    @property
+    def rule(self) -> str:
+        """The rule that chose it."""
+        return self.spec.rule
+
+    @property
+    def makes_pairs(self) -> bool:
+        """It does nothing else."""
+        return True
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> JoinScanner:  # noqa: ARG002
+        """Puts the rows of both sides aside, with the hashes of their keys."""
+        return JoinScanner(self)
+
+    def meets(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:  # noqa: ARG002
         """The rows of a side that can meet any."""
-        ...
+        return np.ones(batch.rows, bool)
 
     def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
         """What is kept of rows with these keys."""
-        ...
+        raise NotImplementedError
+
+    def needed(self, rows: pa.Table, place: int, turn: Turn) -> pa.Table:
+        """What is kept of a side's rows, which are in order, so that the other side may meet them."""
+        raise NotImplementedError
+
+    def kept(self, came: Sequence[pa.Table | None], turn: Turn) -> dict[str, pa.Table]:
+        """What is kept of the rows that came on each side."""
+        return {
+            side: kept
+            for place, (side, new) in enumerate(zip(SIDES, came, strict=True))
+            if new is not None and (kept := self.needed(new, place, turn)).num_rows
+        }
+
+    def both(self, left: pa.Table, right: pa.Table, mine: Ints, other: Ints) -> dict[str, pa.Array]:
+        """The columns of pairs of rows."""
+        one, two = self.spec.sides
+        return {**taken(left, one.stored.names, mine), **taken(right, two.stored.names, other)}
+
+    def pairs(self, rows: Mapping[str, pa.Array], at: Ints, last: pa.Array) -> pa.Table:
+        """Pairs as they are told; `last` is the join's own column."""
+        names = self.spec.shown.names
+        columns = [
+            *(rows[name] for name in names[:-1]),
+            last,
+            pa.array(np.zeros(len(at), np.int64)),
+            pa.array(at),
+        ]
+        return pa.table(columns, names=[*names, WINDOW, AT])
+
+    def began(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], state: dict[str, pa.Table]
+    ) -> list[pa.Table]:
+        """A row that says when the first row came, if that is wanted and one came that is earlier than all before."""
+        found = began_earlier(runs, deltas, self.spec.slot) if self.spec.tells_first else None
+        if found is None:
+            return []
+        at, state[FIRST] = found
+        nulls = {field.name: pa.nulls(1, to_arrow(field.type)) for field in self.spec.shown}
+        return [self.pairs(nulls, np.array([at]), nulls[self.spec.shown.names[-1]])]
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """What may still be met, in one order; or when the first row came."""
+        if section == FIRST:
+            return beginning(earliest(tables), self.spec.slot)
+        return self.needed(in_order(tables), SIDES.index(section), turn)
 
 
-def join_lines(operator: Joining, *, changes: bool) -> Iterator[str]:
+def join_lines(operator: TwoSided, *, changes: bool) -> Iterator[str]:
     """What pairs are, where rows meet, and how long they wait; `changes`: what meets are insertions and retractions."""
-    condition = operator.condition
+    spec, condition = operator.spec, operator.spec.condition
     yield f"{type(operator).__name__}: pairs where {'rows hold together' if condition is None else show(condition)}"
-    keys = operator.sides[0].keys
+    keys = spec.sides[0].keys
     by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows meet in one slot"
     what = "changes" if changes else "rows"
     yield f"  {what} meet by {by}; new {what} search the other side's sorted runs"
     until = "is added to what is held when" if changes else "is kept until"
-    for name, side in zip(("left", "right"), operator.sides, strict=True):
+    for name, side in zip(("left", "right"), spec.sides, strict=True):
         kept = f", only where {show(side.keeps[0].predicate)}" if side.keeps else ""
         yield f"  {name}: a row {side.reach_in_words} and {until} the other side has passed that{kept}"
 
@@ -128,7 +215,7 @@ def join_lines(operator: Joining, *, changes: bool) -> Iterator[str]:
 class JoinScanner:
     """The scan half: both sides' rows with key hash, time and end, routed by key."""
 
-    operator: Joining
+    operator: TwoSided
     pipelines: tuple[RowPipeline, ...] = field(init=False)
     tables: tuple[list[pa.Table], list[pa.Table]] = field(default_factory=lambda: ([], []))
     first: Instant = FOREVER
@@ -138,14 +225,14 @@ class JoinScanner:
     """Places of rows that go."""
 
     def __post_init__(self) -> None:
-        self.pipelines = tuple(RowPipeline.of(side.keeps, {}) for side in self.operator.sides)
+        self.pipelines = tuple(RowPipeline.of(side.keeps, {}) for side in self.operator.spec.sides)
 
     def add(self, batch: Batch) -> None:
         """Take in a batch of one of the streams."""
         if not batch.rows:
             return
-        place = int(member_of(batch) not in self.operator.sides[0].members)
-        side, pipeline = self.operator.sides[place], self.pipelines[place]
+        place = int(member_of(batch) not in self.operator.spec.sides[0].members)
+        side, pipeline = self.operator.spec.sides[place], self.pipelines[place]
         self.rows_in += batch.rows
         if side.changes is not None:
             self.going.append(batch.going(side.changes))
@@ -173,24 +260,24 @@ class JoinScanner:
         deltas = {
             side: pa.concat_tables(tables) for side, tables in zip(SIDES, self.tables, strict=True) if tables
         }
-        if self.operator.tells_first and self.first != FOREVER:
-            deltas[FIRST] = beginning(self.first, self.operator.slot)
+        if self.operator.spec.tells_first and self.first != FOREVER:
+            deltas[FIRST] = beginning(self.first, self.operator.spec.slot)
         found = [each for pipeline in self.pipelines for each in pipeline.rejected]
         rejected = as_they_came(found, self.going)
         return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
 
 
-def arrived(deltas: Sequence[Sections], side: str, load: Callable[[pa.Table], _Rows]) -> _Rows | None:
-    """What came on a side, in order; None when nothing did."""
-    tables = [delta[side] for delta in deltas if side in delta]
-    return load(in_order(tables)) if tables else None
+def arrived(deltas: Sequence[Sections]) -> list[pa.Table | None]:
+    """What came on each side, in order; None when nothing did."""
+    came = ([delta[side] for delta in deltas if side in delta] for side in SIDES)
+    return [in_order(tables) if tables else None for tables in came]
 
 
 def encounters(
-    runs: Sequence[Sections], fresh: Sequence[_Rows | None], load: Callable[[pa.Table], _Rows]
+    runs: Sequence[Sections], came: Sequence[pa.Table | None], load: Callable[[pa.Table], _Rows]
 ) -> Iterator[tuple[_Rows, _Rows]]:
     """(left, right) that have not met: at least one of the two is new."""
-    left, right = fresh
+    left, right = (None if table is None else load(table) for table in came)
     for run in runs:
         if left is not None and SIDES[1] in run:
             yield left, load(run[SIDES[1]])

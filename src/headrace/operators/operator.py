@@ -190,6 +190,11 @@ class BaseOperator(StateOwner):
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Merge, close what punctuation allows, answer."""
 
+    @property
+    def rule(self) -> str:
+        """The name of the planner's rule that chose it; empty where there is none."""
+        return ""
+
     # What it makes of rows
 
     @property

@@ -93,6 +93,7 @@ class PaneAggregate(BaseOperator):
     """Whether it folds rows and keeps panes by itself, also where queries alike could do it for it."""
     sheds: bool = False
     """Whether it is shown the rows that the stream keeps, with what each stands for, instead of all."""
+    rule: str = ""
 
     @property
     def answers_empty(self) -> bool:

@@ -25,6 +25,7 @@ class Passing(RowOperator):
     rows: RowLayout
     finish: Finish
     relations: tuple[str, ...] = ()
+    rule: str = ""
 
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:

@@ -14,93 +14,45 @@ Source: the binary join of STREAM over streams of insertions and deletions (Babu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.algebra.expressions import Expression
-from headrace.algebra.windows import CHANGE
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.operators.join_sides import (
-    FIRST,
-    SIDES,
-    JoinScanner,
+    JoinSpec,
     Side,
+    TwoSided,
     arrived,
-    began_earlier,
-    beginning,
-    earliest,
     encounters,
     failed_pairs,
     join_lines,
     passing,
     slots_and_hashes,
-    taken,
 )
-from headrace.operators.operator import AT, SLOT, WINDOW, BaseOperator, Sections, Step, Turn
+from headrace.operators.operator import AT, SLOT, Sections, Step, Turn
 from headrace.operators.row_store import TIME
 from headrace.operators.sorted_sides import HASH, in_order, of_one_hash
-from headrace.schema import Schema, to_arrow
 from headrace.time import BEGINNING, FOREVER
 
 _WEIGHT: Final = "__weight"
 """How often a row comes with a change; negative where it goes."""
 _REASON: Final = "__reason"
-_TINY: Final = pa.int8()
 
 
 @dataclass(frozen=True, slots=True)
-class RelationJoin(BaseOperator):
-    """Pairs of rows of two sides for which `condition` is true, as changes; `shown` are the columns they have.
+class RelationJoin(TwoSided):
+    """Pairs of rows of two sides, as changes."""
 
-    `tells_first`: a row without a pair, of which the change is NULL, tells when the first row of all came.
-    """
-
-    id: str
-    query: str
-    stream: str
-    sides: tuple[Side, Side]
-    condition: Expression | None
-    shown: Schema
-    slot: int
-    tells_first: bool = False
-    relations: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The columns it reads, as they are called where the streams are read together."""
-        return self.sides[0].reads | self.sides[1].reads
-
-    @property
-    def makes_pairs(self) -> bool:
-        """It does nothing else."""
-        return True
-
-    @property
-    def reads_changes(self) -> bool:
-        """Its sides are changes."""
-        return True
-
-    def display(self) -> Iterator[str]:
-        """What pairs are, where changes meet, and how long they wait."""
-        return join_lines(self, changes=True)
-
-    def scanner(self, relations: Mapping[str, pa.Table]) -> JoinScanner:  # noqa: ARG002
-        """Puts the changes of both sides aside, with the hashes of their keys."""
-        return JoinScanner(self)
-
-    def meets(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:  # noqa: ARG002
-        """Every row may."""
-        return np.ones(batch.rows, bool)
+    spec: JoinSpec
 
     def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
         """The changes that rows are; of a row that leaves after a time both."""
-        slots, mixed = slots_and_hashes(keys, batch.rows, self.slot)
+        slots, mixed = slots_and_hashes(keys, batch.rows, self.spec.slot)
         weight = np.ones(batch.rows, np.int64)
         if side.changes is not None:
             weight = flat(batch.columns[side.changes]).cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -112,24 +64,28 @@ class RelationJoin(BaseOperator):
         head = map(pa.array, (slots, mixed, batch.at + side.reach + 1, -weight))
         return pa.concat_tables([came, pa.table([*head, *kept], names=names)])
 
+    @property
+    def reads_changes(self) -> bool:
+        """Its sides are changes."""
+        return True
+
+    def display(self) -> Iterator[str]:
+        """What pairs are, where changes meet, and how long they wait."""
+        return join_lines(self, changes=True)
+
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell what the changes that came make with those that are there, and with each other."""
-        fresh = [arrived(deltas, side, _Changes.of) for side in SIDES]
+        came = arrived(deltas)
         tables: list[pa.Table] = []
         failing: list[pa.Table] = []
-        for left, right in encounters(runs, fresh, _Changes.of):
+        for left, right in encounters(runs, came, _Changes.of):
             for mine, other in _meeting(left, right):
                 table, failed = self._met(left, right, mine, other)
                 tables += [table] if table.num_rows else []
                 failing += [] if failed is None else [failed]
-        state = {
-            side: kept
-            for place, (side, new) in enumerate(zip(SIDES, fresh, strict=True))
-            if new is not None and (kept := self._settled(new.table, place, turn)).num_rows
-        }
+        state = self.kept(came, turn)
         told = [self._told(pa.concat_tables(tables))] if tables else []
-        if self.tells_first:
-            told += self._began(runs, deltas, state)
+        told += self.began(runs, deltas, state)
         return Step(state, pa.concat_tables(told) if told else None, _failed(failing))
 
     def _met(
@@ -138,14 +94,11 @@ class RelationJoin(BaseOperator):
         """What changes make together: the shown columns, when, and how often; and what the condition failed on."""
         at = np.maximum(left.at[mine], right.at[other])
         weight = left.weight[mine] * right.weight[other]
-        rows = {
-            **taken(left.table, self.sides[0].stored.names, mine),
-            **taken(right.table, self.sides[1].stored.names, other),
-        }
-        keep, bad, reasons = passing(self.condition, rows, len(at))
-        shown = [rows[name] for name in self.shown.names if name != CHANGE]
-        names = [*(name for name in self.shown.names if name != CHANGE), AT, _WEIGHT]
-        table = pa.table([*shown, pa.array(at), pa.array(weight)], names=names)
+        rows = self.both(left.table, right.table, mine, other)
+        keep, bad, reasons = passing(self.spec.condition, rows, len(at))
+        names = self.spec.shown.names[:-1]
+        shown = [*(rows[name] for name in names), pa.array(at), pa.array(weight)]
+        table = pa.table(shown, names=[*names, AT, _WEIGHT])
         failed = None
         if reasons:
             columns = {**rows, AT: pa.array(at), _WEIGHT: pa.array(weight)}
@@ -154,50 +107,28 @@ class RelationJoin(BaseOperator):
 
     def _told(self, met: pa.Table) -> pa.Table:
         """Each row as often as it comes or goes at an instant, after what cancels out."""
-        names = [name for name in self.shown.names if name != CHANGE]
+        names = self.spec.shown.names[:-1]
         weight = ints(met, _WEIGHT)
         if (weight < 0).any():
             met, weight = _net(met, [*names, AT], weight)
         copies = pa.array(np.repeat(np.arange(met.num_rows), np.abs(weight)))
         met, sign = met.take(copies), np.repeat(np.sign(weight), np.abs(weight))
         rows = {name: flat(met.column(name)) for name in names}
-        return self._table(rows, ints(met, AT), pa.array(sign, _TINY))
+        return self.pairs(rows, ints(met, AT), pa.array(sign, pa.int8()))
 
-    def _table(self, rows: Mapping[str, pa.Array], at: Ints, change: pa.Array) -> pa.Table:
-        shown = [change if name == CHANGE else rows[name] for name in self.shown.names]
-        names = [*self.shown.names, WINDOW, AT]
-        return pa.table([*shown, pa.array(np.zeros(len(at), np.int64)), pa.array(at)], names=names)
-
-    def _began(
-        self, runs: Sequence[Sections], deltas: Sequence[Sections], state: dict[str, pa.Table]
-    ) -> list[pa.Table]:
-        """A row that says when the first row came, if one came that is earlier than all before."""
-        found = began_earlier(runs, deltas, self.slot)
-        if found is None:
-            return []
-        at, state[FIRST] = found
-        nulls = {field.name: pa.nulls(1, to_arrow(field.type)) for field in self.shown}
-        return [self._table(nulls, np.array([at]), pa.nulls(1, _TINY))]
-
-    def _settled(self, changes: pa.Table, place: int, turn: Turn) -> pa.Table:
+    def needed(self, rows: pa.Table, place: int, turn: Turn) -> pa.Table:
         """The changes of a side, with those added up that no change to come of the other side is before."""
-        bound = self.sides[1 - place].bound(turn)
+        bound = self.spec.sides[1 - place].bound(turn)
         if bound == FOREVER:
-            return changes.slice(0, 0)
-        done = ints(changes, TIME) <= bound
+            return rows.slice(0, 0)
+        done = ints(rows, TIME) <= bound
         if not done.any():
-            return changes
-        settled = changes.filter(pa.array(done))
-        held, weight = _net(settled, self.sides[place].stored.names, ints(settled, _WEIGHT))
+            return rows
+        settled = rows.filter(pa.array(done))
+        held, weight = _net(settled, self.spec.sides[place].stored.names, ints(settled, _WEIGHT))
         for name, values in ((TIME, np.full(held.num_rows, BEGINNING)), (_WEIGHT, weight)):
             held = held.set_column(held.column_names.index(name), name, pa.array(values))
-        return in_order([held, changes.filter(pa.array(~done))])
-
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
-        """What each relation holds, and the changes that are still to be met one by one."""
-        if section == FIRST:
-            return beginning(earliest(tables), self.slot)
-        return self._settled(in_order(tables), SIDES.index(section), turn)
+        return in_order([held, rows.filter(pa.array(~done))])
 
 
 @dataclass(frozen=True, slots=True)

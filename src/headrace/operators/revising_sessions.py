@@ -63,7 +63,7 @@ class RevisingSessions(Around):
         order = np.lexsort((every.position, every.at))
         every = hold(layout, [every.table.take(pa.array(order))])
         fresh = order >= kept.rows
-        sessions = _Sessions.of(every, self.inner.parts, self.gap)
+        sessions = _Sessions.of(every, self.inner.spec.parts, self.gap)
         limit = FOREVER if turn.final else turn.now
         due = sessions.touched(fresh) | ((sessions.end >= turn.closed) & (sessions.end < limit))
         picked = due[sessions.code]
@@ -113,7 +113,7 @@ class RevisingSessions(Around):
         """All rows, or the last floor."""
         whole = pa.concat_tables(tables)
         if section == LAST:
-            return _newest(whole, self.inner.partitions)
+            return _newest(whole, self.inner.spec.partitions)
         if section != FLOOR or not whole.num_rows:
             return whole
         return whole.take(pa.array([int(np.argmax(ints(whole, _AT)))]))
@@ -123,7 +123,9 @@ class RevisingSessions(Around):
         stored = [run[LAST] for run in runs if LAST in run]
         if not stored:
             return None
-        found = answers(_newest(pa.concat_tables(stored), self.inner.partitions)).drop_columns([_VERSION])
+        found = answers(_newest(pa.concat_tables(stored), self.inner.spec.partitions)).drop_columns(
+            [_VERSION]
+        )
         return _signed(found, 1)
 
 

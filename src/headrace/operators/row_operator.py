@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -17,8 +18,15 @@ class RowOperator(BaseOperator):
     """An operator whose `rows` say what is stored of each row, and whose `finish` is over the stored values."""
 
     __slots__ = ()
-    rows: RowLayout
-    finish: Finish
+    if TYPE_CHECKING:
+
+        @property
+        def rows(self) -> RowLayout:
+            """What is stored of each row."""
+
+        @property
+        def finish(self) -> Finish:
+            """What is made of the rows of a window."""
 
     @property
     def columns(self) -> frozenset[str]:
@@ -39,9 +47,14 @@ class RowOperator(BaseOperator):
         """What is made of its windows."""
         return self.finish
 
+    @property
+    def records(self) -> tuple[Any, ...]:
+        """The records whose fields are its settings."""
+        return (self,)
+
     def display(self) -> Iterator[str]:
         """Its class, its settings, and the groups that are made when a window closes."""
         context = self.context
         yield f"{type(self).__name__}{f', windows {context.value}' if context is not None else ''}"
-        yield from (f"  {line}" for line in settings(self))
+        yield from (f"  {line}" for record in self.records for line in settings(record))
         yield from regrouping(self.finish)

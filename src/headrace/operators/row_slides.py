@@ -17,16 +17,16 @@ from headrace.algebra.window_classes import Context
 from headrace.algebra.windows import Numbering, TimeSlide
 from headrace.operators.batch import Rejected
 from headrace.operators.bins import bins_between, cells_of
-from headrace.operators.changes import Telling, consolidated
-from headrace.operators.finish import Finish, finish
-from headrace.operators.grouped import Grouped, columns_of_cells, fold, nothing
-from headrace.operators.grouping import Groups, Ints, flat, group, ints
+from headrace.operators.changes import consolidated
+from headrace.operators.finish import finish
+from headrace.operators.grouped import columns_of_cells, fold, nothing
+from headrace.operators.grouping import Ints, ints
 from headrace.operators.operator import AT, WINDOW, Sections, Step, Turn
 from headrace.operators.pane_store import Layout, gather
 from headrace.operators.pane_windows import WindowCells
 from headrace.operators.panes import Panes
-from headrace.operators.row_operator import RowOperator
-from headrace.operators.row_store import ROWS, Held, RowLayout, hold
+from headrace.operators.partitioned_rows import OverPartitions, PartitionedRows
+from headrace.operators.row_store import ROWS, Held, hold
 from headrace.operators.window_rows import repeated
 from headrace.schema import STAMP
 from headrace.time import FOREVER
@@ -36,26 +36,12 @@ RANKED: Final = "ranked"
 
 
 @dataclass(frozen=True, slots=True)
-class RowSlides(RowOperator):
-    """`Finish(Aggregate?(Windowed(RowsSlide)))`; with `telling`, each window against the one before of its partition.
+class RowSlides(OverPartitions):
+    """Windows over the last `count` rows of a partition, one at every `slide`-th row; numbered in stream order or by arrival."""
 
-    The first `partitions` stored values are the partition. `grouped` reads the stored values that follow, in its order of
-    inputs; None without aggregates.
-    """
-
-    id: str
-    query: str
-    stream: str
+    spec: PartitionedRows
     count: int
     slide: int
-    partitions: int
-    bounds_prefix: str
-    rows: RowLayout
-    grouped: Grouped | None
-    finish: Finish
-    emit_empty: bool = False
-    telling: Telling | None = None
-    relations: tuple[str, ...] = ()
     numbered: Numbering = "rank"
 
     @property
@@ -90,16 +76,11 @@ class RowSlides(RowOperator):
             return held.where(held.at >= turn.closed).table
         whole = pa.concat_tables(tables)
         ranks = ints(whole, RANK)
-        groups = self.by_partition(whole)
+        groups = self.spec.partition(whole)
         last = np.zeros(groups.count, np.int64)
         np.maximum.at(last, groups.codes, ranks)
-        shown = last // self.slide - (self.telling is not None)
+        shown = last // self.slide - (self.spec.telling is not None)
         return whole.filter(pa.array(ranks > (shown * self.slide - self.count)[groups.codes]))
-
-    @property
-    def keeps_latest(self) -> bool:
-        """Its state does."""
-        return True
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition, from state alone: what INVOKE returns. None when no window has closed."""
@@ -108,17 +89,11 @@ class RowSlides(RowOperator):
         if not held.rows:
             return None
         ranks = np.concatenate([ints(table, RANK) for table in stored])
-        groups = self.by_partition(held.table)
+        groups = self.spec.partition(held.table)
         last = np.zeros(groups.count, np.int64)
         np.maximum.at(last, groups.codes, ranks)
         before = np.maximum(last // self.slide - 1, 0) * self.slide
         return _answer(self, Ranked(held, groups.codes, ranks, before, last, held.rows))[0]
-
-    def by_partition(self, table: pa.Table) -> Groups:
-        """The partition of each row."""
-        return group(
-            [flat(table.column(name)) for name in self.rows.names[: self.partitions]], table.num_rows
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +128,7 @@ def rank(operator: RowSlides, stored: Sequence[pa.Table], fresh: Held) -> Ranked
     older = hold(operator.rows, [table.drop_columns([RANK]) for table in stored])
     known = [ints(table, RANK) for table in stored]
     held = hold(operator.rows, [older.table, fresh.table])
-    groups = operator.by_partition(held.table)
+    groups = operator.spec.partition(held.table)
     ranks = np.concatenate([*known, np.zeros(fresh.rows, np.int64)])
     before = np.zeros(groups.count, np.int64)
     np.maximum.at(before, groups.codes[: older.rows], ranks[: older.rows])
@@ -199,7 +174,7 @@ Chunk = tuple[Ints, dict[str, pa.Array], np.ndarray | None]
 
 def _answer(operator: RowSlides, ranked: Ranked) -> tuple[pa.Table | None, tuple[Rejected, ...]]:
     last, before = ranked.last // operator.slide, ranked.before // operator.slide
-    first = np.maximum(before if operator.telling else before + 1, 1)
+    first = np.maximum(before if operator.spec.telling else before + 1, 1)
     first = np.where(last > before, first, last + 1)
     series = _Series(np.cumsum(last + 2) - last - 2, first, last)
     if not (last > before).any():
@@ -207,13 +182,15 @@ def _answer(operator: RowSlides, ranked: Ranked) -> tuple[pa.Table | None, tuple
     tables: list[pa.Table] = []
     rejected: list[Rejected] = []
     chunks = (
-        _rows(operator, ranked, series) if operator.grouped is None else _groups(operator, ranked, series)
+        _rows(operator, ranked, series)
+        if operator.spec.grouped is None
+        else _groups(operator, ranked, series)
     )
     for numbers, columns, failed in chunks:
         codes, windows = series.split(numbers)
         ends = ranked.time_of(codes, windows * operator.slide)
         starts = ranked.time_of(codes, np.maximum(windows * operator.slide - operator.count, 0) + 1)
-        prefix = operator.bounds_prefix
+        prefix = operator.spec.bounds_prefix
         columns[f"{prefix}window_start"] = pa.array(starts).cast(STAMP)
         columns[f"{prefix}window_end"] = pa.array(ends).cast(STAMP)
         columns[f"{prefix}window_id"] = pa.array(windows)
@@ -221,7 +198,7 @@ def _answer(operator: RowSlides, ranked: Ranked) -> tuple[pa.Table | None, tuple
         tables.append(table)
         rejected += bad
     results = pa.concat_tables(tables) if tables else None
-    if operator.telling and results is not None:
+    if operator.spec.telling and results is not None:
         results = _differences(operator, ranked, series, results)
     return results, tuple(rejected)
 
@@ -246,21 +223,23 @@ def _windows_of(operator: RowSlides, places: Ints) -> tuple[Ints, Ints]:
 
 def _groups(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Chunk]:
     """Aggregated windows: window number, key and aggregate columns, overflows."""
-    grouped = operator.grouped
+    grouped = operator.spec.grouped
     assert grouped is not None
     panes = Panes.of(TimeSlide(operator.count, operator.slide))
     live = np.flatnonzero(ranked.held.live)
     place = panes.of_instants(ranked.ranks[live] - 1)
     span = int(place.max()) + 1 if len(place) else 1
     picked = pa.array(live)
-    values = [ranked.held.column(name).take(picked) for name in operator.rows.names[operator.partitions :]]
+    values = [
+        ranked.held.column(name).take(picked) for name in operator.rows.names[operator.spec.partitions :]
+    ]
     tables = fold(grouped, ranked.codes[live] * span + place, values, 0)
     found = [
         _window_cells(layout, table, panes, span, series)
         for layout, table in zip(grouped.layouts, tables, strict=True)
     ]
     chunks = [found[0]]
-    if operator.emit_empty and not grouped.keys:
+    if operator.spec.emit_empty and not grouped.keys:
         numbers = np.concatenate(
             [
                 np.arange(low, high + 1) + shift
@@ -299,8 +278,8 @@ def _differences(operator: RowSlides, ranked: Ranked, series: _Series, rows: pa.
     picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
     target = np.concatenate([numbers[entering], numbers[leaving] + 1])
     signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
-    assert operator.telling is not None
-    told = consolidated(rows.take(pa.array(picked)), target, signs, operator.telling)
+    assert operator.spec.telling is not None
+    told = consolidated(rows.take(pa.array(picked)), target, signs, operator.spec.telling)
     codes, windows = series.split(ints(told, AT))
     ends = ranked.time_of(codes, windows * operator.slide)
     return told.set_column(told.column_names.index(AT), AT, pa.array(ends))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,28 +19,14 @@ from headrace.algebra.expressions import Expression, columns_of
 from headrace.algebra.window_classes import Context
 from headrace.algebra.windows import Custom
 from headrace.operators.bins import Ends
-from headrace.operators.changes import Telling
-from headrace.operators.finish import Finish
-from headrace.operators.grouped import Grouped, columns_of_cells
 from headrace.operators.grouping import Ints, compact, flat, ints
-from headrace.operators.last_windows import (
-    LAST,
-    LASTS,
-    TOLD,
-    Chunk,
-    Shown,
-    finished,
-    last_of_each,
-    latest_told,
-    newest,
-    told_apart,
-)
+from headrace.operators.last_windows import LASTS, Chunk, Shown, newest
 from headrace.operators.operator import Sections, Step, Turn
 from headrace.operators.pane_store import KEY, Layout, gather, merge, reduce_answer, select
 from headrace.operators.pane_windows import WindowCells
-from headrace.operators.row_operator import RowOperator
+from headrace.operators.partitioned_rows import OverPartitions, PartitionedRows
 from headrace.operators.row_steps import RowPipeline
-from headrace.operators.row_store import ROWS, RowLayout
+from headrace.operators.row_store import ROWS
 from headrace.operators.user_scanner import END, START, UserScanner
 from headrace.time import FOREVER
 
@@ -58,24 +45,12 @@ class _Windows:
 
 
 @dataclass(frozen=True, slots=True)
-class UserWindows(RowOperator):
-    """`Finish(Aggregate?(Windowed(Custom)))`; with `telling`, each window against the one that ended before it.
+class UserWindows(OverPartitions):
+    """Windows of a user's class, one after the other as they end; `on` are the expressions handed to the class."""
 
-    `on` are the expressions handed to the class. `grouped` reads the stored values, in its order of inputs; None without
-    aggregates.
-    """
-
-    id: str
-    query: str
-    stream: str
+    spec: PartitionedRows
     window: Custom
     on: tuple[Expression, ...]
-    bounds_prefix: str
-    rows: RowLayout
-    grouped: Grouped | None
-    finish: Finish
-    telling: Telling | None = None
-    relations: tuple[str, ...] = ()
 
     @property
     def context(self) -> Context:
@@ -93,26 +68,20 @@ class UserWindows(RowOperator):
             self.window,
             self.on,
             self.rows,
-            self.grouped,
+            self.spec.grouped,
             RowPipeline.of(self.rows.below, relations),
             RowPipeline.of(self.rows.above, relations),
         )
-
-    @property
-    def _sections(self) -> tuple[str, ...]:
-        if self.grouped is None:
-            return (ROWS,)
-        return tuple(f"cells{place}" for place, _ in enumerate(self.grouped.layouts))
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Answer the windows whose end punctuation has reached."""
         limit = FOREVER if turn.final else turn.now
         state: dict[str, pa.Table] = {}
-        for section in self._sections:
+        for section in self.spec.stores:
             arrived = [delta[section] for delta in deltas if section in delta]
             if arrived and (later := _ending_after(pa.concat_tables(arrived), limit)).num_rows:
                 state[section] = later
-        held = [table for kept in (*runs, *deltas) if (table := kept.get(self._sections[0])) is not None]
+        held = [table for kept in (*runs, *deltas) if (table := kept.get(self.spec.stores[0])) is not None]
         known = _windows([_ending_after(table, turn.closed) for table in held])
         due = known.where(known.end <= limit)
         open_windows = len(known.number) - len(due.number)
@@ -123,17 +92,11 @@ class UserWindows(RowOperator):
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         stored = (*runs, *deltas)
-        chunks = self._rows(due, place, stored) if self.grouped is None else self._groups(due, place, stored)
         shown = Shown(due.start[order], due.end[order], due.number[order])
-        results, rejected = finished(self.finish, self.bounds_prefix, ends, shown, chunks)
-        state[LAST] = last_of_each(ends, results, self._slots)
-        if self.telling is not None:
-            results = told_apart(ends, results, [run[LAST] for run in runs if LAST in run], self.telling)
-            state[TOLD] = last_of_each(ends, results, self._slots)
+        rows, cells = self._rows(due, place, stored), partial(_cells, due, place, stored)
+        chunks = self.spec.chunks(ends, rows, cells)
+        results, rejected = self.spec.answered(ends, shown, chunks, runs, state)
         return Step(state, results, rejected, open_windows)
-
-    def _slots(self, _: Sequence[pa.Array], rows: int) -> np.ndarray:
-        return np.full(rows, self.rows.slot, np.int16)
 
     def _rows(self, due: _Windows, place: Ints, stored: Sequence[Sections]) -> Iterator[Chunk]:
         tables = [table for kept in stored if (table := kept.get(ROWS)) is not None]
@@ -142,16 +105,6 @@ class UserWindows(RowOperator):
         picked = pa.array(own)
         yield place[found], {name: flat(whole.column(name)).take(picked) for name in self.rows.names}, None
 
-    def _groups(self, due: _Windows, place: Ints, stored: Sequence[Sections]) -> Iterator[Chunk]:
-        grouped = self.grouped
-        assert grouped is not None
-        found = []
-        for section, layout in zip(self._sections, grouped.layouts, strict=True):
-            tables = [table for kept in stored if (table := kept.get(section)) is not None]
-            found.append(_cells(layout, tables, due, place))
-        columns, failed = columns_of_cells(grouped, found[0], [[part] for part in found[1:]])
-        yield found[0].windows, columns, failed
-
     # ------------------------------------------------------------------------------------------------------------- at rest
 
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
@@ -159,23 +112,14 @@ class UserWindows(RowOperator):
         if section in LASTS:
             return newest(pa.concat_tables(tables), 0)
         whole = _ending_after(pa.concat_tables(tables), turn.closed)
-        if section == ROWS or self.grouped is None:
+        if section == ROWS:
             return whole
-        layout = self.grouped.layouts[int(section.removeprefix("cells"))]
+        layout = self.spec.layout_of(section)
         known = _windows([whole])
         merged = merge(layout, [whole.select(layout.schema().names)])
         at = np.searchsorted(known.number, ints(merged, KEY))
         merged = merged.append_column(START, pa.array(known.start[at]))
         return merged.append_column(END, pa.array(known.end[at]))
-
-    @property
-    def keeps_latest(self) -> bool:
-        """Its state does."""
-        return True
-
-    def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
-        """The window that ended last: what INVOKE returns. None when there is none."""
-        return latest_told(runs, self.telling, 0)
 
 
 def _ending_after(table: pa.Table, closed: int) -> pa.Table:
@@ -199,10 +143,10 @@ def _found(due: _Windows, numbers: Ints) -> tuple[Ints, Ints]:
     return at[own], own
 
 
-def _cells(layout: Layout, tables: Sequence[pa.Table], due: _Windows, place: Ints) -> WindowCells:
+def _cells(due: _Windows, place: Ints, kept: Sequence[Sections], layout: Layout, store: str) -> WindowCells:
     """The cells of windows that end now."""
     names = layout.schema().names
-    rows = gather(layout, [table.select(names) for table in tables])
+    rows = gather(layout, [run[store].select(names) for run in kept if store in run])
     found, own = _found(due, rows.blocks)
     count = max(rows.groups.count, 1)
     combined, there = compact(place[found] * count + rows.groups.codes[own], len(due.number) * count)

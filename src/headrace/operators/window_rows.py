@@ -45,6 +45,7 @@ class WindowRows(RowOperator):
     finish: Finish
     relations: tuple[str, ...] = ()
     revisions: Revisions | None = None
+    rule: str = ""
     """Rows below the punctuation come too, and the windows that had been answered without them are answered again."""
 
     @property

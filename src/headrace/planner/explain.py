@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from headrace.operators.operator import Operator
+from headrace.planner.lower import RULES
 
 
 def explain(operator: Operator) -> str:
     """Indented lines, from the answer down to the stream."""
     read = ", ".join(sorted(operator.columns)) or "no columns"
-    lines = (*operator.display(), f"read stream {operator.stream}: {read}")
+    lines = (*_rule(operator), *operator.display(), f"read stream {operator.stream}: {read}")
     return "\n".join([f"query {operator.query}", *(f"  {line}" for line in lines)])
+
+
+def _rule(operator: Operator) -> Iterator[str]:
+    """Why it is this operator, of all that answer queries."""
+    rule = RULES.get(operator.rule)
+    if rule is not None:
+        yield f"chosen by: {rule.name} — {rule.why}"

@@ -1,96 +1,71 @@
-"""From a bound query to the operators of windows that count rows: each ends at a row; and of frames."""
+"""From a bound query to the operators of windows of a partition's rows: those that end at rows, frames, users' classes."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from headrace.algebra.windows import Custom, Delta, RowsSlide, Session, TupleSlide
 from headrace.errors import UnsupportedQuery
 from headrace.operators.frame_cuts import ByDelta, ByGap
 from headrace.operators.frame_windows import FrameWindows
+from headrace.operators.partitioned_rows import PartitionedRows
+from headrace.operators.revising_sessions import RevisingSessions
 from headrace.operators.row_slides import RowSlides
 from headrace.operators.tuple_slides import TupleSlides
 from headrace.operators.user_windows import UserWindows
+from headrace.planner.lowering import Lowering
 
-if TYPE_CHECKING:
-    from headrace.planner.lower_rows import Lowering
+
+def spec_of(lowering: Lowering) -> PartitionedRows:
+    """What all of these store of each row, and make of it. Revisions need the rows of all partitions in one slot."""
+    shape, window = lowering.shape, lowering.shape.window
+    assert isinstance(window, RowsSlide | TupleSlide | Delta | Session | Custom)
+    partitions = 0 if isinstance(window, Custom) else len(window.partition)
+    by_partition = tuple(range(partitions)) if lowering.query.revisions is None else ()
+    rows, finish = lowering.stored_rows(by_partition or None)
+    return PartitionedRows(
+        id=lowering.id,
+        query=lowering.name,
+        stream=shape.scan.name,
+        partitions=partitions,
+        bounds_prefix=f"{shape.window_alias}.",
+        rows=rows,
+        grouped=lowering.grouped,
+        finish=finish,
+        emit_empty=lowering.query.emit_empty,
+        telling=lowering.telling if shape.emits_changes else None,
+        relations=lowering.relations,
+        rule=lowering.rule,
+    )
 
 
 def row_slides(lowering: Lowering) -> RowSlides:
     """`[ROWS n SLIDE m]`."""
-    shape, grouped = lowering.shape, lowering.grouped
-    assert isinstance(shape.window, RowsSlide)
-    kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
-    partitions = len(lowering.partition)
-    changes = shape.emit is not None and shape.emit.kind != "rstream"
-    return RowSlides(
-        id=lowering.id,
-        query=lowering.name,
-        stream=shape.scan.name,
-        count=shape.window.count,
-        slide=shape.window.slide,
-        partitions=partitions,
-        bounds_prefix=f"{shape.window_alias}.",
-        rows=lowering.layout(kept, tuple(range(partitions)) or None),
-        grouped=grouped,
-        finish=finish,
-        emit_empty=lowering.query.emit_empty,
-        telling=lowering.telling if changes else None,
-        relations=lowering.relations,
-        numbered=shape.window.numbered,
-    )
+    window = lowering.shape.window
+    assert isinstance(window, RowsSlide)
+    return RowSlides(spec_of(lowering), window.count, window.slide, window.numbered)
 
 
 def tuple_slides(lowering: Lowering) -> TupleSlides:
     """`[RANGE r SLIDE n ROWS]`."""
-    shape, grouped = lowering.shape, lowering.grouped
-    assert isinstance(shape.window, TupleSlide)
-    kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
-    partitions = len(lowering.partition)
-    changes = shape.emit is not None and shape.emit.kind != "rstream"
-    return TupleSlides(
-        id=lowering.id,
-        query=lowering.name,
-        stream=shape.scan.name,
-        range=shape.window.range,
-        every=shape.window.every,
-        numbered=shape.window.numbered,
-        partitions=partitions,
-        bounds_prefix=f"{shape.window_alias}.",
-        rows=lowering.layout(kept, tuple(range(partitions)) or None),
-        grouped=grouped,
-        finish=finish,
-        emit_empty=lowering.query.emit_empty,
-        telling=lowering.telling if changes else None,
-        relations=lowering.relations,
-    )
+    window = lowering.shape.window
+    assert isinstance(window, TupleSlide)
+    return TupleSlides(spec_of(lowering), window.range, window.every, window.numbered)
 
 
 def frame_windows(lowering: Lowering) -> FrameWindows:
     """`[DELTA d ON x]`, `session_window(t, gap)` and `[SESSION gap]`."""
-    shape, grouped, window = lowering.shape, lowering.grouped, lowering.shape.window
-    assert isinstance(window, Delta | Session)
-    kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
-    partitions = len(window.partition)
-    changes = shape.emit is not None and shape.emit.kind != "rstream"
-    meets = lowering.query.revisions is not None
-    rows = lowering.layout(kept, None if meets else tuple(range(partitions)) or None)
-    return FrameWindows(
-        id=lowering.id,
-        query=lowering.name,
-        stream=shape.scan.name,
-        cutter=ByGap(window.gap)
-        if isinstance(window, Session)
-        else ByDelta(window.threshold, rows.names[partitions]),
-        partitions=partitions,
-        bounds_prefix=f"{shape.window_alias}.",
-        rows=rows,
-        grouped=grouped,
-        finish=finish,
-        emit_empty=lowering.query.emit_empty,
-        telling=lowering.telling if changes else None,
-        relations=lowering.relations,
-    )
+    window, spec = lowering.shape.window, spec_of(lowering)
+    if isinstance(window, Session):
+        return FrameWindows(spec, ByGap(window.gap))
+    assert isinstance(window, Delta)
+    return FrameWindows(spec, ByDelta(window.threshold, spec.rows.names[spec.partitions]))
+
+
+def revised_sessions(lowering: Lowering) -> RevisingSessions:
+    """Sessions WITH REVISIONS."""
+    window, revisions = lowering.shape.window, lowering.query.revisions
+    assert isinstance(window, Session)
+    assert revisions is not None
+    return RevisingSessions(frame_windows(lowering), window.gap, revisions)
 
 
 def user_windows(lowering: Lowering) -> UserWindows:
@@ -99,32 +74,18 @@ def user_windows(lowering: Lowering) -> UserWindows:
     Raises `UnsupportedQuery` for EMIT EMPTY, and for changes where WHERE or a join may empty a window: that it was there,
     and what was in the one before is gone, is not known then.
     """
-    shape, grouped, window = lowering.shape, lowering.grouped, lowering.shape.window
+    window = lowering.shape.window
     assert isinstance(window, Custom)
     if lowering.query.emit_empty:
         raise UnsupportedQuery(
             f"EMIT EMPTY is not available: which windows of {window.name} hold no row is not known",
             remedy="Leave it out.",
         )
-    kept, finish = lowering.stored() if grouped is None else (tuple(grouped.inputs()), lowering.finish)
-    changes = shape.emit is not None and shape.emit.kind != "rstream"
-    rows = lowering.layout(kept, None)
-    if changes and rows.above:
+    spec = spec_of(lowering)
+    if spec.telling is not None and spec.rows.above:
         raise UnsupportedQuery(
             f"ISTREAM and DSTREAM over windows of {window.name} go with no WHERE and no join:"
             " a window that these empty would not be seen",
             remedy="Leave out ISTREAM or DSTREAM, or filter in a query that reads this one.",
         )
-    return UserWindows(
-        id=lowering.id,
-        query=lowering.name,
-        stream=shape.scan.name,
-        window=window,
-        on=tuple(map(lowering.rename, window.on)),
-        bounds_prefix=f"{shape.window_alias}.",
-        rows=rows,
-        grouped=grouped,
-        finish=finish,
-        telling=lowering.telling if changes else None,
-        relations=lowering.relations,
-    )
+    return UserWindows(spec, window, tuple(map(lowering.rename, window.on)))

@@ -8,7 +8,7 @@ Source: PSoup (Chandrasekaran, Franklin 2002), section 4.1 and the conclusions o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 from typing import Literal as Choice
 
@@ -18,9 +18,10 @@ from headrace.errors import UserError
 from headrace.operators.operator import Operator
 from headrace.operators.row_steps import Keep
 from headrace.operators.selection import ALWAYS, Answer, Selection, WindowClause
-from headrace.planner.lower import lower, lowering_of
+from headrace.planner.lower import lower
 from headrace.planner.lower_approximate import exactly, has_approximate
-from headrace.planner.lower_correlated import check, has_correlated, regrouping
+from headrace.planner.lower_correlated import check, has_correlated
+from headrace.planner.lowering import Lowering
 from headrace.planner.shape import Shape, shape_of
 from headrace.time import Duration
 
@@ -115,16 +116,11 @@ def _reaches_beyond(shape: Shape, source: Source) -> bool:
 def _selection(
     name: str, query: Query, shape: Shape, operator_id: str, wanted: Choice["none", "partial"], why: str
 ) -> Selection:
-    lowering = lowering_of(name, query, exactly(shape) if has_approximate(shape) else shape, operator_id)
-    grouped = lowering.grouped
-    whole = grouped is not None and not grouped.keys
-    if grouped is not None:
-        if has_correlated(shape):
-            check(query, shape)
-        finish = regrouping(lowering.finish, grouped, shape.window_alias)
-        lowering = replace(
-            lowering, finish=finish, grouped=None, shape=replace(lowering.shape, aggregate=None)
-        )
+    if has_correlated(shape):
+        check(query, shape)
+    shape = exactly(shape) if has_approximate(shape) else shape
+    aggregate = shape.aggregate
+    lowering = Lowering(name, query, shape, operator_id, regroups=True)
     kept, finish = lowering.stored()
     return Selection(
         id=operator_id,
@@ -134,7 +130,7 @@ def _selection(
         why=why,
         window=_window(shape),
         steps=tuple(step for step in (*lowering.below, *lowering.above) if isinstance(step, Keep)),
-        answer=Answer(kept, finish, whole),
+        answer=Answer(kept, finish, aggregate is not None and not aggregate.keys),
     )
 
 

@@ -51,6 +51,11 @@ class Shape:
     distinct: bool = False
     emit: Emit | None = None
 
+    @property
+    def emits_changes(self) -> bool:
+        """Whether ISTREAM or DSTREAM is asked for: what differs, and not the whole."""
+        return self.emit is not None and self.emit.kind != "rstream"
+
 
 def shape_of(query: Query) -> Shape:
     """Take a query apart.

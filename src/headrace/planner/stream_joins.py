@@ -38,10 +38,11 @@ from headrace.algebra.windows import (
     slides,
 )
 from headrace.operators.grouping import slot_of_name
-from headrace.operators.join_sides import Side
+from headrace.operators.join_sides import JoinSpec, Side
 from headrace.operators.relation_join import RelationJoin
 from headrace.operators.row_steps import Keep
 from headrace.operators.window_join import UNTIL, Grid, WindowJoin
+from headrace.planner.rules import Rule, always, first_of
 from headrace.schema import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP, TINYINT, Field, Schema
 from headrace.time import Duration
 
@@ -66,6 +67,30 @@ class Pairing:
 
     operator: WindowJoin | RelationJoin
     met: Met
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A join of two sides, and where windows that slide end."""
+
+    spec: JoinSpec
+    grid: Grid | None
+
+
+JOINS: Final[tuple[Rule[Joined, WindowJoin | RelationJoin], ...]] = (
+    Rule(
+        "changes",
+        "a side is a relation known by its changes, so pairs come and go with those of both sides",
+        when=lambda joined: joined.spec.shown.names[-1] == CHANGE,
+        build=lambda joined: RelationJoin(joined.spec),
+    ),
+    Rule(
+        "pairs of windows",
+        "until when a pair holds is known as it is made, so each is told once",
+        when=always,
+        build=lambda joined: WindowJoin(joined.spec, joined.grid),
+    ),
+)
 
 
 def joins_streams(query: Query) -> bool:
@@ -97,7 +122,7 @@ def taken_apart(
     wanted = _wanted(query.root, top, free, parts.factors)
     inner = inner_of(operator_id)
     pairings = tuple(parts.pairings(inner, len(windows) - 1, wanted, inner_of, stream_of))
-    pairs = StreamScan(stream_of(inner), PAIRS, pairings[0].operator.shown, None)
+    pairs = StreamScan(stream_of(inner), PAIRS, pairings[0].operator.spec.shown, None)
     return replace(query, root=_placed(root, parts.windowed(pairs))), pairings
 
 
@@ -228,7 +253,7 @@ class _Parts:
         else:
             inner = inner_of(operator_id)
             found = list(self.pairings(inner, last - 1, tested & known, inner_of, stream_of))
-            shown = found[0].operator.shown
+            shown = found[0].operator.spec.shown
             left_side = self._side_of_pairs(shown, tuple(key for key, _ in keys), last)
             left_met = [(stream_of(inner), shown, tuple((name, name) for name in shown.names))]
         met = _met(
@@ -255,10 +280,10 @@ class _Parts:
         """The join of two sides, with the wanted columns of their rows."""
         fields = [field for side in sides for field in side.stored if field.name in wanted]
         shown, slot = Schema((*fields, self.told)), slot_of_name(operator_id)
-        first = self.tells_first
-        if self.told is _CHANGE:
-            return RelationJoin(operator_id, self.name, met.name, sides, condition, shown, slot, first)
-        return WindowJoin(operator_id, self.name, met.name, sides, condition, shown, self.grid, slot, first)
+        spec = JoinSpec(operator_id, self.name, met.name, sides, condition, shown, slot, self.tells_first)
+        joined = Joined(spec, self.grid)
+        rule = first_of(JOINS, joined)
+        return rule.build(replace(joined, spec=replace(spec, rule=rule.name)))
 
     def _side_of_pairs(self, shown: Schema, keys: tuple[Expression, ...], last: int) -> Side:
         """Pairs that an inner join makes of the windows before number `last`."""

@@ -106,7 +106,7 @@ def of_pairs(pairing: Pairing, streams: Mapping[str, StreamDefinition]) -> dict[
     options = {"operator": operator.id, "shift": "0", several.NOW_OF: met.name}
     pairs = StreamDefinition(
         name_of(operator.id),
-        operator.shown,
+        operator.spec.shown,
         USING,
         options,
         slack=_NEVER_BY_ROWS,

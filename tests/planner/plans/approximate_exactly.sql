@@ -1,0 +1,6 @@
+-- Where exact panes need no more memory approximate aggregates are exact.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT k, APPROX_COUNT(*) WITHIN 10 PERCENT AS n, ERROR_BOUND(n) AS bound
+FROM a [RANGE 6 SECONDS SLIDE 3 SECONDS] GROUP BY k;

@@ -1,0 +1,6 @@
+-- A relation at every instant is counted in exponential histograms.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT k, APPROX_COUNT(*) WITHIN 10 PERCENT AS n
+FROM a [RANGE 10 SECONDS] GROUP BY k;

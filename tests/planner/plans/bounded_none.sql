@@ -1,0 +1,5 @@
+-- Nothing is kept: INVOKE tests the rows of the window.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q OPTIONS (materialize 'none') AS
+SELECT k, COUNT(*) AS n FROM a WHERE v > 0 BEGIN NOW - INTERVAL 10 SECONDS END NOW GROUP BY k;

@@ -1,0 +1,5 @@
+-- The same over windows of rows.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT k, COUNT_IF(v > AVG(v)) AS above FROM a [ROWS 6 SLIDE 3] GROUP BY k;

@@ -1,0 +1,5 @@
+-- RSTREAM over [NOW] speaks at every instant that has a row: WHERE becomes FILTER.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT RSTREAM(COUNT(*) AS n) FROM a [NOW] WHERE v > 0;

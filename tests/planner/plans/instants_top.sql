@@ -1,0 +1,5 @@
+-- The first rows by an order, at every instant.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT k, v FROM a [RANGE 4 SECONDS] ORDER BY v DESC, k LIMIT 2;

@@ -1,0 +1,6 @@
+-- DSTREAM over windows: what was in the window before and is no more.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT DSTREAM(k, COUNT(*) AS n)
+FROM a [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY k;

@@ -1,0 +1,6 @@
+-- ISTREAM over windows: what is in a window and was not in the one before it.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT ISTREAM(k, COUNT(*) AS n)
+FROM a [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY k;

@@ -1,0 +1,6 @@
+-- A landmark window grows by a pane at each slide.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT k, MIN(v) AS low, COUNT(*) AS n
+FROM a [LANDMARK SLIDE 4 SECONDS] GROUP BY k HAVING COUNT(*) > 1;

@@ -1,0 +1,6 @@
+-- ORDER BY and LIMIT need a whole window: its groups meet in one slot.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT k, SUM(v) AS total
+FROM a [RANGE 6 SECONDS SLIDE 3 SECONDS] GROUP BY k ORDER BY total DESC, k LIMIT 2;

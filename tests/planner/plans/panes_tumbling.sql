@@ -1,0 +1,6 @@
+-- A tumbling window is one pane.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT k, COUNT(*) AS n, SUM(v) AS total, AVG(d) AS mean
+FROM a [RANGE TUMBLING 5 SECONDS] WHERE v > 0 GROUP BY k;

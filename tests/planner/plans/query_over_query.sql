@@ -1,0 +1,8 @@
+-- A query over the results of another one, by name.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY counted AS
+SELECT k, COUNT(*) AS n FROM a [RANGE TUMBLING 3 SECONDS] GROUP BY k;
+
+CREATE QUERY q AS
+SELECT MAX(n) AS top, COUNT(*) AS groups FROM counted [RANGE 6 SECONDS SLIDE 3 SECONDS];

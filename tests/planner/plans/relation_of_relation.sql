@@ -1,0 +1,5 @@
+-- A SELECT in FROM that holds a relation is read by its changes.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT n, COUNT(*) AS groups FROM (SELECT k, COUNT(*) AS n FROM a [RANGE 3 SECONDS] GROUP BY k) AS c GROUP BY n;

@@ -1,0 +1,5 @@
+-- Windows of rows without aggregates.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT DSTREAM(k, v) FROM a [ROWS 3 SLIDE 1];

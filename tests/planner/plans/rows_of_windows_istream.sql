@@ -1,0 +1,5 @@
+-- Rows that a window has and the one before it had not.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT ISTREAM(k, v) FROM a [RANGE 4 SECONDS SLIDE 2 SECONDS];

@@ -1,0 +1,5 @@
+-- The rows of each session.
+CREATE STREAM a (k STRING, v BIGINT, d DOUBLE, at TIMESTAMP) USING push TIMESTAMP BY at SLACK 2 SECONDS;
+
+CREATE QUERY q AS
+SELECT k, v, window_start FROM a [SESSION 1 SECOND PA k];
