@@ -2,7 +2,7 @@
 
 An operator is an immutable value that lives in the epoch plan. Its work has two halves: a *scanner* turns a task's rows
 into deltas, rows at rest that each belong to a slot; `advance` merges deltas with the operator's earlier runs, for the
-slots of one task, when punctuation moves. All else has a default, so that nobody asks of which class an operator is.
+slots of one task, when punctuation moves. All else has a default, so that no caller asks of which class an operator is.
 """
 
 from __future__ import annotations
@@ -147,15 +147,14 @@ class BaseOperator(StateOwner):
     Contract: `advance` is a pure function; its answer depends only on the union of all rows scanned, not on how they were
     cut into epochs, tasks or slots (asserted by the laws); `compact(name, tables)` may replace the tables at any time.
 
-    What is below `advance` is optional: the default is right for an operator that shares nothing, emits all that is due at
-    once, and is asked for its whole window alone. An operator around another one (`around.Around`) decides each by itself.
+    What is below `advance` is optional. The defaults are right for an operator that shares nothing, emits all that is due at
+    once, and answers for its whole window alone. `around.Around` decides for each ability whether it is the inner operator's.
     """
 
     __slots__ = ()
 
-    if (
-        TYPE_CHECKING
-    ):  # at run time the fields of dataclasses: a property here would be taken for their default
+    # At run time these are fields of dataclasses, and a property here would be taken for their default.
+    if TYPE_CHECKING:
 
         @property
         @abstractmethod
