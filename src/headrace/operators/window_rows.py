@@ -45,8 +45,8 @@ class WindowRows(RowOperator):
     finish: Finish
     relations: tuple[str, ...] = ()
     revisions: Revisions | None = None
-    rule: str = ""
     """Rows below the punctuation come too, and the windows that had been answered without them are answered again."""
+    rule: str = ""
 
     @property
     def context(self) -> Context:

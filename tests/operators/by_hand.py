@@ -1,0 +1,103 @@
+"""Operators made and driven by hand: rows are (key, value, time), answers (instant, columns)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions import Column, Expression, Named
+from headrace.algebra.windows import CHANGE
+from headrace.operators.batch import Batch
+from headrace.operators.finish import Finish
+from headrace.operators.grouped import Grouped
+from headrace.operators.local import Told, drive
+from headrace.operators.members import placed
+from headrace.operators.operator import AT, Operator
+from headrace.operators.partitioned_rows import PartitionedRows
+from headrace.operators.row_steps import Keep
+from headrace.operators.row_store import RowLayout
+from headrace.schema import BIGINT, STRING
+
+K, V = Column("k", STRING), Column("v", BIGINT)
+COUNT = Grouped((Named("k", K),), (NamedAggregate("n", AggregateCall("count", None, BIGINT)),))
+"""How many rows there are of each key."""
+
+Rows = Sequence[tuple[str | None, int, int]]
+
+
+def layout(
+    *kept: Expression, partition: tuple[Expression, ...] = (), where: Expression | None = None
+) -> RowLayout:
+    """Rows at rest, each partition in its slot; rows that WHERE drops count."""
+    above = () if where is None else (Keep(where),)
+    return RowLayout(partition, kept, (), above, True, tuple(range(len(partition))) or None, 3)
+
+
+def values(*names: str, first: int = 0) -> Finish:
+    """The select list: stored values by their places, under these names."""
+    types = {"k": STRING, "v": BIGINT}
+    columns = (Named(name, Column(f"c{first + place}", types[name])) for place, name in enumerate(names))
+    return Finish(tuple(columns))
+
+
+def rows_of(*partition: Expression, where: Expression | None = None, **how: Any) -> PartitionedRows:
+    """The values of a window's rows."""
+    rows = layout(V, partition=partition, where=where)
+    finish = values("v", first=len(partition))
+    return PartitionedRows("q", "q", "s", len(partition), "s.", rows, None, finish, **how)
+
+
+def counts_of(*partition: Expression, grouped: Grouped = COUNT, **how: Any) -> PartitionedRows:
+    """How many rows of each key a window has."""
+    names = [*(key.name for key in grouped.keys), *(item.name for item in grouped.aggregates)]
+    types = {"k": STRING, "n": BIGINT}
+    finish = Finish(tuple(Named(name, Column(name, types[name])) for name in names))
+    rows = layout(*grouped.inputs(), partition=partition)
+    return PartitionedRows("q", "q", "s", len(partition), "s.", rows, grouped, finish, **how)
+
+
+def batches(cut: Sequence[Rows], *, member: int = 0, prefix: str = "") -> list[Batch]:
+    """A batch for each epoch; positions go on."""
+    made, before = [], 0
+    for rows in cut:
+        columns = {
+            f"{prefix}k": pa.array([row[0] for row in rows], pa.string()),
+            f"{prefix}v": pa.array([row[1] for row in rows], pa.int64()),
+        }
+        position = np.arange(before, before + len(rows))
+        made.append(Batch(columns, np.array([row[2] for row in rows], np.int64), placed(position, member)))
+        before += len(rows)
+    return made
+
+
+def driven(
+    operator: Operator, cut: Sequence[Rows], punctuations: Sequence[int] | None = None, **how: Any
+) -> Told:
+    """Each epoch is one split; without `punctuations` each promises all up to its last row."""
+    if punctuations is None:
+        punctuations = np.maximum.accumulate([max(row[2] for row in rows) + 1 for rows in cut]).tolist()
+    return drive(operator, [[each] for each in batches(cut)], punctuations, **{"final": False, **how})
+
+
+def plain(results: pa.Table | None, *names: str) -> list[tuple[Any, ...]]:
+    """Result rows as (instant, columns), in order; changes as (instant, sign, columns)."""
+    if results is None:
+        return []
+    shown = [*([CHANGE] if CHANGE in results.column_names else []), *names]
+    rows = zip(*(results.column(name).to_pylist() for name in (AT, *shown)), strict=True)
+    return sorted(rows, key=lambda row: [(part is not None, part) for part in row])
+
+
+def told(
+    operator: Operator,
+    cut: Sequence[Rows],
+    *names: str,
+    punctuations: Sequence[int] | None = None,
+    **how: Any,
+) -> list[tuple[Any, ...]]:
+    """What an operator emits over epochs of rows."""
+    return plain(driven(operator, cut, punctuations, **how).results, *names)
