@@ -101,6 +101,9 @@ def array(element: Type) -> Type:
     return Type("ARRAY", element=element)
 
 
+STAMP: Final = pa.timestamp("us", tz="UTC")
+"""Instants as Arrow has them: microseconds, in UTC."""
+
 _ARROW: Final[dict[str, pa.DataType]] = {
     "BOOLEAN": pa.bool_(),
     "TINYINT": pa.int8(),
@@ -112,7 +115,7 @@ _ARROW: Final[dict[str, pa.DataType]] = {
     "STRING": pa.string(),
     "BINARY": pa.binary(),
     "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+    "TIMESTAMP": STAMP,
     "TIMESTAMP_NTZ": pa.timestamp("us"),
     "INTERVAL": pa.duration("us"),
     "VOID": pa.null(),

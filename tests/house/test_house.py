@@ -181,6 +181,92 @@ def test_everything_below_the_runtime_works_without_spark() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@cache
+def operator_classes() -> frozenset[str]:
+    """The names of all classes of operators: what is below `BaseOperator`."""
+    found, bases = {"BaseOperator", "Operator"}, dict[str, set[str]]()
+    for path in sources():
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = {base.id for base in node.bases if isinstance(base, ast.Name)}
+    while more := {name for name, above in bases.items() if above & found} - found:
+        found |= more
+    return frozenset(found)
+
+
+@cache
+def abilities() -> frozenset[str]:
+    """What the contract of operators has: of these nobody asks whether they are there."""
+    contract = tree(PACKAGE / "operators" / "operator.py")
+    base = next(n for n in contract.body if isinstance(n, ast.ClassDef) and n.name == "BaseOperator")
+    found = {n.name for n in ast.walk(base) if isinstance(n, ast.FunctionDef)}
+    return frozenset(found | {"finish", "steps", "rows", "panes", "inner", "family"})
+
+
+def asks_for_a_class(code: ast.Module, classes: frozenset[str], members: frozenset[str]) -> Iterator[ast.AST]:
+    """Where it is asked of which class an operator is, or whether it has a member."""
+    several = {
+        target.id
+        for node in code.body
+        if isinstance(node, ast.Assign)
+        and classes & {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    wanted = classes | several
+
+    def of_operators(node: ast.AST) -> bool:
+        return any(isinstance(each, ast.Name) and each.id in wanted for each in ast.walk(node))
+
+    for node in ast.walk(code):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kinds]) if of_operators(
+                kinds
+            ):
+                yield node
+            case ast.Call(
+                func=ast.Name(id="getattr" | "hasattr"), args=[what, ast.Constant(value=name), *_]
+            ) if name in members and "operator" in ast.unparse(what):
+                yield node
+            case ast.Compare(left=ast.Call(func=ast.Name(id="type")), comparators=[kinds]) if of_operators(
+                kinds
+            ):
+                yield node
+            case ast.MatchClass(cls=kind) if of_operators(kind):
+                yield node
+
+
+def test_nobody_but_the_lowering_asks_of_which_class_an_operator_is() -> None:
+    """A new operator would be wrong in each such place: what it can do besides is a method of `BaseOperator`."""
+    assert len(operator_classes()) > 16
+    found = [
+        named(path, node)
+        for path in sources()
+        if not path.stem.startswith("lower") and path.stem not in {"stream_joins", "held_relations"}
+        for node in asks_for_a_class(tree(path), operator_classes(), abilities())
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("code", "is_found"),
+    [
+        ("isinstance(each, Some | Other)", True),
+        ("type(each) is Some", True),
+        ("KINDS = Some, int\nisinstance(each, KINDS)", True),
+        ("match each:\n    case Some(): pass", True),
+        ("getattr(operator, 'finish', None)", True),
+        ("hasattr(self._operators[0], 'finish')", True),
+        ("isinstance(each, Other)", False),
+        ("getattr(seen, 'finish')", False),
+        ("getattr(operator, field.name)", False),
+    ],
+)
+def test_who_asks_is_found(code: str, is_found: bool) -> None:
+    found = asks_for_a_class(ast.parse(code), frozenset({"Some"}), frozenset({"finish"}))
+    assert bool(list(found)) == is_found
+
+
 def unordered(code: ast.Module) -> Iterator[ast.AST]:
     """Where Arrow may put rows in another order in each run: groupings with its threads, its joins, its plans, its datasets."""
     for node in ast.walk(code):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headrace.algebra.patterns import Between, OneOf, Pattern, Test, pattern_named, rolled_up
 from headrace.algebra.query import Query
 from headrace.operators.adaptive_panes import FEW_OPEN
-from headrace.operators.group_ahead import GroupTurn, advance_groups, by_itself, columns_kept, without_done
+from headrace.operators.group_ahead import GroupTurn
 from headrace.operators.operator import Sections, Turn
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.promises import bounds_of
@@ -67,11 +67,11 @@ def punctuated(draw: st.DrawFn) -> tuple[RecordedStream, list[list[Promise]]]:
 def queries() -> st.SearchStrategy[Query]:
     shape = some.Shape(top=False, distinct=False, emits=False)
     found = some.queries(some.time_slides(), shape)
-    return found.filter(lambda query: not query.emit_empty and bool(columns_kept(alone(query), COLUMNS)))
+    return found.filter(lambda query: not query.emit_empty and bool(alone(query).group_columns(COLUMNS)))
 
 
 def alone(query: Query) -> Any:
-    return by_itself(lower("q", query, "q"))
+    return lower("q", query, "q").without_family()
 
 
 class Running:
@@ -79,7 +79,7 @@ class Running:
 
     def __init__(self, operator: PaneAggregate, history: History) -> None:
         self.operator, self.history = operator, history
-        self.columns = columns_kept(operator, COLUMNS)
+        self.columns = operator.group_columns(COLUMNS)
         self.runs: list[Sections] = []
         self.closed: Instant = BEGINNING
         self.greatest: Instant = BEGINNING
@@ -101,7 +101,7 @@ class Running:
             after[pattern.text()] = max(at, after.get(pattern.text(), BEGINNING))
         groups = GroupTurn(self.columns, before, after, bounds_of)
         turn = Turn(self.closed, now, self.greatest, final)
-        step = advance_groups(self.operator, self.runs, [scanner.finish().deltas], turn, groups)
+        step = self.operator.advance_groups(self.runs, [scanner.finish().deltas], turn, groups)
         self.runs += [step.state] if step.state else []
         self.closed, self.known = now, rolled_up(after)
         if step.results is not None:
@@ -113,7 +113,7 @@ class Running:
         names = sorted({name for run in self.runs for name in run})
         tables = {name: [run[name] for run in self.runs if name in run] for name in names}
         merged = {
-            name: without_done(self.operator, name, self.operator.compact(name, parts, turn), groups)
+            name: self.operator.without_done(name, self.operator.compact(name, parts, turn), groups)
             for name, parts in self.operator.before_merge(tables, turn).items()
         }
         self.runs = [{name: table for name, table in merged.items() if table.num_rows}]

@@ -18,7 +18,7 @@ from headrace.operators.approximate_instants import ApproximateInstants
 from headrace.operators.approximate_windows import ApproximateWindows
 from headrace.operators.local import drive
 from headrace.operators.operator import Operator
-from headrace.operators.shorter_windows import check, full_length, shorter
+from headrace.operators.shorter_windows import check, full_length
 from headrace.planner.lower import lower
 from headrace.reference.evaluate import invoke
 from headrace.reference.history import History
@@ -79,7 +79,7 @@ def asked(data: st.DataObject, operator: Operator, query: Query, history: Histor
     now, closed = history.now(query), history.punctuation(query)
     if now is None:
         return []
-    found = shorter(operator, length, told.runs, closed, max(now, closed - 1))
+    found = operator.answer_subwindow(length, told.runs, closed, max(now, closed - 1))
     if found is not None and CHANGE in found.column_names:
         assert set(found.column(CHANGE).to_pylist()) <= {1}
     return [row for _, row in plain(found, query)]

@@ -4,6 +4,7 @@ from headrace.language.bind import bind_query
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.planner.explain import explain
 from headrace.planner.lower import lower
+from headrace.planner.materializing import Source, materialized
 from tests.language.catalog import Catalog
 
 HOURLY = "SELECT auction, COUNT(*) AS n FROM bids [RANGE TUMBLING 1 HOUR] GROUP BY auction"
@@ -53,6 +54,12 @@ def test_revisions_say_how_late_a_row_may_be() -> None:
     assert told(f"{HOURLY} WITH REVISIONS FOR INTERVAL 1 DAY")[1] == f"{line}up to 1 DAY late"
     assert told(f"{HOURLY} WITH REVISIONS")[2:-2] == told(HOURLY)[1:-2]
     assert told(f"{HOURLY} WITH REVISIONS")[-2] == "  group by auction (routed to one slot)"
+
+
+def test_a_window_applied_when_asked_is_told_also_without_begin() -> None:
+    query = bind_query("SELECT auction FROM bids [RANGE UNBOUNDED] WHERE price > 3", Catalog())
+    lines = explain(materialized("q", query, "q1", "partial", Source(archived=True))).splitlines()
+    assert "  window applied when asked: -infinity to NOW (landmark)" in lines
 
 
 def test_sessions_and_windows_of_users_tell_their_class() -> None:

@@ -19,7 +19,7 @@ from headrace.algebra.windows import Landmark, TimeSlide, Window
 from headrace.operators import foldings as foldings_of
 from headrace.operators import shared_panes
 from headrace.operators.batch import Batch
-from headrace.operators.family import Census, Harvest, cohorts, family_of, gathered, state_name
+from headrace.operators.family import Census, Harvest, cohorts, gathered, state_name
 from headrace.operators.foldings import Alone, foldings
 from headrace.operators.operator import Operator, Turn
 from headrace.operators.pane_aggregate import PaneAggregate
@@ -95,7 +95,7 @@ def answers(operators: Sequence[Operator], queries: Sequence[Query], found: Harv
             for section, tables in found.sections.items()
             if section.startswith(prefix)
         }
-        if family_of(operator) is None:
+        if operator.family_key is None:
             results = operator.advance([], [deltas], turn).results
         else:
             assert isinstance(operator, PaneAggregate)

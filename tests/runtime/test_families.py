@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.operators import foldings
-from headrace.operators.family import Census, family_of, number_of
+from headrace.operators.family import Census, number_of
 from headrace.runtime.hub import Hub
 from headrace.runtime.plans import open_run
 from headrace.time import SECOND
@@ -30,7 +30,7 @@ def families(hub: Hub) -> dict[str, list[str]]:
     """Operators by the family they are in."""
     found: dict[str, list[str]] = {}
     for operator in hub.loop.engine.plan.operators.values():
-        found.setdefault(str(family_of(operator)), []).append(operator.id)
+        found.setdefault(str(operator.family_key), []).append(operator.id)
     return found
 
 

@@ -13,7 +13,7 @@ from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.journal import query_from_json, query_to_json
 from headrace.language.render_definitions import render_query
 from headrace.operators import foldings
-from headrace.operators.family import family_of, state_name
+from headrace.operators.family import state_name
 from headrace.operators.foldings import groups
 from headrace.runtime.hub import Hub
 from tests.runtime.rig import Rig, answers, cut, expected, made_rows
@@ -70,20 +70,20 @@ def test_a_query_without_sharing_folds_and_keeps_by_itself_and_the_others_go_on_
     with rig.hub(2, ALIKE | OTHERS) as hub:
         hub.catch_up()
         assert folded_with(hub, "q1") >= set(ALIKE)
-        family = family_of(hub.operator_and_query("q1")[0])
+        family = hub.operator_and_query("q1")[0].family_key
         assert family is not None
         (said,) = hub.execute("ALTER QUERY q1 SET (sharing 'off')")
         assert said.message == "query q1 shares panes with no other query"
         hub.catch_up()
         alone = hub.operator_and_query("q1")[0]
         assert (folded_with(hub, "q1"), state_name(alone)) == ({"q1"}, alone.id)
-        assert {family_of(hub.operator_and_query(name)[0]) for name in ALIKE if name != "q1"} == {family}
+        assert {hub.operator_and_query(name)[0].family_key for name in ALIKE if name != "q1"} == {family}
         told = hub.execute("EXPLAIN QUERY q1")[0].message
         assert "shares its panes with no query (sharing 'off')" in told
         assert "its own" in told
         hub.execute("ALTER QUERY q1 SET (sharing 'on')")
         assert folded_with(hub, "q1") >= set(ALIKE)
-        assert family_of(hub.operator_and_query("q1")[0]) == family
+        assert hub.operator_and_query("q1")[0].family_key == family
 
 
 @pytest.mark.parametrize("sharing", [True, False])

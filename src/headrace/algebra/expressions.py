@@ -7,13 +7,13 @@ explicit `Cast` nodes here, so evaluators never guess.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from typing import TypeAlias
 
-from headrace.schema import Type
+from headrace.schema import BOOLEAN, Type
 
 Value: TypeAlias = bool | int | float | str | bytes | Decimal | date | None
 """A constant. TIMESTAMPs are instants and INTERVALs durations (int, microseconds)."""
@@ -128,3 +128,8 @@ def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
     if isinstance(predicate, Call) and predicate.function == "and":
         return tuple(factor for part in predicate.arguments for factor in conjuncts(part))
     return (predicate,)
+
+
+def conjunction(factors: Sequence[Expression]) -> Expression:
+    """All of at least one factor, as one expression; see `conjuncts`."""
+    return factors[0] if len(factors) == 1 else Call("and", tuple(factors), BOOLEAN)

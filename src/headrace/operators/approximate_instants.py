@@ -7,7 +7,7 @@ Source: as `synopses/exponential_histogram`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,25 +15,29 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.aggregation import Answer
+from headrace.operators.around import Around
 from headrace.operators.batch import Rejected
 from headrace.operators.cells import Fed
-from headrace.operators.grouping import Ints, flat
-from headrace.operators.instant_aggregate import CELLS, InstantAggregate
+from headrace.operators.displaying import MANY, histogram_bytes, histograms, keys, steps_up
+from headrace.operators.grouping import Ints, flat, ints
+from headrace.operators.instant_aggregate import InstantAggregate
 from headrace.operators.instants import span_of
-from headrace.operators.operator import Scanner, Sections, Step, Turn
+from headrace.operators.operator import Sections, Step, Turn
 from headrace.operators.pane_store import KEY, SLOT, Layout, block_key, merge
+from headrace.operators.panes import LOWEST
 from headrace.operators.row_steps import RowStep
+from headrace.operators.shorter_instants import CELLS
+from headrace.operators.shorter_windows import Subwindows
 from headrace.operators.thinned_store import ThinLayout, Thinned, as_cells
 from headrace.synopses.canonical import Form
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, Duration, Instant, render_duration
 
 OPEN: Final = f"{CELLS}0"
 THINNED: Final = "thinned"
-_FIRST: Final = -(1 << 55)
 
 
 @dataclass(frozen=True, slots=True)
-class ApproximateInstants:
+class ApproximateInstants(Around):
     """`Finish(Aggregate(Windowed(TimeRange)))` of one query, all aggregates approximate.
 
     `exactly` answers; `forms` says how each of its partials is kept, None for those that hold error bounds, and `bounds` which
@@ -45,39 +49,45 @@ class ApproximateInstants:
     bounds: Mapping[Fed, Fed]
 
     @property
-    def id(self) -> str:
-        """The name of its state."""
-        return self.exactly.id
+    def inner(self) -> InstantAggregate:
+        """What reads the stream."""
+        return self.exactly
 
     @property
-    def query(self) -> str:
-        """The query it answers."""
-        return self.exactly.query
-
-    @property
-    def stream(self) -> str:
-        """The stream it reads."""
-        return self.exactly.stream
-
-    @property
-    def rule(self) -> str:
-        """The rule that chose it."""
-        return self.exactly.rule
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.exactly.columns
-
-    @property
-    def relations(self) -> tuple[str, ...]:
-        """The relations its steps look up."""
-        return self.exactly.relations
-
-    @property
-    def steps(self) -> tuple[RowStep, ...]:
+    def row_steps(self) -> tuple[RowStep, ...]:
         """What is done to rows before they are counted."""
-        return (*self.exactly.rows.below, *self.exactly.rows.above)
+        return self.exactly.row_steps
+
+    @property
+    def subwindows(self) -> Subwindows | None:
+        """Those of the exact operator: the histograms hold every shorter range."""
+        return self.exactly.subwindows
+
+    def answer_subwindow(
+        self, length: Duration, runs: Sequence[Sections], closed: Instant, now: Instant
+    ) -> pa.Table | None:
+        """R(now) of the last `length`, within the same bound."""
+        return self.exactly.answer_subwindow(
+            length, self.cells_since(runs, closed, now - length), closed, now
+        )
+
+    def display(self) -> Iterator[str]:
+        """Its range, its histograms, its groups."""
+        length = self.exactly.validity.length
+        assert length is not None
+        yield f"a relation at every instant, of the last {render_duration(length - 1)}"
+        kept = (
+            (fed, form) for fed, form in zip(self.layout.feds, self.forms, strict=True) if form is not None
+        )
+        yield from histograms(kept, f"every instant with a row: up to {16 * MANY:,}")
+        where = "by group" if self.exactly.rows.routing is not None else "one slot"
+        yield f"group by {keys(self.exactly.grouped.keys)} (routed to {where})"
+        yield from steps_up(self.row_steps)
+
+    @property
+    def synopsis_bytes(self) -> Mapping[str, int]:
+        """Of each histogram, once a group."""
+        return histogram_bytes(self.layout.feds, self.forms)
 
     @property
     def layout(self) -> Layout:
@@ -90,10 +100,6 @@ class ApproximateInstants:
         kept = [(fed, form) for fed, form in zip(self.layout.feds, self.forms, strict=True) if form]
         layout = Layout(self.layout.keys, tuple(fed for fed, _ in kept))
         return ThinLayout(layout, tuple(form for _, form in kept))
-
-    def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
-        """Folds a task's rows into cells of instants."""
-        return self.exactly.scanner(relations)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell what changes at the instants that punctuation passed; thin what has become much."""
@@ -114,7 +120,7 @@ class ApproximateInstants:
         later = [_since(table, span.limit) for table in arrived]
         if sum(table.num_rows for table in later):
             state[OPEN] = merge(self.layout, later)
-        new = held.at_rest(span.closed if begun else _FIRST, span.limit, settle=not turn.final)
+        new = held.at_rest(span.closed if begun else LOWEST, span.limit, settle=not turn.final)
         if new.num_rows:
             state[THINNED] = new
         rejected = [*step.rejected, *([_too_large(settled, bad)] if bad.any() else [])]
@@ -123,7 +129,7 @@ class ApproximateInstants:
     def cells_since(self, runs: Sequence[Sections], closed: Instant, start: Instant) -> list[Sections]:
         """All that is held from `start` on, as the exact operator's state: settled instants thinned, those since `closed` not."""
         thinned = [run[THINNED] for run in runs if THINNED in run]
-        held = Thinned.of(self.thin, thinned, None if start < _FIRST else start)
+        held = Thinned.of(self.thin, thinned, None if start < LOWEST else start)
         waiting = [_since(run[OPEN], closed) for run in runs if OPEN in run]
         others = [{name: table for name, table in run.items() if name not in (OPEN, THINNED)} for run in runs]
         return [{OPEN: merge(self.layout, [self._cells(held), *waiting])}, *others]
@@ -144,7 +150,7 @@ class ApproximateInstants:
         for place, fed in enumerate(thin.feds):
             names |= dict(zip(full.cell_names(full.feds.index(fed)), thin.cell_names(place), strict=True))
         chosen = settled.select(list(names)).rename_columns(list(names.values()))
-        return chosen.set_column(0, KEY, pa.array(_keys(settled) + block_key(0, 0)))
+        return chosen.set_column(0, KEY, pa.array(ints(settled, KEY) + block_key(0, 0)))
 
     def _horizon(self, closed: Instant) -> Instant:
         """The earliest instant whose rows are still in the window at `closed`, or leave it there."""
@@ -157,8 +163,8 @@ class ApproximateInstants:
         thin = self.thin.layout.feds
         parts = [(held.codes, held.panes, dict(zip(thin, held.values, strict=True)))]
         bound_of = {fed: bound for bound, fed in self.bounds.items()}
-        for fed, histograms in zip(thin, held.histograms, strict=True):
-            cells = histograms.cells()
+        for fed, kept in zip(thin, held.histograms, strict=True):
+            cells = kept.cells()
             numbers = {fed: cells.weights}
             if fed in bound_of:
                 numbers[bound_of[fed]] = cells.slack - cells.slack_of_newer()
@@ -177,20 +183,15 @@ def _or_zeros(values: Ints | None, count: int) -> Ints:
     return np.zeros(count, np.int64) if values is None else values
 
 
-def _keys(table: pa.Table) -> Ints:
-    found: Ints = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
-    return found
-
-
 def _since(table: pa.Table, instant: Instant) -> pa.Table:
-    return table.filter(pa.array(_keys(table) >= instant))
+    return table.filter(pa.array(ints(table, KEY) >= instant))
 
 
 def _below(table: pa.Table, instant: Instant) -> pa.Table:
-    return table.filter(pa.array(_keys(table) < instant))
+    return table.filter(pa.array(ints(table, KEY) < instant))
 
 
 def _too_large(settled: pa.Table, bad: np.ndarray) -> Rejected:
     """Sums of one instant that do not fit."""
-    at = _keys(settled)[bad]
+    at = ints(settled, KEY)[bad]
     return Rejected(at, np.full(len(at), -1), ("an aggregate does not fit its type",) * len(at))

@@ -8,7 +8,7 @@ Whether a group has a row in the window is exact. Source: as `synopses/exponenti
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -18,28 +18,31 @@ from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.approximation import exact
 from headrace.operators import aggregation
 from headrace.operators.aggregation import Answer
+from headrace.operators.around import Around
 from headrace.operators.batch import Rejected
+from headrace.operators.displaying import histogram_bytes, histograms, steps_up
 from headrace.operators.finish import finish
 from headrace.operators.grouping import Ints
-from headrace.operators.operator import Scanner, Sections, Step, Turn
+from headrace.operators.operator import Sections, Step, Turn
 from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.pane_display import routed
 from headrace.operators.pane_store import KEY, Layout, between, block_key, merge
 from headrace.operators.pane_windows import closing
+from headrace.operators.panes import HIGHEST, LOWEST
 from headrace.operators.row_steps import RowStep
+from headrace.operators.shorter_windows import Subwindows, of_length
 from headrace.operators.thinned_store import ThinLayout, Thinned, as_cells
+from headrace.schema import STAMP
 from headrace.synopses.canonical import Form
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant, render_duration
 
 OPEN: Final = "open0"
 THINNED: Final = "thinned"
-_LOWEST: Final = -(1 << 55)
-_HIGHEST: Final = 1 << 55
 _MOST_PAIRS: Final = 1 << 20
-_STAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
-class ApproximateWindows:
+class ApproximateWindows(Around):
     """`Finish(Aggregate(Windowed(TimeSlide)))` of one query, all aggregates approximate.
 
     `exactly` is the same query without errors, whose panes and partials are used; `forms` says how each of its partials is
@@ -51,39 +54,46 @@ class ApproximateWindows:
     forms: tuple[Form, ...]
 
     @property
-    def id(self) -> str:
-        """The name of its state."""
-        return self.exactly.id
+    def inner(self) -> PaneAggregate:
+        """What reads the stream."""
+        return self.exactly
 
     @property
-    def query(self) -> str:
-        """The query it answers."""
-        return self.exactly.query
-
-    @property
-    def stream(self) -> str:
-        """The stream it reads."""
-        return self.exactly.stream
-
-    @property
-    def rule(self) -> str:
-        """The rule that chose it."""
-        return self.exactly.rule
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.exactly.columns
-
-    @property
-    def relations(self) -> tuple[str, ...]:
-        """The relations its steps look up."""
-        return self.exactly.relations
-
-    @property
-    def steps(self) -> tuple[RowStep, ...]:
+    def row_steps(self) -> tuple[RowStep, ...]:
         """What is done to rows before they are counted."""
         return self.exactly.steps
+
+    @property
+    def subwindows(self) -> Subwindows | None:
+        """Where the slide divides the range, those that begin at a slide."""
+        whole = self.exactly
+        return None if whole.panes.cut or whole.range is None else Subwindows(whole.range, whole.panes)
+
+    def answer_subwindow(
+        self,
+        length: Duration,
+        runs: Sequence[Sections],
+        closed: Instant,
+        now: Instant,  # noqa: ARG002
+    ) -> pa.Table | None:
+        """The last window of that length, within the same bound."""
+        if closed in (BEGINNING, FOREVER):
+            return None
+        return answer_of(replace(self, exactly=of_length(self.exactly, length)), runs, closed)
+
+    def display(self) -> Iterator[str]:
+        """Its windows, its histograms, its groups."""
+        panes = self.exactly.panes
+        yield f"window every {render_duration(panes.slide)} of {panes.per_window} panes (context free)"
+        kept = zip(self.layout.feds, self.forms, strict=True)
+        yield from histograms(kept, f"every pane: {8 * (panes.per_window or 0):,}")
+        yield routed(self.exactly)
+        yield from steps_up(self.row_steps)
+
+    @property
+    def synopsis_bytes(self) -> Mapping[str, int]:
+        """Of each histogram, once a group."""
+        return histogram_bytes(self.layout.feds, self.forms)
 
     @property
     def layout(self) -> Layout:
@@ -95,28 +105,24 @@ class ApproximateWindows:
         """Cells and histograms of closed panes."""
         return ThinLayout(self.layout, self.forms)
 
-    def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
-        """Folds a task's rows into cells of panes."""
-        return self.exactly.scanner(relations)
-
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Seal the panes that punctuation passed; answer the windows that closed; thin what has become much."""
         panes = self.exactly.panes
         arrived = [delta[OPEN] for delta in deltas if OPEN in delta]
         if turn.now == BEGINNING:
             return Step({OPEN: merge(self.layout, arrived)} if arrived else {})
-        edge = _HIGHEST if turn.final else panes.of_instant(turn.now)
-        before = _LOWEST if turn.closed == BEGINNING else panes.of_instant(turn.closed)
+        edge = HIGHEST if turn.final else panes.of_instant(turn.now)
+        before = LOWEST if turn.closed == BEGINNING else panes.of_instant(turn.closed)
         border = block_key(0, edge)
         opened = [run[OPEN] for run in runs if OPEN in run]
         ripe = between(opened, block_key(0, before), border)
-        sealed = merge(self.layout, ripe + between(arrived, block_key(0, _LOWEST), border))
+        sealed = merge(self.layout, ripe + between(arrived, block_key(0, LOWEST), border))
         fresh, bad = self.thin.cells(sealed)
-        closed = _LOWEST if turn.closed == BEGINNING else panes.last_closed(turn.closed)
+        closed = LOWEST if turn.closed == BEGINNING else panes.last_closed(turn.closed)
         horizon = None if turn.closed == BEGINNING else panes.first(closed + 1)
         held = Thinned.of(self.thin, [*(run[THINNED] for run in runs if THINNED in run), fresh], horizon)
         state = {}
-        if later := between(arrived, border, block_key(0, _HIGHEST)):
+        if later := between(arrived, border, block_key(0, HIGHEST)):
             state[OPEN] = merge(self.layout, later)
         new = held.at_rest(before, edge, settle=not turn.final)
         if new.num_rows:
@@ -238,7 +244,7 @@ def _columns(
         else:
             columns[item.name] = aggregation.lower(call, cells).values
     starts, ends = whole.panes.window_bounds(windows, whole.range)
-    columns[f"{whole.window_alias}.window_start"] = pa.array(starts).cast(_STAMP)
-    columns[f"{whole.window_alias}.window_end"] = pa.array(ends).cast(_STAMP)
+    columns[f"{whole.window_alias}.window_start"] = pa.array(starts).cast(STAMP)
+    columns[f"{whole.window_alias}.window_end"] = pa.array(ends).cast(STAMP)
     columns[f"{whole.window_alias}.window_id"] = pa.array(windows)
     return columns

@@ -1,19 +1,31 @@
-"""What an operator that stands around another one has of it: its name, what it reads, and its scan."""
+"""What an operator around another one has of it: its name, what it reads, its scan, and what is made of its rows.
+
+What is shared with other queries, and where state is, is not forwarded: the outer operator stores more than the inner one,
+so it takes part in nothing that knows the inner one's state alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.operators.operator import Operator, Scanner
+from headrace.algebra.query import SortKey
+from headrace.algebra.window_classes import Context
+from headrace.operators.finish import Finish
+from headrace.operators.operator import BaseOperator, Operator, Scanner
 
 
-class Around:
-    """An operator that tells the answers of `inner` in another way, and keeps its own state beside that one's."""
+class Around(BaseOperator):
+    """An operator that makes other answers of those of `inner`, and keeps its own state beside that one's."""
 
     __slots__ = ()
-    inner: Operator
+    if TYPE_CHECKING:
+
+        @property
+        def inner(self) -> Operator:
+            """The operator around which it is."""
 
     @property
     def id(self) -> str:
@@ -31,6 +43,11 @@ class Around:
         return self.inner.stream
 
     @property
+    def rule(self) -> str:
+        """The name of the planner's rule that chose it."""
+        return self.inner.rule
+
+    @property
     def columns(self) -> frozenset[str]:
         """The stream's columns it reads."""
         return self.inner.columns
@@ -43,3 +60,32 @@ class Around:
     def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
         """The inner operator's."""
         return self.inner.scanner(relations)
+
+    @property
+    def context(self) -> Context | None:
+        """The class of its window."""
+        return self.inner.context
+
+    @property
+    def finishing(self) -> Finish | None:
+        """The steps above its windows."""
+        return self.inner.finishing
+
+    @property
+    def sort(self) -> tuple[SortKey, ...]:
+        """The hidden sort columns that its results carry."""
+        return self.inner.sort
+
+    @property
+    def reads_changes(self) -> bool:
+        """Whether it reads insertions and retractions whatever its stream is."""
+        return self.inner.reads_changes
+
+    def display(self) -> Iterator[str]:
+        """The inner operator's lines."""
+        return self.inner.display()
+
+    @property
+    def synopsis_bytes(self) -> Mapping[str, int]:
+        """Of the inner operator's synopses."""
+        return self.inner.synopsis_bytes

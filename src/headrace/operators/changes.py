@@ -19,7 +19,7 @@ import pyarrow as pa
 from headrace.algebra.windows import CHANGE
 from headrace.operators.batch import Rejected
 from headrace.operators.finish import Finish, finish
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.operators.operator import AT, WINDOW
 from headrace.time import BEGINNING, Instant
 
@@ -67,7 +67,7 @@ def tell(plan: Finish, items: Items, span: Span, telling: Telling) -> Told:
         return _tell_limited(plan, items, span, telling)
     numbers = np.arange(items.rows)
     rows, rejected = finish(replace(plan, distinct=False), items.columns, numbers, items.begin, items.failed)
-    member = flat(rows.column(WINDOW)).to_numpy(zero_copy_only=False)
+    member = ints(rows, WINDOW)
     begin, end = items.begin[member], items.end[member]
     if plan.distinct:
         codes = group(outputs(rows), rows.num_rows).codes
@@ -89,7 +89,7 @@ def tell_changes(
 ) -> Told:
     """What HAVING and the select list make of rows that come (+1) or go (-1) at instants, row by row."""
     rows, rejected = finish(plan, columns, np.arange(len(at)), at)
-    member = flat(rows.column(WINDOW)).to_numpy(zero_copy_only=False)
+    member = ints(rows, WINDOW)
     return consolidated(rows, at[member], signs[member], telling), rejected
 
 
@@ -190,4 +190,4 @@ def _at_points(
     columns = {name: flat(column).take(picked) for name, column in items.columns.items()}
     failed = items.failed[source] if items.failed is not None else None
     rows, rejected = finish(plan, columns, point, moments[point], failed)
-    return flat(rows.column(WINDOW)).to_numpy(zero_copy_only=False), rows, rejected
+    return ints(rows, WINDOW), rows, rejected

@@ -6,7 +6,7 @@ passed wait.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,11 +15,12 @@ from headrace.operators.changes import Telling, Told, tell_changes
 from headrace.operators.finish import Finish
 from headrace.operators.instants import span_of
 from headrace.operators.operator import Sections, Step, Turn
-from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
+from headrace.operators.row_operator import RowOperator
+from headrace.operators.row_store import ROWS, Held, RowLayout, hold
 
 
 @dataclass(frozen=True, slots=True)
-class ChangingRows:
+class ChangingRows(RowOperator):
     """`Finish(Windowed(Changing))` of one query, where a row's answer is its own. The first stored value is the change."""
 
     id: str
@@ -30,15 +31,6 @@ class ChangingRows:
     telling: Telling
     relations: tuple[str, ...] = ()
     rule: str = ""
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """The columns it reads of the relation's changes."""
-        return self.rows.reads()
-
-    def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
-        """Evaluates what is stored of each change."""
-        return self.rows.scanner(relations)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell the changes at the instants that punctuation passed; keep the others."""

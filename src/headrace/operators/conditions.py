@@ -15,11 +15,10 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
-from headrace.algebra.expressions import Call, Expression
+from headrace.algebra.expressions import Expression, conjunction
 from headrace.operators.grouping import Ints
 from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.row_steps import Keep
-from headrace.schema import BOOLEAN
 
 _KEPT: Final = 16
 _NEAR: Final = 0.5
@@ -42,9 +41,7 @@ _Member = TypeVar("_Member")
 def predicate_of(member: Conditioned) -> Expression | None:
     """The condition of a member whose steps are filters alone; None for all rows."""
     factors = tuple(step.predicate for step in member.steps if isinstance(step, Keep))
-    if len(factors) < 2:
-        return factors[0] if factors else None
-    return Call("and", factors, BOOLEAN)
+    return conjunction(factors) if factors else None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,12 +25,24 @@ from headrace.algebra.expressions import Column, Named
 from headrace.operators.adaptive_panes import FEW_OPEN
 from headrace.operators.batch import Rejected
 from headrace.operators.finish import Finish, finish
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.grouping import Ints, flat, ints
 from headrace.operators.lower_synopses import keeps_synopses
-from headrace.operators.operator import NOTHING_TOLD, WINDOW, Operator, Scanned, Sections, Told, Turn
-from headrace.operators.pane_aggregate import Chunk, Closed, PaneAggregate, close
+from headrace.operators.operator import (
+    NOTHING_TOLD,
+    WINDOW,
+    Operator,
+    Scanned,
+    Sections,
+    StateOwner,
+    Told,
+    Turn,
+)
+from headrace.operators.pane_closing import Chunk, Closed, close
 from headrace.operators.pane_store import KEY
 from headrace.schema import BIGINT
+
+if TYPE_CHECKING:
+    from headrace.operators.pane_aggregate import PaneAggregate
 
 UNFOLDED: Final = "/rows"
 """After a state's name, beside the name itself among the adapting ones: its rows are not folded at all as they come."""
@@ -52,12 +64,6 @@ class MemberStep:
     open_windows: int = 0
     told: Told = NOTHING_TOLD
     """Of all members that took the same turn."""
-
-
-def family_of(operator: Operator) -> str | None:
-    """The name of the operator's family, the same for all queries of its shape; None when it has a state of its own."""
-    found: str | None = getattr(operator, "family", None)
-    return found
 
 
 def in_family(operator: PaneAggregate) -> PaneAggregate:
@@ -110,20 +116,17 @@ def number_of(operator_id: str) -> int:
 
 def as_it_runs(operator: Operator, adapting: Collection[str]) -> Operator:
     """The operator as scan tasks have it while its state is among the `adapting`: see `UNFOLDED`."""
-    if not isinstance(operator, PaneAggregate) or state_name(operator) not in adapting:
-        return operator
-    return operator.adapting(folds=state_name(operator) + UNFOLDED not in adapting)
+    name = state_name(operator)
+    return operator.adapting(folds=name + UNFOLDED not in adapting) if name in adapting else operator
 
 
 def state_name(operator: Operator) -> str:
     """Under which name the operator's state lies: its family's, or its own."""
-    return family_of(operator) or operator.id
+    return operator.family_key or operator.id
 
 
-def tagged(operator: Operator, sections: Sections) -> Sections:
-    """An operator's deltas as rows of its family's state; those without a family as they are."""
-    if not isinstance(operator, PaneAggregate) or family_of(operator) is None:
-        return sections
+def numbered(operator: PaneAggregate, sections: Sections) -> Sections:
+    """An operator's deltas as rows of its family's state: with its number as the first group key."""
     layouts = together((operator,)).layouts
     number = number_of(operator.id)
     schemas = {f"open{place}": layout.schema() for place, layout in enumerate(layouts)}
@@ -149,7 +152,7 @@ class Harvest:
         """Take in what one operator's scanner made."""
         rows = 0
         if scanned.deltas:
-            for section, table in tagged(operator, scanned.deltas).items():
+            for section, table in operator.for_family(scanned.deltas).items():
                 self.sections.setdefault(f"{state_name(operator)}/{section}", []).append(table)
             rows = sum(table.num_rows for table in scanned.deltas.values())
         self.delta_rows[operator.id] = self.delta_rows.get(operator.id, 0) + rows
@@ -175,7 +178,7 @@ def gathered(tables: Sequence[pa.Table]) -> pa.Table:
     if len(tables) == 1:
         return tables[0]
     whole = pa.concat_tables(tables)
-    keys = flat(whole.column(KEY)).to_numpy()
+    keys = ints(whole, KEY)
     if not (np.diff(keys) < 0).any():
         return whole
     return whole.take(pa.array(np.argsort(keys, kind="stable")))
@@ -191,7 +194,7 @@ class Census:
     @staticmethod
     def of(table: pa.Table) -> Census:
         """Count a table's rows by member."""
-        numbers, rows = np.unique(flat(table.column(_AT_REST)).to_numpy(), return_counts=True)
+        numbers, rows = np.unique(ints(table, _AT_REST), return_counts=True)
         return Census(numbers, rows)
 
     def among(self, members: Ints) -> Ints:
@@ -205,12 +208,21 @@ class Census:
 
 
 @dataclass(frozen=True, slots=True)
-class Cohort:
+class Cohort(StateOwner):
     """Members of one family that take the same turn, in the order of their numbers."""
 
     members: tuple[PaneAggregate, ...]
     numbers: Ints
     """The members' numbers."""
+
+    @staticmethod
+    def of(members: Sequence[PaneAggregate]) -> Cohort:
+        """The cohort of members in the order of their numbers."""
+        return Cohort(tuple(members), np.array([number_of(each.id) for each in members], np.int64))
+
+    def own_rows(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
+        """The members' rows of state tables."""
+        return [self.only(table, Census.of(table)) for table in tables]
 
     def only(self, table: pa.Table, census: Census) -> pa.Table:
         """The members' rows of a state table; `census` says whose rows are in it."""
@@ -219,7 +231,7 @@ class Cohort:
         mine = np.isin(census.numbers, self.numbers)
         if mine.all():
             return table
-        mask = np.isin(flat(table.column(_AT_REST)).to_numpy(), self.numbers)
+        mask = np.isin(ints(table, _AT_REST), self.numbers)
         return table.filter(pa.array(mask)) if mine.any() else table.slice(0, 0)
 
     def advance(
@@ -253,6 +265,11 @@ class Cohort:
 def together(members: Sequence[PaneAggregate]) -> PaneAggregate:
     """One aggregate for all members: grouped by member first."""
     return replace(members[0], keys=(Named(MEMBER, _COLUMN), *members[0].keys))
+
+
+def over_panes(members: Sequence[Operator]) -> list[PaneAggregate]:
+    """The members of a family of aggregates over panes."""
+    return [found for each in members if (found := each.over_panes) is not None]
 
 
 class _Finishing:
@@ -311,7 +328,7 @@ def _finish_rows(work: _Finishing, plan: Finish, chunk: Chunk, places: Ints) -> 
         return
     if bad:
         work.rejected.setdefault(int(places[0]), []).extend(bad)
-    numbered = flat(table.column(WINDOW)).to_numpy() // span + first
+    numbered = ints(table, WINDOW) // span + first
     whole = table.set_column(table.column_names.index(WINDOW), WINDOW, pa.array(numbered))
     for place, part in _by_member(whole):
         work.tables.setdefault(place, []).append(part)
@@ -321,7 +338,7 @@ def _by_member(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each member, without the column that says so, in their order."""
     if not table.num_rows:
         return
-    places = flat(table.column(MEMBER)).to_numpy()
+    places = ints(table, MEMBER)
     plain = table.drop_columns([MEMBER])
     if (np.diff(places) < 0).any():
         order = np.argsort(places, kind="stable")
@@ -334,9 +351,9 @@ def _by_member(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 def cohorts(operators: Sequence[Operator], turns: Mapping[str, Turn]) -> list[tuple[Cohort, Turn]]:
     """A family's members by the turn they take."""
     by_turn: dict[Turn, list[tuple[int, PaneAggregate]]] = {}
-    members = [(number_of(each.id), each) for each in operators if isinstance(each, PaneAggregate)]
-    for numbered in sorted(members, key=_NUMBER):
-        by_turn.setdefault(turns[numbered[1].id], []).append(numbered)
+    members = [(number_of(each.id), each) for each in over_panes(operators)]
+    for number, member in sorted(members, key=_NUMBER):
+        by_turn.setdefault(turns[member.id], []).append((number, member))
     return [
         (Cohort(tuple(each for _, each in alike), np.array([n for n, _ in alike], np.int64)), turn)
         for turn, alike in by_turn.items()

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.algebra.expressions import Expression, Named, columns_of
 from headrace.algebra.query import SortKey
 from headrace.operators.batch import Rejected
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.operators.operator import AT, WINDOW
 from headrace.operators.regrouping import Regroup
 from headrace.operators.scalar import Evaluation
@@ -114,7 +114,7 @@ def _top(table: pa.Table, plan: Finish, order: Sequence[pa.Array]) -> pa.Table:
     ]
     keys += [sort_rank(flat(table.column(place)), False, True) for place in range(len(plan.columns))]
     keys += zero_signs(table.column(place) for place in range(len(plan.columns)))
-    windows = flat(table.column(WINDOW)).to_numpy()
+    windows = ints(table, WINDOW)
     by = np.lexsort([*reversed(keys), windows])
     ordered = windows[by]
     starts = (

@@ -9,7 +9,7 @@ operator's deltas as it would have made them alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 from typing import Literal as Choice
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.operators.batch import Batch
 from headrace.operators.conditions import predicate_of
-from headrace.operators.family import Harvest, as_it_runs
+from headrace.operators.family import Harvest, as_it_runs, over_panes, state_name
 from headrace.operators.lower_synopses import keeps_synopses
 from headrace.operators.operator import Operator, Scanner
 from headrace.operators.pane_aggregate import PaneAggregate
@@ -100,7 +100,7 @@ class Selecting:
             found.add(operator, seen)
         tables = [table for table in self.shared.tables if table.num_rows]
         if tables:
-            found.put(f"{self.members[0].family}/{BITS}", united(tables))
+            found.put(f"{state_name(self.members[0])}/{BITS}", united(tables))
         return found
 
 
@@ -127,9 +127,9 @@ def _folding(
         scanners = {each.id: _scanner(each, relations, adapting) for each in members}
         return RoutedRows.of(tuple(members), scanners)
     if how == "selections":
-        selecting = tuple(member for member in members if isinstance(member, Selection))
+        selecting = tuple(asked for each in members if (asked := each.on_request) is not None)
         return Selecting(selecting, SharedSelections.of(selecting))
-    sharing = tuple(member for member in members if isinstance(member, PaneAggregate))
+    sharing = tuple(over_panes(members))
     shared = SharedPanes if how == "panes" else SharedPredicates
     return shared.of(sharing, relations)
 
@@ -164,32 +164,28 @@ def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Oper
     families: dict[tuple[str, tuple[RowStep, ...]], list[PaneAggregate]] = {}
     selections: list[Selection] = []
     for operator in operators:
-        if isinstance(operator, Selection):
-            if operator.materialize == "partial":  # of the others nothing is kept
-                selections.append(operator)
+        if (asked := operator.on_request) is not None:
+            if asked.materialize == "partial":  # of the others nothing is kept
+                selections.append(asked)
             continue
-        if not isinstance(operator, PaneAggregate) or not shares(operator):
+        folding = operator.over_panes
+        if folding is None or not shares(folding):
             yield "alone", (operator,)
-        elif operator.family is not None and _is_filtered(operator):
-            families.setdefault((operator.family, joins_of(operator.steps)), []).append(operator)
+        elif folding.family is not None and _is_filtered(folding):
+            families.setdefault((folding.family, joins_of(folding.steps)), []).append(folding)
         else:
-            alike.setdefault((operator.steps, _keys(operator)), []).append(operator)
+            alike.setdefault((folding.steps, _keys(folding)), []).append(folding)
     if selections:
         yield "selections", selections
     # those of a family have the same keys and arguments: one is asked for all
     for (_, joins), members in families.items():
         if members[0].grouped.distinct_arguments:
-            for operator in members:
-                alike.setdefault((operator.steps, _keys(operator)), []).append(operator)
+            for member in members:
+                alike.setdefault((member.steps, _keys(member)), []).append(member)
         else:
             alike.setdefault((_ANY, (joins, _keys(members[0]))), []).extend(members)
     for (steps, _), members in alike.items():
         yield from _together(members, any_condition=steps == _ANY)
-
-
-def unshared(operator: Operator) -> Operator:
-    """The operator, folding and keeping by itself what it could share: panes of windows of time."""
-    return replace(operator, family=None, alone=True) if isinstance(operator, PaneAggregate) else operator
 
 
 def shares(operator: PaneAggregate) -> bool:

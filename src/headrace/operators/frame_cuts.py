@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.operators.bins import Ends
 from headrace.operators.frames import Doubles, beginnings
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.operators.operator import SLOT
 from headrace.operators.row_store import Held
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
@@ -231,7 +231,7 @@ def _sorted(codes: Ints, rows: Held, heads: pa.Table | None, on: str | None) -> 
         values = np.full(rows.rows, np.nan)
     else:
         values = flat(rows.column(on)).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    kept = np.empty(0) if heads is None else flat(heads.column(_VALUE)).to_numpy(zero_copy_only=False)
+    kept = np.empty(0) if heads is None else ints(heads, _VALUE)
     base = np.r_[np.ones(rows.rows, np.int64), _ints(heads, NUMBER)]
     first = np.r_[rows.at, _ints(heads, _FIRST)]
     whole = np.r_[values, kept].astype(np.float64)
@@ -257,7 +257,7 @@ def newest_heads(parts: tuple[str, ...], tables: Sequence[pa.Table]) -> pa.Table
 def greatest(table: pa.Table, parts: Sequence[str], name: str) -> np.ndarray:
     """Which rows have the greatest value of a column in their partition."""
     groups = group([flat(table.column(part)) for part in parts], table.num_rows)
-    values = flat(table.column(name)).to_numpy(zero_copy_only=False)
+    values = ints(table, name)
     most = np.full(groups.count, np.iinfo(np.int64).min)
     np.maximum.at(most, groups.codes, values)
     kept: np.ndarray = values == most[groups.codes]
@@ -272,5 +272,4 @@ def _both(rows: pa.Table, heads: pa.Table | None, name: str) -> pa.Array:
 def _ints(heads: pa.Table | None, name: str) -> Ints:
     if heads is None:
         return np.empty(0, np.int64)
-    found: Ints = flat(heads.column(name)).to_numpy(zero_copy_only=False)
-    return found
+    return ints(heads, name)

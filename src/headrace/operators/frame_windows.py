@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.algebra.window_classes import Context
 from headrace.operators.frame_cuts import NUMBER, Cut, Cutter, cut, greatest, newest_heads
-from headrace.operators.grouping import Ints, compact, flat, group
+from headrace.operators.grouping import Ints, compact, flat, group, ints
 from headrace.operators.last_windows import LASTS, Chunk, Shown, newest
 from headrace.operators.operator import Sections, Step, Turn
 from headrace.operators.pane_store import KEY, Layout, gather, merge, reduce_answer, select
@@ -86,14 +86,14 @@ class FrameWindows(OverPartitions):
             return
         whole = pa.concat_tables(stored)
         keys = [flat(whole.column(name)) for name in self.spec.parts]
-        place = _windows_of(now, keys, flat(whole.column(NUMBER)).to_numpy(zero_copy_only=False))
+        place = _windows_of(now, keys, ints(whole, NUMBER))
         due = np.flatnonzero(place >= 0)
         yield place[due], {name: flat(whole.column(name)).take(pa.array(due)) for name in names}, None
 
     def _cells(self, now: Cut, kept: Sequence[Sections], layout: Layout, store: str) -> WindowCells:
         """The cells of windows that end now; those of partitions that have been silent since are not loaded."""
         tables = [run[store] for run in kept if store in run]
-        numbers = [flat(table.column(KEY)).to_numpy(zero_copy_only=False) for table in tables]
+        numbers = [ints(table, KEY) for table in tables]
         due = np.unique(now.ids)
         own = [
             table.filter(pa.array(np.isin(keys, due))) for table, keys in zip(tables, numbers, strict=True)

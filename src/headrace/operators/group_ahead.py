@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.expressions import Column
 from headrace.operators.finish import HIDDEN
-from headrace.operators.grouping import Ints, flat
-from headrace.operators.operator import AT, Operator, Sections, Step, Turn
-from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.grouping import Ints, flat, ints
+from headrace.operators.operator import AT, Sections, Step, Turn
 from headrace.operators.pane_reach import SEEN
 from headrace.operators.pane_store import KEY, between, block_key
+from headrace.operators.panes import HIGHEST
 from headrace.time import BEGINNING, FOREVER, Instant
 
-_HIGHEST = 1 << 55
+if TYPE_CHECKING:
+    from headrace.operators.pane_aggregate import PaneAggregate
+
 BoundsOf: TypeAlias = Callable[[Mapping[str, pa.Array], int, Mapping[str, Instant]], Ints]
 """For so many rows of these columns the instant below which promises say that none of their groups follow."""
 
@@ -37,30 +39,16 @@ class GroupTurn:
     bounds_of: BoundsOf
 
 
-def by_itself(operator: Operator) -> Operator:
-    """The operator with a state of its own: groups that are ahead are told query by query, not family by family."""
-    return replace(operator, family=None) if isinstance(operator, PaneAggregate) else operator
-
-
-def can_go_ahead(operator: object, columns: tuple[str, ...]) -> bool:
-    """True for an operator whose groups are each of one value of the columns, and whose windows close group by group."""
-    return bool(columns) and columns_kept(operator, columns) == columns
-
-
-def columns_kept(operator: object, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Which of the columns are keys of an operator whose windows can close group by group; of other operators none."""
-    alone = (
-        isinstance(operator, PaneAggregate)
-        and operator.family is None
+def columns_kept(operator: PaneAggregate, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Which of the columns are keys of an operator whose windows can close group by group; of others none."""
+    closes_by_group = (
+        operator.family is None
         and not operator.finish.needs_whole_window
         and not operator.emit_empty
         and operator.revisions is None
         and operator.panes.back is not None
     )
-    if not alone:
-        return ()
-    assert isinstance(operator, PaneAggregate)
-    return tuple(name for name in columns if _place(operator, name) is not None)
+    return tuple(name for name in columns if _place(operator, name) is not None) if closes_by_group else ()
 
 
 def without_done(operator: PaneAggregate, section: str, table: pa.Table, groups: GroupTurn) -> pa.Table:
@@ -126,11 +114,11 @@ def _rows_of(
     """Partials of the groups that moved, in panes that a window not told yet may hold, all as rows that just came."""
     panes = operator.panes
     begun = turn.closed != BEGINNING
-    opened = block_key(0, panes.of_instant(turn.closed) if begun else -_HIGHEST)
+    opened = block_key(0, panes.of_instant(turn.closed) if begun else -HIGHEST)
     reached = min(max(turn.closed, groups.before.get(name, BEGINNING)) for name in moved)
-    first = panes.first(panes.last_closed(reached) + 1) if reached != BEGINNING else -_HIGHEST
+    first = panes.first(panes.last_closed(reached) + 1) if reached != BEGINNING else -HIGHEST
     assert first is not None
-    low, high = block_key(0, first), block_key(0, _HIGHEST)
+    low, high = block_key(0, first), block_key(0, HIGHEST)
     found: list[Sections] = []
     for place in range(len(operator.layouts)):
         held = [run[f"open{place}"] for run in runs if f"open{place}" in run]
@@ -170,4 +158,4 @@ def _place(operator: PaneAggregate, column: str) -> tuple[int, int] | None:
 
 
 def _at(table: pa.Table) -> Ints:
-    return np.asarray(flat(table.column(AT)).to_numpy(), np.int64)
+    return np.asarray(ints(table, AT), np.int64)

@@ -6,7 +6,7 @@ beside it, whose groups are also the distinct values: the histogram of the argum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.aggregates import BY_VALUE, AggregateCall, NamedAggregate
+from headrace.algebra.expression_text import show
 from headrace.algebra.expressions import Column, Expression, Named, columns_of
 from headrace.operators import aggregation
 from headrace.operators import cells as at_rest
@@ -33,6 +34,14 @@ class Grouped:
 
     keys: tuple[Named, ...]
     aggregates: tuple[NamedAggregate, ...]
+
+    def display(self) -> Iterator[str]:
+        """As EXPLAIN shows it among an operator's settings."""
+        yield f"group by {', '.join(show(key.expression) for key in self.keys) or 'nothing'}"
+        calls = (
+            f"{a.call.function}({show(a.call.argument) if a.call.argument else '*'})" for a in self.aggregates
+        )
+        yield f"aggregates: {', '.join(calls)}"
 
     @property
     def layouts(self) -> tuple[Layout, ...]:

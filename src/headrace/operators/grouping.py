@@ -86,6 +86,12 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column
 
 
+def ints(table: pa.Table, name: str) -> Ints:
+    """A table's column of numbers, or of truth values, as numpy has it."""
+    found: Ints = flat(table.column(name)).to_numpy(zero_copy_only=False)
+    return found
+
+
 def picked(column: pa.Array, places: Ints | slice) -> pa.Array:
     """The values at some places; of plain numbers at the speed of memory."""
     if isinstance(places, slice):

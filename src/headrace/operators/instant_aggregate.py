@@ -15,33 +15,35 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.aggregation import lift
-from headrace.operators.batch import Batch
 from headrace.operators.cells import rows_fed
 from headrace.operators.changes import Items, Span, Telling, tell
 from headrace.operators.finish import Finish
-from headrace.operators.grouped import Grouped, fold
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouped import Grouped
+from headrace.operators.grouping import Ints, flat, group, ints
+from headrace.operators.instant_scanner import InstantScanner
 from headrace.operators.instants import Validity, span_of, touched
 from headrace.operators.live_buckets import SECTION as LIVE
 from headrace.operators.live_buckets import LiveBuckets, store_of
-from headrace.operators.operator import SLOT, Scanned, Sections, Step, Turn
+from headrace.operators.operator import SLOT, Sections, Step, Turn
 from headrace.operators.pane_store import KEY, fresh_slots, gather, merge
-from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
+from headrace.operators.row_operator import RowOperator
+from headrace.operators.row_steps import RowStep
+from headrace.operators.row_store import ROWS, Held, RowLayout, hold
 from headrace.operators.segments import Segments, segments_of
+from headrace.operators.shorter_instants import CELLS, FIRST, at_now
+from headrace.operators.shorter_windows import Subwindows
 from headrace.operators.timed_groups import Coded, Columns, Timed, Valued, coded, of_moment, of_segments
 from headrace.schema import to_arrow
-from headrace.time import BEGINNING, FOREVER, Instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
-FIRST: Final = "first"
 TOLD: Final = "told"
-CELLS: Final = "cells"
 _PRESENT: Final = "__present"
 _UNTIL: Final = "__until"
 _EXPIRES: Final = "__expires"
 
 
 @dataclass(frozen=True, slots=True)
-class InstantAggregate:
+class InstantAggregate(RowOperator):
     """`Finish(Aggregate(Windowed(TimeRange | Unbounded | Rows)))` of one query.
 
     `rows` says how rows are scanned; its kept values are the inputs of `grouped`, routed by the group's keys or to one slot.
@@ -61,11 +63,6 @@ class InstantAggregate:
     rule: str = ""
 
     @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.rows.reads()
-
-    @property
     def whole(self) -> bool:
         """True without GROUP BY: there is one row from the first instant on."""
         return not self.grouped.keys
@@ -82,6 +79,32 @@ class InstantAggregate:
         if not self.folds or length is None:
             return ()
         return tuple(LiveBuckets(layout, length, store) for store, layout in enumerate(self.grouped.layouts))
+
+    @property
+    def routing_steps(self) -> tuple[RowStep, ...]:
+        """The steps of its rows, unless there is one row of the answer from the first instant on."""
+        return () if self.whole else self.rows.routing_steps
+
+    @property
+    def title(self) -> str:
+        """Its name says little to people."""
+        return "aggregate at every instant"
+
+    @property
+    def subwindows(self) -> Subwindows | None:
+        """All of the last d, where it says at every instant what changes over the last r >= d."""
+        holds = self.validity.length if self.telling == "changes" and self.folds else None
+        return None if holds is None else Subwindows(holds - 1)  # rows are there at both ends of the range
+
+    def answer_subwindow(
+        self,
+        length: Duration,
+        runs: Sequence[Sections],
+        closed: Instant,  # noqa: ARG002
+        now: Instant,
+    ) -> pa.Table | None:
+        """R(now) of the last `length`, as changes."""
+        return at_now(self, runs, length, now)
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> InstantScanner:
         """Folds a task's rows, or keeps them."""
@@ -128,7 +151,7 @@ class InstantAggregate:
         """Fold what never leaves; drop what is gone, and what was told again since."""
         if section == FIRST:
             whole = pa.concat_tables(tables)
-            return whole.slice(int(np.argmin(_keys(whole))), 1) if whole.num_rows else whole
+            return whole.slice(int(np.argmin(ints(whole, KEY))), 1) if whole.num_rows else whole
         if section == TOLD:
             whole = pa.concat_tables(tables)
             return whole.take(pa.array(_latest(self, whole, turn.closed)))
@@ -146,42 +169,8 @@ class InstantAggregate:
         return merge(layout, [_holding(self, table, turn.closed) for table in tables])
 
 
-@dataclass(slots=True)
-class InstantScanner:
-    """The scan half: rows at rest, folded by instant and group where that is possible; the first instant there is."""
-
-    operator: InstantAggregate
-    rows: RowScanner
-    first: Instant = FOREVER
-
-    def add(self, batch: Batch) -> None:
-        """Take in a batch."""
-        if batch.rows:
-            self.first = min(self.first, int(batch.at.min()))
-        self.rows.add(batch)
-
-    def finish(self) -> Scanned:
-        """The deltas."""
-        operator, scanned = self.operator, self.rows.finish()
-        deltas = dict(scanned.deltas)
-        if operator.folds and ROWS in deltas:
-            held = hold(operator.rows, [deltas.pop(ROWS)])
-            values = [held.column(name) for name in operator.rows.names[operator.validity.partitions :]]
-            slot = operator.rows.slot if operator.rows.routing is None else None
-            for place, table in enumerate(fold(operator.grouped, held.at, values, slot)):
-                deltas[f"{CELLS}{place}"] = table
-        if operator.whole and self.first != FOREVER:
-            deltas[FIRST] = pa.table({KEY: [self.first], SLOT: pa.array([operator.rows.slot], pa.int16())})
-        return Scanned(deltas, scanned.rejected, scanned.rows_in, scanned.rows_kept)
-
-
 def _earliest(table: pa.Table) -> Instant:
-    return int(_keys(table).min()) if table.num_rows else FOREVER
-
-
-def _keys(table: pa.Table) -> Ints:
-    found: Ints = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
-    return found
+    return int(ints(table, KEY).min()) if table.num_rows else FOREVER
 
 
 def _arrived(
@@ -204,8 +193,8 @@ def _arrived(
             if (table := run.get(name)) is not None
         ]
         fresh = state.pop(name, layout.schema().empty_table())
-        settled = [*older, fresh.filter(pa.array(_keys(fresh) < span.limit))]
-        waiting = fresh.filter(pa.array(_keys(fresh) >= span.limit))
+        settled = [*older, fresh.filter(pa.array(ints(fresh, KEY) < span.limit))]
+        waiting = fresh.filter(pa.array(ints(fresh, KEY) >= span.limit))
         made = [_for_ever(merge(layout, settled)), waiting]
         if sum(table.num_rows for table in made):
             state[name] = merge(layout, made)
@@ -213,7 +202,7 @@ def _arrived(
 
 
 def _within(table: pa.Table, span: Span) -> np.ndarray:
-    within: np.ndarray = span.holds(_keys(table)) & (_keys(table) != BEGINNING)
+    within: np.ndarray = span.holds(ints(table, KEY)) & (ints(table, KEY) != BEGINNING)
     return within
 
 
@@ -223,7 +212,7 @@ def _for_ever(table: pa.Table) -> pa.Table:
 
 def _holding(operator: InstantAggregate, table: pa.Table, closed: Instant) -> pa.Table:
     """The cells that hold at an instant at or after `closed`, or end there."""
-    keys, length = _keys(table), operator.validity.length
+    keys, length = ints(table, KEY), operator.validity.length
     if length is None:
         return table.filter(pa.array((keys == BEGINNING) | (keys >= closed)))
     return table.filter(pa.array(keys + length >= closed))
@@ -239,7 +228,7 @@ def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span
             continue
         tables = [_holding(operator, table, span.closed) for table in tables]
         gathered.append(
-            gather(layout, [table.filter(pa.array(_keys(table) < span.limit)) for table in tables])
+            gather(layout, [table.filter(pa.array(ints(table, KEY) < span.limit)) for table in tables])
         )
     length = operator.validity.length
     ends = [rows.blocks + length if length is not None else np.full(rows.rows, FOREVER) for rows in gathered]
@@ -292,7 +281,7 @@ def _by_told(
     always = operator.whole and operator.telling != "rstream"  # which speaks only where there is a row
     alive = np.ones(segments.count, bool) if always else number > 0
     shown, stop = _until_event(operator, found.told, segments)
-    shown &= flat(told.column(_PRESENT)).to_numpy(zero_copy_only=False)
+    shown &= ints(told, _PRESENT)
     before = {name: flat(told.column(name)).filter(pa.array(shown)) for name in columns}
     items = _joined(
         [
@@ -386,8 +375,8 @@ def _last_told(operator: InstantAggregate, runs: Sequence[Sections], span: Span)
 
 def _latest(operator: InstantAggregate, told: pa.Table, closed: Instant) -> Ints:
     """The rows told last of each group. One that expired was told again, or is gone."""
-    until = flat(told.column(_UNTIL)).to_numpy(zero_copy_only=False)
-    valid = np.flatnonzero(flat(told.column(_EXPIRES)).to_numpy(zero_copy_only=False) >= closed)
+    until = ints(told, _UNTIL)
+    valid = np.flatnonzero(ints(told, _EXPIRES) >= closed)
     keys = [flat(told.column(key.name)).take(pa.array(valid)) for key in operator.grouped.keys]
     codes = group(keys, len(valid)).codes
     order = np.lexsort((until[valid], codes))

@@ -7,7 +7,7 @@ Source: CQL (Arasu, Babu, Widom); intervals as in decision D13.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,10 +19,12 @@ from headrace.operators.changes import Items, Span, Telling, tell, unite
 from headrace.operators.finish import Finish
 from headrace.operators.grouping import Ints, group
 from headrace.operators.operator import Sections, Step, Turn
+from headrace.operators.row_operator import RowOperator
 from headrace.operators.row_slides import dense_ranks
-from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
+from headrace.operators.row_steps import RowStep
+from headrace.operators.row_store import ROWS, Held, RowLayout, hold
 from headrace.operators.sorted_sides import key_hashes
-from headrace.time import BEGINNING, FOREVER, Duration, Instant
+from headrace.time import BEGINNING, FOREVER, Duration, Instant, render_duration
 
 _BITS: Final = (1 << 18) - 1
 
@@ -40,6 +42,24 @@ class Validity:
     partitions: int = 0
     told: bool = False
     by_changes: bool = False
+
+    def display(self) -> Iterator[str]:
+        """As EXPLAIN shows it among an operator's settings."""
+        yield f"a row holds {self._in_words()}"
+
+    def _in_words(self) -> str:
+        if self.by_changes:
+            return "until an equal one goes"
+        if self.told:
+            return "as long as its pair does"
+        if self.length is not None and self.length <= 1:
+            return "at its own instant alone"
+        if self.length is not None:  # the instant at which the range ends is still of it
+            return f"for {render_duration(self.length - 1)}, both ends included"
+        if self.count is not None:
+            of = " of its partition" if self.partitions else ""
+            return f"until {self.count} more rows{of} have come"
+        return "for ever"
 
     @property
     def known_at_once(self) -> bool:
@@ -137,7 +157,7 @@ def span_of(turn: Turn, telling: Telling) -> Span:
 
 
 @dataclass(frozen=True, slots=True)
-class InstantRows:
+class InstantRows(RowOperator):
     """`Finish(Windowed(TimeRange | Unbounded | Rows))` of one query."""
 
     id: str
@@ -151,13 +171,9 @@ class InstantRows:
     rule: str = ""
 
     @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.rows.reads()
-
-    def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
-        """Evaluates what is stored of each row."""
-        return self.rows.scanner(relations)
+    def routing_steps(self) -> tuple[RowStep, ...]:
+        """The steps of its rows."""
+        return self.rows.routing_steps
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Keep what came; tell what changes at the instants that punctuation passed."""

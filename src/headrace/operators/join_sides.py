@@ -13,17 +13,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.algebra.expression_text import show
 from headrace.algebra.expressions import Expression, columns_of
 from headrace.operators.batch import Batch, Rejected, as_they_came
-from headrace.operators.grouping import SLOTS, Ints, flat
+from headrace.operators.grouping import SLOTS, Ints, flat, ints
 from headrace.operators.members import member_of
-from headrace.operators.operator import AT, SLOT, WINDOW, Scanned, Sections, Turn
+from headrace.operators.operator import AT, SLOT, WINDOW, BaseOperator, Scanned, Sections, Turn
 from headrace.operators.row_steps import Keep, RowPipeline, columns_read
 from headrace.operators.row_store import TIME
 from headrace.operators.scalar import Evaluation
 from headrace.operators.sorted_sides import in_order, key_hashes, usable
 from headrace.schema import Schema, to_arrow
-from headrace.time import FOREVER, Duration, Instant
+from headrace.time import FOREVER, Duration, Instant, render_duration
 
 SIDES: Final = ("left", "right")
 FIRST: Final = "first"
@@ -61,6 +62,15 @@ class Side:
             return found
         return np.full(batch.rows, FOREVER) if self.reach is None else batch.at + self.reach
 
+    @property
+    def reach_in_words(self) -> str:
+        """How long a row holds."""
+        if self.changes is not None:
+            return "comes and goes as it is told"
+        if self.reach is not None:
+            return f"holds {render_duration(self.reach)}"
+        return "holds with its pair" if self.ends is not None else "holds without end"
+
     def bound(self, turn: Turn) -> Instant:
         """What its streams have promised."""
         if not turn.each:
@@ -88,7 +98,7 @@ class JoinSpec:
     rule: str = ""
 
 
-class TwoSided:
+class TwoSided(BaseOperator):
     """A join of two sides: what the runtime asks of it, but for what its rows are at rest and which pairs they make."""
 
     __slots__ = ()
@@ -123,6 +133,11 @@ class TwoSided:
     def rule(self) -> str:
         """The rule that chose it."""
         return self.spec.rule
+
+    @property
+    def makes_pairs(self) -> bool:
+        """It does nothing else."""
+        return True
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> JoinScanner:  # noqa: ARG002
         """Puts the rows of both sides aside, with the hashes of their keys."""
@@ -180,6 +195,20 @@ class TwoSided:
         if section == FIRST:
             return beginning(earliest(tables), self.spec.slot)
         return self.needed(in_order(tables), SIDES.index(section), turn)
+
+
+def join_lines(operator: TwoSided, *, changes: bool) -> Iterator[str]:
+    """What pairs are, where rows meet, and how long they wait; `changes`: what meets are insertions and retractions."""
+    spec, condition = operator.spec, operator.spec.condition
+    yield f"{type(operator).__name__}: pairs where {'rows hold together' if condition is None else show(condition)}"
+    keys = spec.sides[0].keys
+    by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows meet in one slot"
+    what = "changes" if changes else "rows"
+    yield f"  {what} meet by {by}; new {what} search the other side's sorted runs"
+    until = "is added to what is held when" if changes else "is kept until"
+    for name, side in zip(("left", "right"), spec.sides, strict=True):
+        kept = f", only where {show(side.keeps[0].predicate)}" if side.keeps else ""
+        yield f"  {name}: a row {side.reach_in_words} and {until} the other side has passed that{kept}"
 
 
 @dataclass(slots=True)
@@ -313,6 +342,6 @@ def beginning(at: Instant, slot: int) -> pa.Table:
 def earliest(tables: Sequence[pa.Table]) -> Instant:
     """The earliest of several beginnings."""
     return min(
-        (int(flat(table.column(TIME)).to_numpy().min()) for table in tables if table.num_rows),
+        (int(ints(table, TIME).min()) for table in tables if table.num_rows),
         default=FOREVER,
     )

@@ -19,8 +19,9 @@ from headrace.operators.batch import Rejected
 from headrace.operators.bins import Ends
 from headrace.operators.changes import Telling, consolidated
 from headrace.operators.finish import Finish, finish
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.operators.operator import AT, SLOT, WINDOW, Sections
+from headrace.schema import STAMP
 
 Chunk: TypeAlias = tuple[Ints, dict[str, pa.Array], np.ndarray | None]
 """Window numbers, columns, and where an aggregate overflowed."""
@@ -31,7 +32,6 @@ LASTS: Final = (LAST, TOLD)
 LIVE: Final = "__live"
 UNTIL: Final = "__until"
 PART: Final = "__part"
-_STAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Shown:
     def of(self, windows: Ints, prefix: str) -> dict[str, pa.Array]:
         """The columns for rows of these windows."""
         return {
-            f"{prefix}window_start": pa.array(self.start[windows]).cast(_STAMP),
-            f"{prefix}window_end": pa.array(self.end[windows]).cast(_STAMP),
+            f"{prefix}window_start": pa.array(self.start[windows]).cast(STAMP),
+            f"{prefix}window_end": pa.array(self.end[windows]).cast(STAMP),
             f"{prefix}window_id": pa.array(self.id[windows]),
         }
 
@@ -68,7 +68,7 @@ def last_of_each(
     ends: Ends, results: pa.Table, slots: Callable[[Sequence[pa.Array], int], np.ndarray]
 ) -> pa.Table:
     """The rows of the last window of each partition, as they are kept."""
-    windows = _ints(results, WINDOW)
+    windows = ints(results, WINDOW)
     last = np.flatnonzero(ends.is_last)
     rows = np.flatnonzero(ends.is_last[windows])
     silent = np.setdiff1d(last, windows[rows])
@@ -90,7 +90,7 @@ def last_of_each(
 def newest(kept: pa.Table, partitions: int) -> pa.Table:
     """Of what was kept at several times, the rows of each partition's last window."""
     groups = group(_parts(kept, partitions), kept.num_rows)
-    until = _ints(kept, UNTIL)
+    until = ints(kept, UNTIL)
     last = np.full(groups.count, np.iinfo(np.int64).min)
     np.maximum.at(last, groups.codes, until)
     return kept.filter(pa.array(until == last[groups.codes]))
@@ -113,7 +113,7 @@ def answers(kept: pa.Table) -> pa.Table:
 
 def told_apart(ends: Ends, results: pa.Table, kept: Sequence[pa.Table], telling: Telling) -> pa.Table:
     """Each window that closes now against the one before it in its partition."""
-    windows = _ints(results, WINDOW)
+    windows = ints(results, WINDOW)
     leaving = np.flatnonzero(~ends.is_last[windows])
     rows, target, signs = [results], [windows, windows[leaving] + 1], [len(windows), len(leaving)]
     picked = [np.arange(len(windows)), leaving]
@@ -121,7 +121,7 @@ def told_apart(ends: Ends, results: pa.Table, kept: Sequence[pa.Table], telling:
         before = newest(pa.concat_tables(kept), len(ends.keys))
         first, old = _first_after(ends, before)
         rows.append(answers(before))
-        live = flat(before.column(LIVE)).to_numpy(zero_copy_only=False)
+        live = ints(before, LIVE)
         place = np.cumsum(live) - 1 + len(windows)
         old = old[live[old]]
         picked.append(place[old])
@@ -133,7 +133,7 @@ def told_apart(ends: Ends, results: pa.Table, kept: Sequence[pa.Table], telling:
         np.repeat([1, -1], signs),
         telling,
     )
-    place = _ints(told, AT)
+    place = ints(told, AT)
     told = told.set_column(told.column_names.index(WINDOW), WINDOW, pa.array(place))
     return told.set_column(told.column_names.index(AT), AT, pa.array(ends.at[place]))
 
@@ -153,8 +153,3 @@ def _first_after(ends: Ends, before: pa.Table) -> tuple[Ints, Ints]:
 
 def _parts(kept: pa.Table, partitions: int) -> list[pa.Array]:
     return [flat(kept.column(f"{PART}{place}")) for place in range(partitions)]
-
-
-def _ints(table: pa.Table, name: str) -> Ints:
-    found: Ints = flat(table.column(name)).to_numpy(zero_copy_only=False)
-    return found

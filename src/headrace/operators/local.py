@@ -6,17 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.operators.batch import Batch, Rejected
-from headrace.operators.grouping import SLOTS, flat
+from headrace.operators.grouping import SLOTS, ints
 from headrace.operators.operator import SLOT, Operator, Sections, Turn
-from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.operators.revising_sessions import RevisingSessions
 from headrace.time import BEGINNING, FOREVER, Instant
 
 
@@ -94,9 +92,7 @@ class _State:
         self.tasks = 1
 
     def epoch(self, number: int, splits: Sequence[Batch], punctuation: Instant, tasks: int) -> None:
-        deltas, operator = [], self.operator
-        if isinstance(operator, PaneAggregate) and operator.adapts:
-            operator = replace(operator, keeps=self.keeping.get(number))
+        deltas, operator = [], self.operator.keeping(self.keeping.get(number))
         for batch in splits:
             scanner = operator.scanner(self.relations)
             scanner.add(batch)
@@ -126,11 +122,9 @@ class _State:
         for owned in _owners(self.tasks):
             mine = _of(chosen, owned)
             names = sorted({name for run in mine for name in run})
-            tables: Mapping[str, Sequence[pa.Table]] = {
-                name: [run[name] for run in mine if name in run] for name in names
-            }
-            if isinstance(self.operator, PaneAggregate | RevisingSessions):
-                tables = self.operator.before_merge(tables, turn)
+            tables = self.operator.before_merge(
+                {name: [run[name] for run in mine if name in run] for name in names}, turn
+            )
             merged.append({name: self.operator.compact(name, tables[name], turn) for name in tables})
         self.runs = [*kept, *(run for run in merged if run)]
 
@@ -150,6 +144,6 @@ def _of(runs: Sequence[Sections], owned: range) -> list[Sections]:
 
 
 def _within(table: pa.Table, owned: range) -> np.ndarray:
-    slots = flat(table.column(SLOT)).to_numpy(zero_copy_only=False)
+    slots = ints(table, SLOT)
     found: np.ndarray = (slots >= owned.start) & (slots < owned.stop)
     return found

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headrace.algebra.expression_text import show
 from headrace.algebra.expressions import Expression
 from headrace.operators.batch import Batch
 from headrace.operators.grouping import Ints
@@ -37,6 +38,24 @@ class Membership:
     residual: Expression | None
     value: Expression | None
     member: Expression | None
+
+    def display(self) -> str:
+        """What a subquery of WHERE asks, and which rows of its relation it asks."""
+        pairs = zip(self.left_keys, self.right_keys, strict=True)
+        tests = [f"{show(left)} = {self.alias}.{show(right)}" for left, right in pairs]
+        tests += [show(part) for part in (self.own, self.residual) if part is not None]
+        asked = (
+            "exists in"
+            if self.value is None or self.member is None
+            else f"{show(self.value)} in {show(self.member)} of"
+        )
+        where = f" where {' and '.join(tests)}" if tests else ""
+        return f"{self.name}: {asked} relation {self.relation}{where}"
+
+    @property
+    def summary(self) -> str:
+        """The relation, without what is asked of it."""
+        return f"test rows against relation {self.relation} ({self.name})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,13 @@ windows are told, and with what, is the same; only the epoch differs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 import numpy as np
 
 from headrace.operators.grouping import Ints
-from headrace.operators.operator import Sections, Turn
+from headrace.operators.operator import Turn
 from headrace.operators.panes import Panes
 from headrace.time import BEGINNING, Instant
 
@@ -29,27 +28,6 @@ class Pace:
 
     rows: int = MOST_ROWS
     windows: int = FEWEST_WINDOWS
-
-
-class Paced(Protocol):
-    """An operator that can go a part of the way; `panes` say when its windows end."""
-
-    @property
-    def panes(self) -> Panes:
-        """How instants map to windows."""
-        ...
-
-    def reach(
-        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
-    ) -> Instant | None:
-        """The instant up to which it should answer in this step; None: all of the way."""
-        ...
-
-
-def paced(operator: object) -> Paced | None:
-    """The operator if it is `Paced`; to ask whether it is an instance of a protocol takes twenty times as long."""
-    found: Any = operator
-    return found if hasattr(operator, "reach") and hasattr(operator, "panes") else None
 
 
 def span(panes: Panes, turn: Turn, pace: Pace) -> tuple[int, int] | None:

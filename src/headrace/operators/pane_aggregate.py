@@ -7,8 +7,7 @@ distinct values.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,6 +17,9 @@ import pyarrow as pa
 from headrace.algebra.aggregates import NamedAggregate
 from headrace.algebra.expressions import Named
 from headrace.algebra.query import Revisions
+from headrace.algebra.window_classes import Context
+from headrace.operators import family as families
+from headrace.operators import group_ahead, pane_display, shorter_windows
 from headrace.operators.adaptive_panes import (
     EVERY_ROW,
     FEW_OPEN,
@@ -30,27 +32,36 @@ from headrace.operators.adaptive_panes import (
 )
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.finish import Finish, finish
-from headrace.operators.grouped import Grouped, columns_of_cells, nothing
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.group_ahead import GroupTurn
+from headrace.operators.grouped import Grouped
+from headrace.operators.grouping import ints
 from headrace.operators.late_panes import settled_at
 from headrace.operators.lower_synopses import keeps_synopses
-from headrace.operators.operator import Scanned, Sections, Step, Told, Turn, Windows
+from headrace.operators.operator import (
+    BaseOperator,
+    Operator,
+    Scanned,
+    Sections,
+    StateOwner,
+    Step,
+    Told,
+    Turn,
+)
 from headrace.operators.pace import Pace
+from headrace.operators.pane_closing import close
 from headrace.operators.pane_reach import SEEN, extent_table, one_extent, reach
-from headrace.operators.pane_store import KEY, Layout, between, block_key, merge, pane_keys
-from headrace.operators.pane_windows import WindowCells, closing, extent, windows
+from headrace.operators.pane_store import KEY, Layout, block_key, merge, pane_keys
 from headrace.operators.panes import Panes
 from headrace.operators.row_steps import RowPipeline, RowStep, columns_read
-from headrace.operators.sealing import PaneStore, Sealed
+from headrace.operators.sealing import PaneStore
+from headrace.operators.shorter_windows import Subwindows
 from headrace.time import BEGINNING, Duration, Instant
 
-_LOWEST: Final = -(1 << 55)
-_HIGHEST: Final = 1 << 55
 _LEAST_PANES_FOR_BLOCKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class PaneAggregate:
+class PaneAggregate(BaseOperator):
     """`Finish(Aggregate(Windowed(TimeSlide | Landmark)))` of one query.
 
     `single_slot`: route all groups to one slot, for queries whose windows must meet in one place. `range` is None for
@@ -102,8 +113,69 @@ class PaneAggregate:
 
     def adapting(self, *, folds: bool = True) -> PaneAggregate:
         """The operator while it keeps groups of few rows as these; without `folds` all groups, until their rows meet."""
-        most = few_rows(self.layouts[0]) if folds else EVERY_ROW
+        return self.keeping(few_rows(self.layouts[0]) if folds else EVERY_ROW)
+
+    def keeping(self, most: int | None) -> PaneAggregate:
+        """The operator while it keeps groups of at most so many rows in a pane as these."""
         return replace(self, keeps=most) if self.adapts else self
+
+    @property
+    def context(self) -> Context:
+        """The class of its window."""
+        return Context.FREE
+
+    @property
+    def row_steps(self) -> tuple[RowStep, ...]:
+        """What is done to rows before they are folded."""
+        return self.steps
+
+    @property
+    def finishing(self) -> Finish:
+        """What is made of its groups."""
+        return self.finish
+
+    @property
+    def over_panes(self) -> PaneAggregate:
+        """Itself."""
+        return self
+
+    @property
+    def routing_steps(self) -> tuple[RowStep, ...]:
+        """Its steps, unless a row that they drop makes a window answer all the same."""
+        return () if self.answers_empty or self.alone else self.steps
+
+    def unshared(self) -> PaneAggregate:
+        """The operator, folding and storing its panes by itself."""
+        return replace(self, family=None, alone=True)
+
+    @property
+    def family_key(self) -> str | None:
+        """The name of its family, where its query can have one."""
+        return self.family
+
+    def without_family(self) -> PaneAggregate:
+        """The operator with a state of its own: groups that are ahead are told query by query, not family by family."""
+        return replace(self, family=None)
+
+    def together(self, members: Sequence[Operator]) -> PaneAggregate:
+        """One aggregate for all members of its family, grouped by member first."""
+        return self if self.family is None else families.together(families.over_panes(members))
+
+    def for_family(self, deltas: Sections) -> Sections:
+        """Its deltas with its number as the first group key."""
+        return deltas if self.family is None else families.numbered(self, deltas)
+
+    def own_rows(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
+        """Of its family's rows those with its number."""
+        return list(tables) if self.family is None else families.Cohort.of((self,)).own_rows(tables)
+
+    def owners(
+        self, members: Sequence[Operator], turn_of: Callable[[Operator], Turn]
+    ) -> Sequence[tuple[StateOwner, Turn]]:
+        """The cohorts of its family."""
+        if self.family is None:
+            return [(self, turn_of(self))]
+        return families.cohorts(members, {each.id: turn_of(each) for each in members})
 
     @property
     def store(self) -> PaneStore:
@@ -131,11 +203,66 @@ class PaneAggregate:
         reach = self.panes.per_window
         return 0 if reach is None or reach < _LEAST_PANES_FOR_BLOCKS else reach.bit_length() - 1
 
-    def reach(
+    @property
+    def emission_windows(self) -> Panes:
+        """Its own."""
+        return self.panes
+
+    def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
     ) -> Instant | None:
         """Up to where to answer in one step, see `pace`."""
         return reach(self, runs, deltas, turn, pace)
+
+    @property
+    def ends_in_parts(self) -> bool:
+        """Each window is made of panes alone."""
+        return True
+
+    def group_columns(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+        """Which of the columns are group keys, where windows close group by group."""
+        return group_ahead.columns_kept(self, columns)
+
+    def advance_groups(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, groups: GroupTurn
+    ) -> Step:
+        """`advance`, where single groups go as far as their own punctuation."""
+        return group_ahead.advance_groups(self, runs, deltas, turn, groups)
+
+    def without_done(self, section: str, table: pa.Table, groups: GroupTurn) -> pa.Table:
+        """Rows about to be merged, without groups of which all was emitted and no row will follow."""
+        return group_ahead.without_done(self, section, table, groups)
+
+    @property
+    def subwindows(self) -> Subwindows | None:
+        """All that begin at one of its slides, unless a late row may change them."""
+        if self.range is None or self.revisions is not None:
+            return None
+        return Subwindows(self.range, self.panes, self.answers_empty)
+
+    def answer_subwindow(
+        self,
+        length: Duration,
+        runs: Sequence[Sections],
+        closed: Instant,
+        now: Instant,  # noqa: ARG002
+    ) -> pa.Table | None:
+        """The last window of that length, from its panes."""
+        return shorter_windows.of_panes(self, length, runs, closed)
+
+    def display(self) -> Iterator[str]:
+        """From HAVING down to the panes and the steps below."""
+        return pane_display.lines(self)
+
+    @property
+    def state_label(self) -> str:
+        """Its window, its keys and its partials."""
+        return pane_display.state_label(self)
+
+    @property
+    def synopsis_bytes(self) -> Mapping[str, int]:
+        """Of each sketch so many in each pane."""
+        return pane_display.sketch_bytes(self)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Seal the panes that punctuation passed, build their blocks, answer the windows that closed."""
@@ -188,7 +315,7 @@ class PaneAggregate:
 def _one_past(layout: Layout, tables: Sequence[pa.Table], edge: int | None) -> pa.Table:
     """A landmark's past as one pane; with an `edge` only what lies below it, since a window may still end after it."""
     whole = merge(layout, tables)
-    keys = flat(whole.column(KEY)).to_numpy(zero_copy_only=False)
+    keys = ints(whole, KEY)
     past = len(keys) if edge is None else int(np.searchsorted(keys, block_key(0, edge)))
     if not past:
         return whole
@@ -252,143 +379,3 @@ class PaneScanner:
 def _halves(settled: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
     """The partials, and the rows where there are any."""
     return settled[:1], [table for table in settled[1:] if table.num_rows]
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Windows that closed, a row for each (window, group): their columns, before HAVING and the select list.
-
-    `failed` marks rows on which an aggregate overflowed.
-    """
-
-    columns: Mapping[str, pa.Array]
-    windows: Ints
-    ends: Ints
-    failed: np.ndarray | None
-    held: int = 0
-    """How many rows of the stream the windows hold together, a row as often as it is in one."""
-
-    def rows(self, places: Ints) -> Chunk:
-        """Some of the rows."""
-        picked = pa.array(places)
-        return Chunk(
-            {name: column.take(picked) for name, column in self.columns.items()},
-            self.windows[places],
-            self.ends[places],
-            self.failed[places] if self.failed is not None else None,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """What closing windows gives before it is finished: new state, the windows a chunk at a time, how many stay open."""
-
-    state: Sections
-    chunks: Iterable[Chunk] = ()
-    open_windows: int = 0
-    again: Windows = ()
-    """Windows among them that had been answered before, without rows that came late."""
-
-
-def close(
-    operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn
-) -> Closed:
-    """Merge deltas with runs, seal what punctuation passed, and combine the windows that closed."""
-    stores = []
-    state: dict[str, pa.Table] = {}
-    for place, layout in enumerate(operator.layouts):
-        store = operator.store.seal(layout, place, runs, deltas, turn)
-        stores.append(store)
-        state |= store.kept
-    arrived = [delta[SEEN] for delta in deltas if SEEN in delta]
-    if arrived:
-        state[SEEN] = one_extent(arrived)
-    present = extent(stores[0].closed.panes)
-    if operator.answers_empty:
-        present = extent([*arrived, *(run[SEEN] for run in runs if SEEN in run)])
-    every = (part[name] for part in (*runs, *deltas) for name in ("open0", FEW_OPEN) if name in part)
-    opened = [table for table in every if table.num_rows]
-    if turn.now == BEGINNING or present is None:
-        return Closed(state, open_windows=_open_windows(operator, present, opened, turn.now))
-    closed = _LOWEST if turn.answered == BEGINNING else operator.panes.last_closed(turn.answered)
-    now = operator.panes.last_closed(turn.now)
-    if turn.final and operator.panes.back is None:
-        now = max(closed, operator.panes.first_window(operator.panes.of_instant(turn.greatest)))
-    due = closing(operator.panes, closed, now, present)
-    if operator.answers_empty and not turn.final:
-        due = range(due.start, max(due.stop, now + 1))
-    again = _again(operator, deltas, present[0], closed)
-    chunks = itertools.chain.from_iterable(chunks_of(operator, stores, each) for each in (*again, due))
-    return Closed(state, chunks, _open_windows(operator, present, opened, turn.now), again)
-
-
-def _again(operator: PaneAggregate, deltas: Sequence[Sections], first: int, closed: int) -> Windows:
-    """Windows up to `closed` that late rows are in; `first` is the least pane that holds a row.
-
-    Where empty windows answer too, those between a late row and the row that had been the first are new.
-    """
-    if operator.revisions is None or closed == _LOWEST:
-        return ()
-    section = SEEN if operator.answers_empty else "open0"
-    arrived = [delta[section] for delta in deltas if section in delta]
-    late = between(arrived, block_key(0, _LOWEST), block_key(0, operator.panes.stop(closed)))
-    if not late:
-        return ()
-    panes = np.concatenate([flat(table.column(KEY)).to_numpy() for table in late]) - block_key(0, 0)
-    if operator.answers_empty:
-        start = operator.panes.first_window(max(int(panes.min()), first))
-        return (range(start, closed + 1),) if start <= closed else ()
-    return operator.panes.holding(panes, closed)
-
-
-def _open_windows(
-    operator: PaneAggregate, sealed: tuple[int, int] | None, opened: Sequence[pa.Table], now: Instant
-) -> int:
-    """How many windows have not closed, up to the last one that holds a row; one where a window never ends."""
-    keys = [flat(table.column(KEY)).to_numpy() for table in opened]
-    ends = [(each.item(0) - block_key(0, 0), each.item(-1) - block_key(0, 0)) for each in keys]
-    ends += [] if sealed is None else [sealed]
-    if not ends:
-        return 0
-    final = operator.panes.last_window(max(last for _, last in ends))
-    if final is None:
-        return 1
-    least = operator.panes.first_window(min(first for first, _ in ends))
-    return max(
-        0, final - (least - 1 if now == BEGINNING else max(least - 1, operator.panes.last_closed(now)))
-    )
-
-
-def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> Iterator[Chunk]:
-    """The windows in `due`."""
-    plain, *others = (
-        windows(layout, operator.panes, store.closed, due, operator.top_level)
-        for layout, store in zip(operator.layouts, stores, strict=True)
-    )
-    beside = [list(each) for each in others]
-    for chunk in _with_empty(operator, plain, due):
-        columns, failed = columns_of_cells(operator.grouped, chunk, beside)
-        starts, ends = operator.panes.window_bounds(chunk.windows, operator.range)
-        bounds = {"window_start": starts, "window_end": ends}
-        stamp = pa.timestamp("us", tz="UTC")
-        for name, values in bounds.items():
-            columns[f"{operator.window_alias}.{name}"] = pa.array(values).cast(stamp)
-        if operator.range is None:
-            columns[f"{operator.window_alias}.window_start"] = pa.nulls(chunk.rows, stamp)
-        columns[f"{operator.window_alias}.window_id"] = pa.array(chunk.windows)
-        held = int(chunk.answer.cells[operator.layouts[0].feds[0]][0].sum())
-        yield Chunk(columns, chunk.windows, ends, failed, held)
-
-
-def _with_empty(operator: PaneAggregate, chunks: Iterable[WindowCells], due: range) -> Iterator[WindowCells]:
-    """The chunks; for EMIT EMPTY of a global aggregate, with a row for each window that had none."""
-    if not operator.answers_empty:
-        yield from chunks
-        return
-    found = list(chunks)
-    have = np.concatenate([chunk.windows for chunk in found]) if found else np.empty(0, np.int64)
-    every = np.arange(due.start, due.stop)
-    missing = every[~np.isin(every, have)]
-    yield from found
-    if len(missing):
-        yield WindowCells(missing, (), nothing(operator.layouts[0].feds, len(missing)))

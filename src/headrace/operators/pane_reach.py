@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.adaptive_panes import FEW_OPEN, FEW_SEALED
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.operators.operator import SLOT, Sections, Turn
 from headrace.operators.pace import HIGHEST_WINDOW, Pace, reach_over, span
 from headrace.operators.pane_store import KEY, between, block_key
+from headrace.operators.panes import HIGHEST, LOWEST
 from headrace.time import Instant
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def reach(
         return None
     names = (SEEN,) if operator.answers_empty else _SECTIONS
     tables = [each[name] for each in (*runs, *deltas) for name in names if name in each]
-    tables = between(tables, block_key(0, -(1 << 55)), block_key(0, 1 << 55))
+    tables = between(tables, block_key(0, LOWEST), block_key(0, HIGHEST))
     if not tables:
         return None
     panes = np.unique(np.concatenate([_panes(table) for table in tables]))
@@ -63,7 +64,7 @@ def _filled(operator: PaneAggregate, panes: Ints, due: tuple[int, int], turn: Tu
 
 def _panes(table: pa.Table) -> Ints:
     """Each pane of a table once: its rows are in their order."""
-    keys = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
+    keys = ints(table, KEY)
     found: Ints = keys[np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))] - block_key(0, 0)
     return found
 
@@ -85,5 +86,5 @@ def one_extent(tables: Sequence[pa.Table]) -> pa.Table:
     whole = pa.concat_tables(tables)
     if not whole.num_rows:
         return whole
-    keys = flat(whole.column(KEY)).to_numpy() - block_key(0, 0)
+    keys = ints(whole, KEY) - block_key(0, 0)
     return extent_table(int(keys.min()), int(keys.max()), whole.column(SLOT)[0].as_py())

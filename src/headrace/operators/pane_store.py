@@ -25,7 +25,7 @@ from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer, lift, lift_each
 from headrace.operators.block_groups import Pairs, by_block_and_group
 from headrace.operators.cells import Fed
-from headrace.operators.grouping import Groups, Ints, flat, group, picked, slots_of
+from headrace.operators.grouping import Groups, Ints, flat, group, ints, picked, slots_of
 from headrace.operators.partials import Cells, Count, Extreme, Sum, reduce_onto
 from headrace.schema import to_arrow
 
@@ -167,8 +167,8 @@ def headed(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
     """Blocks, slots and groups of tables of both forms, without cells."""
     heads = pa.concat_tables([table.select([KEY, SLOT, *layout.key_names]) for table in tables])
     return Gathered(
-        flat(heads.column(KEY)).to_numpy(zero_copy_only=False),
-        flat(heads.column(SLOT)).to_numpy(zero_copy_only=False),
+        ints(heads, KEY),
+        ints(heads, SLOT),
         group([flat(heads.column(name)) for name in layout.key_names], heads.num_rows),
         Answer({}),
     )
@@ -313,7 +313,7 @@ def between(tables: Iterable[pa.Table], low: int, high: int) -> list[pa.Table]:
     found = []
     for table in tables:
         if table.num_rows:
-            keys = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
+            keys = ints(table, KEY)
             first, last = keys.item(0), keys.item(-1)
             if low <= first and last < high:
                 found.append(table)
@@ -331,7 +331,7 @@ def parted(tables: Iterable[pa.Table], border: int) -> tuple[list[pa.Table], lis
     below, others = [], []
     for table in tables:
         if table.num_rows:
-            keys = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
+            keys = ints(table, KEY)
             if keys.item(-1) < border:
                 below.append(table)
             elif keys.item(0) >= border:

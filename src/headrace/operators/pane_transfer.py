@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.operators.adaptive_panes import FEW_OPEN, FEW_SEALED
-from headrace.operators.family import family_of, number_of, together
-from headrace.operators.grouping import flat
+from headrace.operators.family import number_of, together
+from headrace.operators.grouping import flat, ints
 from headrace.operators.operator import Sections
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.pane_store import (
@@ -30,10 +30,8 @@ from headrace.operators.pane_store import (
     merge_gathered,
     pane_keys,
 )
-from headrace.operators.panes import Panes
+from headrace.operators.panes import HIGHEST, Panes
 from headrace.time import BEGINNING, Instant
-
-_HIGHEST = 1 << 55
 
 
 def can_give(donor: PaneAggregate, taker: PaneAggregate) -> bool:
@@ -84,10 +82,10 @@ def transferred(
 
     `runs` are the donor's state as it lies, after it had answered up to `closed`.
     """
-    wide = together((donor,)) if family_of(donor) is not None else donor
+    wide = together((donor,)) if donor.family_key is not None else donor
     places = _places(donor, taker)
     assert places is not None
-    first = donor.panes.of_instant(since) if since != BEGINNING else -_HIGHEST
+    first = donor.panes.of_instant(since) if since != BEGINNING else -HIGHEST
     deltas: dict[str, pa.Table] = {}
     for own, place in enumerate(places):
         layout = wide.layouts[place]
@@ -109,9 +107,9 @@ def _panes_of(
     for run in runs:
         for section, first in starts.items():
             found = [run[section]] if section in run else []
-            for table in between(found, block_key(0, first), block_key(0, _HIGHEST)):
+            for table in between(found, block_key(0, first), block_key(0, HIGHEST)):
                 mine = table
-                if family_of(donor) is not None:
+                if donor.family_key is not None:
                     member = pc.equal(flat(table.column(layout.key_names[0])), number_of(donor.id))
                     mine = table.filter(member)
                 if mine.num_rows:
@@ -132,7 +130,7 @@ def _refolded(
     panes = taker.panes.of_instants(starts)
     merged = merge_gathered(wanted, replace(rows, blocks=pane_keys(panes)))
     if taker.panes.has_gaps:
-        inside = (flat(merged.column(KEY)).to_numpy() - block_key(0, 0)) & 1
+        inside = (ints(merged, KEY) - block_key(0, 0)) & 1
         merged = merged.filter(pa.array(inside.astype(bool)))
     names = wanted.key_names[: len(taker.keys)]
     slots = fresh_slots([flat(merged.column(name)) for name in names], merged.num_rows, taker.single_slot)

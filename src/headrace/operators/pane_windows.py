@@ -21,7 +21,7 @@ from headrace.operators import cells as at_rest
 from headrace.operators.aggregation import Answer
 from headrace.operators.cells import Fed
 from headrace.operators.closed_panes import ClosedPanes
-from headrace.operators.grouping import Ints, compact, flat, picked
+from headrace.operators.grouping import Ints, compact, flat, ints, picked
 from headrace.operators.pane_store import (
     KEY,
     Gathered,
@@ -34,7 +34,7 @@ from headrace.operators.pane_store import (
     reduce_answer,
     select,
 )
-from headrace.operators.panes import Panes
+from headrace.operators.panes import HIGHEST, LOWEST, Panes
 from headrace.operators.partials import Cells
 from headrace.operators.rolling_panes import rolling
 from headrace.operators.window_costs import MOST_WINDOWS, cost
@@ -74,7 +74,7 @@ def closing(panes: Panes, closed: int, now: int, present: tuple[int, int] | None
 
 def extent(tables: Sequence[pa.Table]) -> tuple[int, int] | None:
     """The least and greatest pane among rows of level 0 (tables sorted by key)."""
-    low, high = block_key(0, 0) - block_key(0, 1 << 55), block_key(0, 1 << 55)
+    low, high = block_key(0, 0) - block_key(0, HIGHEST), block_key(0, HIGHEST)
     ends = []
     for table in between(tables, low, high):
         keys = flat(table.column(KEY))
@@ -132,8 +132,8 @@ def _panes_alone(layout: Layout, panes: Panes, table: pa.Table) -> WindowCells:
 def _steady(panes: Panes, sealed: Sequence[pa.Table], window: int, stop: int) -> int:
     """One past the last of the windows from `window` on, below `stop`, that are made of the same rows."""
     first, after = panes.first(window), block_key(0, panes.stop(window))
-    for table in between(sealed, block_key(0, -(1 << 55) if first is None else first), block_key(0, 1 << 55)):
-        keys = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
+    for table in between(sealed, block_key(0, LOWEST if first is None else first), block_key(0, HIGHEST)):
+        keys = ints(table, KEY)
         place = int(np.searchsorted(keys, after))
         if place < len(keys):
             stop = min(stop, panes.first_window(int(keys[place]) - block_key(0, 0)))
@@ -210,7 +210,7 @@ def _skip(panes: Panes, sealed: Sequence[pa.Table], window: int) -> int:
     first = panes.first(window)
     if first is None:
         return window
-    after = between(sealed, block_key(0, first), block_key(0, 1 << 55))
+    after = between(sealed, block_key(0, first), block_key(0, HIGHEST))
     if not after:
         return 1 << 60
     least = min(int(flat(table.column(KEY))[0].as_py()) for table in after) - block_key(0, 0)
@@ -223,7 +223,7 @@ def _chunk(
     first, last = panes.first(due[0]), panes.first(due[-1])
     stop_first, stop_last = panes.stop(due[0]), panes.stop(due[-1])
     if first is None or last is None:
-        middle = between(sealed, block_key(0, -(1 << 55)), block_key(0, stop_first))
+        middle = between(sealed, block_key(0, LOWEST), block_key(0, stop_first))
         left_range, right_range = (0, 0), (stop_first, stop_last)
     elif last < stop_first:
         middle = at_keys(sealed, [block_key(*block) for block in cover(last, stop_first, top)])

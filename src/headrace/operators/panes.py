@@ -7,13 +7,20 @@ coarser cut than the gcd of Li 2008, section 6.3). Window i is then always the p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from headrace.algebra.windows import Landmark, TimeSlide
 from headrace.operators.grouping import Ints
-from headrace.time import Duration, Instant
+from headrace.time import Duration, Instant, render_duration
+
+LOWEST: Final = -(1 << 55)
+"""Below every pane: block keys hold no smaller number."""
+HIGHEST: Final = 1 << 55
+"""Above every pane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,10 @@ class Panes:
         return Panes(
             window.slide, window.anchor, -window.range % window.slide, -(-window.range // window.slide)
         )
+
+    def display(self) -> Iterator[str]:
+        """As EXPLAIN shows it among an operator's settings."""
+        yield f"a window ends every {render_duration(self.slide)}"
 
     @property
     def per_slide(self) -> int:

@@ -6,9 +6,9 @@ Rows of a partition meet in the slot of their partition, and so do their cells: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +30,10 @@ from headrace.operators.last_windows import (
     latest_told,
     told_apart,
 )
-from headrace.operators.operator import SLOT, Scanner, Sections
+from headrace.operators.operator import SLOT, Sections
 from headrace.operators.pane_store import Layout
 from headrace.operators.pane_windows import WindowCells
+from headrace.operators.row_operator import RowOperator
 from headrace.operators.row_store import ROWS, RowLayout
 
 CellsOf: TypeAlias = Callable[[Layout, str], WindowCells]
@@ -135,7 +136,7 @@ class PartitionedRows:
         return results, rejected
 
 
-class OverPartitions:
+class OverPartitions(RowOperator):
     """An operator over `PartitionedRows`: what the runtime asks of it, but for how its windows end."""
 
     __slots__ = ()
@@ -157,11 +158,6 @@ class OverPartitions:
         return self.spec.stream
 
     @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.spec.rows.reads()
-
-    @property
     def relations(self) -> tuple[str, ...]:
         """The relations its row steps look up."""
         return self.spec.relations
@@ -181,9 +177,15 @@ class OverPartitions:
         """The rule that chose it."""
         return self.spec.rule
 
-    def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
-        """Evaluates what is stored of each row."""
-        return self.spec.rows.scanner(relations)
+    @property
+    def records(self) -> tuple[Any, ...]:
+        """What is its own, then what all of its kind have."""
+        return (self, self.spec)
+
+    @property
+    def keeps_latest(self) -> bool:
+        """Its state does."""
+        return True
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition that has ended: what INVOKE returns. None when there is none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from headrace.operators.finish import Finish, finish
 from headrace.operators.operator import Sections, Step, Turn
-from headrace.operators.row_store import ROWS, RowLayout, RowScanner, hold
+from headrace.operators.row_operator import RowOperator
+from headrace.operators.row_steps import RowStep
+from headrace.operators.row_store import ROWS, RowLayout, hold
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
+class Passing(RowOperator):
     """`Project(Filter(Join(...)))` of a bare stream, and ISTREAM of it: `finish` has neither limit nor distinct."""
 
     id: str
@@ -26,13 +28,14 @@ class Passing:
     rule: str = ""
 
     @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.rows.reads()
+    def routing_steps(self) -> tuple[RowStep, ...]:
+        """The steps of its rows."""
+        return self.rows.routing_steps
 
-    def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
-        """Evaluates the result rows themselves."""
-        return self.rows.scanner(relations)
+    @property
+    def title(self) -> str:
+        """Its name says little to people."""
+        return "rows as they are"
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:  # noqa: ARG002
         """This epoch's rows, each at its event time."""

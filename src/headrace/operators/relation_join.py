@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.batch import Batch, Rejected
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.operators.join_sides import (
     JoinSpec,
     Side,
@@ -30,6 +30,7 @@ from headrace.operators.join_sides import (
     arrived,
     encounters,
     failed_pairs,
+    join_lines,
     passing,
     slots_and_hashes,
 )
@@ -62,6 +63,15 @@ class RelationJoin(TwoSided):
             return came
         head = map(pa.array, (slots, mixed, batch.at + side.reach + 1, -weight))
         return pa.concat_tables([came, pa.table([*head, *kept], names=names)])
+
+    @property
+    def reads_changes(self) -> bool:
+        """Its sides are changes."""
+        return True
+
+    def display(self) -> Iterator[str]:
+        """What pairs are, where changes meet, and how long they wait."""
+        return join_lines(self, changes=True)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell what the changes that came make with those that are there, and with each other."""
@@ -98,24 +108,24 @@ class RelationJoin(TwoSided):
     def _told(self, met: pa.Table) -> pa.Table:
         """Each row as often as it comes or goes at an instant, after what cancels out."""
         names = self.spec.shown.names[:-1]
-        weight = _numbers(met, _WEIGHT)
+        weight = ints(met, _WEIGHT)
         if (weight < 0).any():
             met, weight = _net(met, [*names, AT], weight)
         copies = pa.array(np.repeat(np.arange(met.num_rows), np.abs(weight)))
         met, sign = met.take(copies), np.repeat(np.sign(weight), np.abs(weight))
         rows = {name: flat(met.column(name)) for name in names}
-        return self.pairs(rows, _numbers(met, AT), pa.array(sign, pa.int8()))
+        return self.pairs(rows, ints(met, AT), pa.array(sign, pa.int8()))
 
     def needed(self, rows: pa.Table, place: int, turn: Turn) -> pa.Table:
         """The changes of a side, with those added up that no change to come of the other side is before."""
         bound = self.spec.sides[1 - place].bound(turn)
         if bound == FOREVER:
             return rows.slice(0, 0)
-        done = _numbers(rows, TIME) <= bound
+        done = ints(rows, TIME) <= bound
         if not done.any():
             return rows
         settled = rows.filter(pa.array(done))
-        held, weight = _net(settled, self.spec.sides[place].stored.names, _numbers(settled, _WEIGHT))
+        held, weight = _net(settled, self.spec.sides[place].stored.names, ints(settled, _WEIGHT))
         for name, values in ((TIME, np.full(held.num_rows, BEGINNING)), (_WEIGHT, weight)):
             held = held.set_column(held.column_names.index(name), name, pa.array(values))
         return in_order([held, rows.filter(pa.array(~done))])
@@ -133,7 +143,7 @@ class _Changes:
     @staticmethod
     def of(table: pa.Table) -> _Changes:
         """A table that is in order."""
-        return _Changes(table, *(_numbers(table, name) for name in (HASH, TIME, _WEIGHT)))
+        return _Changes(table, *(ints(table, name) for name in (HASH, TIME, _WEIGHT)))
 
 
 def _meeting(left: _Changes, right: _Changes) -> Iterator[tuple[Ints, Ints]]:
@@ -148,10 +158,10 @@ def _failed(failing: Sequence[pa.Table]) -> tuple[Rejected, ...]:
     if not failing:
         return ()
     whole = pa.concat_tables(failing)
-    met, weight = _net(whole, [n for n in whole.column_names if n != _WEIGHT], _numbers(whole, _WEIGHT))
+    met, weight = _net(whole, [n for n in whole.column_names if n != _WEIGHT], ints(whole, _WEIGHT))
     came = np.repeat(np.arange(met.num_rows), np.maximum(weight, 0))
     reasons = tuple(met.column(_REASON).take(pa.array(came)).to_pylist())
-    return (failed_pairs(_numbers(met, AT)[came], reasons),) if reasons else ()
+    return (failed_pairs(ints(met, AT)[came], reasons),) if reasons else ()
 
 
 def _net(table: pa.Table, names: Sequence[str], weight: Ints) -> tuple[pa.Table, Ints]:
@@ -163,8 +173,3 @@ def _net(table: pa.Table, names: Sequence[str], weight: Ints) -> tuple[pa.Table,
     first[groups.codes[::-1]] = np.arange(table.num_rows)[::-1]
     left = np.flatnonzero(total)
     return table.take(pa.array(first[left])), total[left]
-
-
-def _numbers(table: pa.Table, name: str) -> Ints:
-    found: Ints = flat(table.column(name)).to_numpy(zero_copy_only=False)
-    return found

@@ -7,7 +7,7 @@ of a window must meet, so the inner operator sends everything to one slot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,12 +18,12 @@ from headrace.algebra.query import Revisions
 from headrace.algebra.windows import CHANGE
 from headrace.operators.around import Around
 from headrace.operators.finish import Finish
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.operators.late_panes import settled_at
 from headrace.operators.operator import AT, SLOT, WINDOW, Operator, Sections, Step, Turn
-from headrace.operators.pace import Pace, paced
+from headrace.operators.pace import Pace
 from headrace.operators.panes import Panes
-from headrace.time import BEGINNING, Instant
+from headrace.time import BEGINNING, Instant, render_duration
 
 TOLD: Final = "told"
 
@@ -38,12 +38,21 @@ class Revising(Around):
     finish: Finish
     slot: int
 
-    def reach(
+    @property
+    def emission_windows(self) -> Panes:
+        """Its own: those of the inner operator."""
+        return self.panes
+
+    def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
     ) -> Instant | None:
-        """Up to where to answer in one step: as far as the inner operator."""
-        inner = paced(self.inner)
-        return None if inner is None else inner.reach([_without(run) for run in runs], deltas, turn, pace)
+        """As far as the inner operator."""
+        return self.inner.emission_limit([_without(run) for run in runs], deltas, turn, pace)
+
+    def display(self) -> Iterator[str]:
+        """For which rows, then the inner operator's lines."""
+        yield revised(self.revisions)
+        yield from self.inner.display()
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Answer the windows that closed, and those that late rows changed."""
@@ -69,12 +78,19 @@ class Revising(Around):
         return net(whole)
 
 
+def revised(revisions: Revisions) -> str:
+    """As EXPLAIN shows it: what is emitted once more, and for which rows."""
+    within = revisions.within
+    reach = "however late" if within is None else f"up to {render_duration(within)} late"
+    return f"windows told again, what goes as -1 and what comes as +1, for rows {reach}"
+
+
 def net(changes: pa.Table) -> pa.Table:
     """What rows with signs add up to: each different row as often as it counts, with the sign of its sum."""
     columns = [flat(changes.column(name)) for name in changes.column_names if name != CHANGE]
     groups = group(columns, changes.num_rows)
     total = np.zeros(groups.count, np.int64)
-    np.add.at(total, groups.codes, _numbers(changes, CHANGE))
+    np.add.at(total, groups.codes, ints(changes, CHANGE))
     first = np.full(groups.count, changes.num_rows, np.int64)
     np.minimum.at(first, groups.codes, np.arange(changes.num_rows))
     which = np.repeat(np.arange(groups.count), np.abs(total))
@@ -88,17 +104,12 @@ def _signed(rows: pa.Table) -> pa.Table:
 
 
 def _negated(changes: pa.Table) -> pa.Table:
-    signs = pa.array(-_numbers(changes, CHANGE).astype(np.int8))
+    signs = pa.array(-ints(changes, CHANGE).astype(np.int8))
     return changes.set_column(changes.column_names.index(CHANGE), CHANGE, signs)
 
 
-def _numbers(table: pa.Table, name: str) -> Ints:
-    found: Ints = flat(table.column(name)).to_numpy(zero_copy_only=False)
-    return found
-
-
 def _windows(table: pa.Table) -> Ints:
-    return _numbers(table, WINDOW)
+    return ints(table, WINDOW)
 
 
 def _within(windows: Ints, ranges: Sequence[range]) -> np.ndarray:

@@ -7,7 +7,7 @@ comes touches the sessions it is in, and a turn looks at the times of all rows t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,11 +18,11 @@ from headrace.algebra.query import Revisions
 from headrace.algebra.windows import CHANGE
 from headrace.operators.around import Around
 from headrace.operators.frame_windows import FrameWindows
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.operators.last_windows import LAST, LIVE, PART, answers, newest
 from headrace.operators.late_panes import settled_at
 from headrace.operators.operator import AT, SLOT, WINDOW, Sections, Step, Turn
-from headrace.operators.revising import net
+from headrace.operators.revising import net, revised
 from headrace.operators.row_store import ROWS, Held, hold
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
@@ -39,6 +39,16 @@ class RevisingSessions(Around):
     inner: FrameWindows
     gap: Duration
     revisions: Revisions
+
+    @property
+    def keeps_latest(self) -> bool:
+        """Its state does."""
+        return True
+
+    def display(self) -> Iterator[str]:
+        """For which rows, then the inner operator's lines."""
+        yield revised(self.revisions)
+        yield from self.inner.display()
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell sessions that end now, and again those that a row which came is in."""
@@ -106,7 +116,7 @@ class RevisingSessions(Around):
             return _newest(whole, self.inner.spec.partitions)
         if section != FLOOR or not whole.num_rows:
             return whole
-        return whole.take(pa.array([int(np.argmax(flat(whole.column(_AT)).to_numpy()))]))
+        return whole.take(pa.array([int(np.argmax(ints(whole, _AT)))]))
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last session of each partition; of one that has ended and goes on since a row came late, none."""
@@ -165,14 +175,14 @@ def _newest(kept: pa.Table, partitions: int) -> pa.Table:
     kept = newest(kept, partitions)
     parts = [flat(kept.column(f"{PART}{place}")) for place in range(partitions)]
     codes = group(parts, kept.num_rows).codes
-    version = flat(kept.column(_VERSION)).to_numpy()
+    version = ints(kept, _VERSION)
     last = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
     np.maximum.at(last, codes, version)
     return kept.filter(pa.array(version == last[codes]))
 
 
 def _floor(runs: Sequence[Sections]) -> Instant:
-    floors = [flat(run[FLOOR].column(_AT)).to_numpy() for run in runs if FLOOR in run]
+    floors = [ints(run[FLOOR], _AT) for run in runs if FLOOR in run]
     return max((int(each.max()) for each in floors if len(each)), default=BEGINNING)
 
 

@@ -14,20 +14,15 @@ from typing import Final
 
 import numpy as np
 
-from headrace.algebra.expressions import Column, Expression
+from headrace.algebra.expressions import Expression
 from headrace.operators.batch import Batch
 from headrace.operators.conditions import Conditions, Plans, none_yet
 from headrace.operators.family import Harvest
 from headrace.operators.grouping import Ints
-from headrace.operators.instant_aggregate import InstantAggregate
-from headrace.operators.instants import InstantRows
 from headrace.operators.operator import Operator, Scanner
-from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.operators.passing import Passing
 from headrace.operators.query_index.matching import match
 from headrace.operators.query_index.preparing import truths
-from headrace.operators.row_steps import Keep, RowStep
-from headrace.operators.window_rows import WindowRows
+from headrace.operators.row_steps import Keep
 
 _BITS_AT_ONCE: Final = 1 << 26
 """Rows are matched so many at a time that the bitmaps of all operators stay below 8 MB."""
@@ -36,23 +31,10 @@ _FEWEST: Final = 64
 
 def first_filter(operator: Operator) -> Expression | None:
     """The condition without which a row does not matter to the operator; None where every row may matter."""
-    steps = _steps(operator)
+    steps = operator.routing_steps
     if not steps or not isinstance(steps[0], Keep):
         return None
     return steps[0].predicate
-
-
-def _steps(operator: Operator) -> tuple[RowStep, ...]:
-    match operator:
-        case PaneAggregate(answers_empty=False, alone=False):
-            return operator.steps
-        case Passing() | WindowRows() | InstantRows() | InstantAggregate(whole=False):
-            rows = operator.rows
-            if rows.counts_all or not all(isinstance(each, Column) for each in rows.partition):
-                return ()
-            return (*rows.below, *rows.above)
-        case _:
-            return ()
 
 
 @dataclass(frozen=True)

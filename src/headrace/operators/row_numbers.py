@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.algebra.windows import Numbering
 from headrace.operators.bins import Ends
-from headrace.operators.grouping import Groups, Ints, flat, group
+from headrace.operators.grouping import Groups, flat, group, ints
 from headrace.operators.operator import SLOT, Sections
 from headrace.operators.row_slides import dense_ranks
 from headrace.operators.row_store import POSITION, TIME
@@ -57,7 +57,7 @@ def ends_among(
         fresh = _due(numbers, fresh, counts, state)
     waiting = [_within(run[MARKS], closed, limit) for run in runs if MARKS in run]
     passed = pa.concat_tables([*waiting, _within(fresh, closed, limit)])
-    later = fresh.filter(pa.array(_ints(fresh, TIME) >= limit))
+    later = fresh.filter(pa.array(ints(fresh, TIME) >= limit))
     if later.num_rows:
         state[MARKS] = later
     if not early:
@@ -66,7 +66,7 @@ def ends_among(
 
 
 def _within(table: pa.Table, closed: Instant, limit: Instant) -> pa.Table:
-    at = _ints(table, TIME)
+    at = ints(table, TIME)
     return table.filter(pa.array((at >= closed) & (at < limit)))
 
 
@@ -79,9 +79,9 @@ def _due(
     groups = numbers.partition([rows, *counts])
     codes, older = groups.codes[: rows.num_rows], groups.codes[rows.num_rows :]
     base = np.zeros(groups.count, np.int64)
-    np.add.at(base, older, np.concatenate([np.empty(0, np.int64), *(_ints(t, _COUNT) for t in counts)]))
-    at = _ints(rows, TIME) if numbers.numbered == "rank" else np.zeros(rows.num_rows, np.int64)
-    ranks = dense_ranks(codes, at, _ints(rows, POSITION))
+    np.add.at(base, older, np.concatenate([np.empty(0, np.int64), *(ints(t, _COUNT) for t in counts)]))
+    at = ints(rows, TIME) if numbers.numbered == "rank" else np.zeros(rows.num_rows, np.int64)
+    ranks = dense_ranks(codes, at, ints(rows, POSITION))
     last = np.zeros(groups.count, np.int64)
     np.maximum.at(last, codes, ranks)
     first = np.full(groups.count, -1, np.int64)
@@ -97,7 +97,7 @@ def _due(
 
 def _distinct(numbers: Numbers, rows: pa.Table) -> Ends:
     """Each partition's ends, each once."""
-    at = _ints(rows, TIME)
+    at = ints(rows, TIME)
     codes = numbers.partition([rows]).codes
     order = np.lexsort((at, codes))
     fresh = (
@@ -117,13 +117,8 @@ def added(numbers: Numbers, tables: Sequence[pa.Table]) -> pa.Table:
     whole = pa.concat_tables(tables)
     groups = numbers.partition([whole])
     total = np.zeros(groups.count, np.int64)
-    np.add.at(total, groups.codes, _ints(whole, _COUNT))
+    np.add.at(total, groups.codes, ints(whole, _COUNT))
     first = np.full(groups.count, whole.num_rows, np.int64)
     np.minimum.at(first, groups.codes, np.arange(whole.num_rows))
     kept = whole.take(pa.array(first)).drop_columns([_COUNT])
     return kept.append_column(_COUNT, pa.array(total))
-
-
-def _ints(table: pa.Table, name: str) -> Ints:
-    found: Ints = flat(table.column(name)).to_numpy(zero_copy_only=False)
-    return found

@@ -20,7 +20,7 @@ from headrace.operators.bins import bins_between, cells_of
 from headrace.operators.changes import consolidated
 from headrace.operators.finish import finish
 from headrace.operators.grouped import columns_of_cells, fold, nothing
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.grouping import Ints, ints
 from headrace.operators.operator import AT, WINDOW, Sections, Step, Turn
 from headrace.operators.pane_store import Layout, gather
 from headrace.operators.pane_windows import WindowCells
@@ -28,11 +28,11 @@ from headrace.operators.panes import Panes
 from headrace.operators.partitioned_rows import OverPartitions, PartitionedRows
 from headrace.operators.row_store import ROWS, Held, hold
 from headrace.operators.window_rows import repeated
+from headrace.schema import STAMP
 from headrace.time import FOREVER
 
 RANK: Final = "__rank"
 RANKED: Final = "ranked"
-_STAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class RowSlides(OverPartitions):
             held = hold(self.rows, tables)
             return held.where(held.at >= turn.closed).table
         whole = pa.concat_tables(tables)
-        ranks = flat(whole.column(RANK)).to_numpy(zero_copy_only=False)
+        ranks = ints(whole, RANK)
         groups = self.spec.partition(whole)
         last = np.zeros(groups.count, np.int64)
         np.maximum.at(last, groups.codes, ranks)
@@ -88,7 +88,7 @@ class RowSlides(OverPartitions):
         held = hold(self.rows, [table.drop_columns([RANK]) for table in stored])
         if not held.rows:
             return None
-        ranks = np.concatenate([flat(table.column(RANK)).to_numpy(zero_copy_only=False) for table in stored])
+        ranks = np.concatenate([ints(table, RANK) for table in stored])
         groups = self.spec.partition(held.table)
         last = np.zeros(groups.count, np.int64)
         np.maximum.at(last, groups.codes, ranks)
@@ -126,7 +126,7 @@ class Ranked:
 def rank(operator: RowSlides, stored: Sequence[pa.Table], fresh: Held) -> Ranked:
     """Continue each partition's ranks over the fresh rows, in the order (event time, position)."""
     older = hold(operator.rows, [table.drop_columns([RANK]) for table in stored])
-    known = [flat(table.column(RANK)).to_numpy(zero_copy_only=False) for table in stored]
+    known = [ints(table, RANK) for table in stored]
     held = hold(operator.rows, [older.table, fresh.table])
     groups = operator.spec.partition(held.table)
     ranks = np.concatenate([*known, np.zeros(fresh.rows, np.int64)])
@@ -191,8 +191,8 @@ def _answer(operator: RowSlides, ranked: Ranked) -> tuple[pa.Table | None, tuple
         ends = ranked.time_of(codes, windows * operator.slide)
         starts = ranked.time_of(codes, np.maximum(windows * operator.slide - operator.count, 0) + 1)
         prefix = operator.spec.bounds_prefix
-        columns[f"{prefix}window_start"] = pa.array(starts).cast(_STAMP)
-        columns[f"{prefix}window_end"] = pa.array(ends).cast(_STAMP)
+        columns[f"{prefix}window_start"] = pa.array(starts).cast(STAMP)
+        columns[f"{prefix}window_end"] = pa.array(ends).cast(STAMP)
         columns[f"{prefix}window_id"] = pa.array(windows)
         table, bad = finish(operator.finish, columns, numbers, ends, failed)
         tables.append(table)
@@ -271,7 +271,7 @@ def _window_cells(layout: Layout, table: pa.Table, panes: Panes, span: int, seri
 
 def _differences(operator: RowSlides, ranked: Ranked, series: _Series, rows: pa.Table) -> pa.Table:
     """Each window that closes now against the one before it."""
-    numbers = flat(rows.column(WINDOW)).to_numpy(zero_copy_only=False)
+    numbers = ints(rows, WINDOW)
     codes, windows = series.split(numbers)
     before = ranked.before // operator.slide
     entering, leaving = windows > before[codes], windows < series.last[codes]
@@ -280,7 +280,7 @@ def _differences(operator: RowSlides, ranked: Ranked, series: _Series, rows: pa.
     signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
     assert operator.spec.telling is not None
     told = consolidated(rows.take(pa.array(picked)), target, signs, operator.spec.telling)
-    codes, windows = series.split(flat(told.column(AT)).to_numpy(zero_copy_only=False))
+    codes, windows = series.split(ints(told, AT))
     ends = ranked.time_of(codes, windows * operator.slide)
     return told.set_column(told.column_names.index(AT), AT, pa.array(ends))
 

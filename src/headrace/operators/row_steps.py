@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from headrace.algebra.expression_text import show
 from headrace.algebra.expressions import Expression, columns_of
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.grouping import Ints
@@ -26,6 +27,15 @@ class Keep:
     """Keep the rows for which the predicate is true."""
 
     predicate: Expression
+
+    def display(self) -> str:
+        """As EXPLAIN shows it."""
+        return f"keep rows where {show(self.predicate)}"
+
+    @property
+    def summary(self) -> str:
+        """The same: there is no shorter way."""
+        return self.display()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,17 @@ class LookUp:
     right_keys: tuple[Expression, ...]
     residual: Expression | None
     keep_unmatched: bool
+
+    def display(self) -> str:
+        """As EXPLAIN shows it."""
+        pairs = zip(self.left_keys, self.right_keys, strict=True)
+        on = " and ".join(f"{show(left)} = {self.alias}.{show(right)}" for left, right in pairs)
+        return f"{self.summary} on {on or 'every row'}"
+
+    @property
+    def summary(self) -> str:
+        """The relation, without how rows are found in it."""
+        return f"{'left join' if self.keep_unmatched else 'join'} relation {self.relation}"
 
 
 RowStep: TypeAlias = Keep | LookUp | Membership

@@ -6,16 +6,17 @@ that count rows count also those that WHERE drops: such a row is stored as a *ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.expressions import Expression, Named, columns_of
+from headrace.algebra.expression_text import show
+from headrace.algebra.expressions import Column, Expression, Named, columns_of
 from headrace.operators.batch import Batch, as_they_came
-from headrace.operators.grouping import Ints, flat, slots_of
+from headrace.operators.grouping import Ints, flat, ints, slots_of
 from headrace.operators.operator import SLOT, Scanned
 from headrace.operators.row_steps import RowPipeline, RowStep, columns_read
 from headrace.schema import to_arrow
@@ -73,6 +74,22 @@ class RowLayout:
         """Names of the stored values."""
         return tuple(f"c{place}" for place in range(len(self.values)))
 
+    @property
+    def steps(self) -> tuple[RowStep, ...]:
+        """What is done to rows before they are stored."""
+        return (*self.below, *self.above)
+
+    @property
+    def routing_steps(self) -> tuple[RowStep, ...]:
+        """The steps, where a row that they drop leaves nothing behind; see `Operator.routing_steps`."""
+        leaves_nothing = not self.counts_all and all(isinstance(each, Column) for each in self.partition)
+        return self.steps if leaves_nothing else ()
+
+    def display(self) -> Iterator[str]:
+        """As EXPLAIN shows it among an operator's settings."""
+        yield f"keeps of each row: {', '.join(show(each) for each in self.values) or 'only that it is there'}"
+        yield from (step.summary for step in (*reversed(self.above), *reversed(self.below)))
+
     def schema(self) -> pa.Schema:
         """The Arrow schema of its rows."""
         stored = zip(self.names, self.values, strict=True)
@@ -81,7 +98,7 @@ class RowLayout:
 
     def reads(self) -> frozenset[str]:
         """The columns it reads."""
-        read = columns_read((*self.below, *self.above))
+        read = columns_read(self.steps)
         return read.union(*(columns_of(value) for value in self.values))
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
@@ -176,9 +193,7 @@ class Held:
 def hold(layout: RowLayout, tables: Sequence[pa.Table]) -> Held:
     """Load tables of rows."""
     whole = pa.concat_tables(tables) if tables else layout.schema().empty_table()
-    at, position, live = (
-        flat(whole.column(name)).to_numpy(zero_copy_only=False) for name in (TIME, POSITION, LIVE)
-    )
+    at, position, live = (ints(whole, name) for name in (TIME, POSITION, LIVE))
     return Held(whole, at, position, live)
 
 

@@ -9,23 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 
 from headrace.algebra.query import Revisions
 from headrace.operators.adaptive_panes import FEW_OPEN, FEW_SEALED, in_order, settle
 from headrace.operators.closed_panes import ClosedPanes
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import ints
 from headrace.operators.late_panes import into_blocks, settled_at
 from headrace.operators.operator import Sections, Turn
 from headrace.operators.pane_store import KEY, Layout, between, block_key, merge, parted
 from headrace.operators.pane_windows import extent
-from headrace.operators.panes import Panes
+from headrace.operators.panes import HIGHEST, LOWEST, Panes
 from headrace.time import BEGINNING, Instant
-
-_LOWEST: Final = -(1 << 55)
-_HIGHEST: Final = 1 << 55
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +55,8 @@ class PaneStore:
         if turn.now == BEGINNING:
             still_open = arrived if alone else self._merged(layout, arrived)
             return Sealed(still_open, ClosedPanes(sealed), _sections(layout, place, still_open, []))
-        edge = _HIGHEST if turn.final else self.panes.of_instant(turn.now)
-        before = _LOWEST if turn.closed == BEGINNING else self.panes.of_instant(turn.closed)
+        edge = HIGHEST if turn.final else self.panes.of_instant(turn.now)
+        before = LOWEST if turn.closed == BEGINNING else self.panes.of_instant(turn.closed)
         border = block_key(0, edge)
         ripe = between(opened, block_key(0, before), border) if before < edge else []
         passed, later = parted(arrived, border)
@@ -83,7 +79,7 @@ class PaneStore:
     def _spent_below(self, now: Instant) -> int:
         """Panes below it are in no window that closes after `now`, and neither are the blocks that hold them."""
         first = self._horizon(now) if self.panes.per_window != 1 and self.revisions is None else None
-        return _LOWEST if first is None else first >> self.top << self.top
+        return LOWEST if first is None else first >> self.top << self.top
 
     def _with_blocks(
         self, layout: Layout, fresh: Sequence[pa.Table], sealed: Sequence[pa.Table], before: int, edge: int
@@ -92,7 +88,7 @@ class PaneStore:
         if held is None:
             return []
         start, stop = max(before, held[0]), min(edge, _past(held[1], self.top))
-        late_panes = between(fresh, block_key(0, _LOWEST), block_key(0, before))
+        late_panes = between(fresh, block_key(0, LOWEST), block_key(0, before))
         late = into_blocks(layout, late_panes, before, self.top)
         blocks = parents(layout, [*sealed, *late], fresh, (start, stop), self.top, self.keeps)
         made = [table for table in (*fresh, *blocks) if table.num_rows]
@@ -108,8 +104,8 @@ class PaneStore:
 
     def opened(self, tables: Sequence[pa.Table], closed: Instant) -> list[pa.Table]:
         """Panes that had not been closed at `closed`."""
-        edge = _LOWEST if closed == BEGINNING else self.panes.of_instant(closed)
-        return between(tables, block_key(0, edge), block_key(0, _HIGHEST))
+        edge = LOWEST if closed == BEGINNING else self.panes.of_instant(closed)
+        return between(tables, block_key(0, edge), block_key(0, HIGHEST))
 
     def live(self, tables: Sequence[pa.Table], settled: Instant) -> list[pa.Table]:
         """Closed panes and blocks that a window ending after `settled` may hold, by level."""
@@ -121,13 +117,13 @@ class PaneStore:
         return [
             table
             for level in range(self.top + 1)
-            for table in between(tables, block_key(level, horizon >> level), block_key(level, _HIGHEST))
+            for table in between(tables, block_key(level, horizon >> level), block_key(level, HIGHEST))
         ]
 
     def _horizon(self, settled: Instant) -> int | None:
         """The first pane of the first window that ends after `settled`; None where windows have no beginning."""
         first = self.panes.first(self.panes.last_closed(settled) + 1)
-        return None if first is None else min(first, _HIGHEST)
+        return None if first is None else min(first, HIGHEST)
 
 
 def parents(
@@ -182,7 +178,7 @@ def _sections(
 
 def _raised(table: pa.Table, child: int, parent: int) -> pa.Table:
     """Rows of blocks as rows of the blocks one level up."""
-    keys = flat(table.column(KEY)).to_numpy()
+    keys = ints(table, KEY)
     return table.set_column(0, KEY, pa.array(((keys - child) >> 1) + parent))
 
 

@@ -9,9 +9,9 @@ Source: PSoup (Chandrasekaran, Franklin 2002), section 4.1: NoMat, PSoup-P, PSou
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 from typing import Literal as Choice
 
 import numpy as np
@@ -21,14 +21,18 @@ from headrace.algebra.expressions import Expression, columns_of
 from headrace.algebra.query import Ago
 from headrace.algebra.series import AT, POSITION
 from headrace.operators.batch import Batch, Rejected
+from headrace.operators.displaying import keys, steps_up
 from headrace.operators.family import Census, number_of
 from headrace.operators.finish import Finish, finish
-from headrace.operators.operator import Operator, Scanned, Sections, Step, Turn
+from headrace.operators.operator import BaseOperator, Operator, Scanned, Sections, StateOwner, Step, Turn
 from headrace.operators.regrouping import Regroup
 from headrace.operators.row_bitmaps import Containers, united
 from headrace.operators.row_steps import Keep, RowPipeline, columns_read
 from headrace.operators.shared_selections import BITS, SharedSelections
-from headrace.time import BEGINNING, Duration, Instant
+from headrace.time import BEGINNING, Duration, Instant, render_duration, render_instant
+
+ALWAYS: Final[Instant] = -(2**62)
+"""The BEGIN of a window without one: before all rows, and far enough from the least number that a length fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +65,21 @@ class WindowClause:
             (True, False): "shrinking",
         }[moving]
 
+    def in_words(self) -> str:
+        """`NOW - 1 HOUR to NOW (sliding)`."""
+        begin, end = (_in_words(each) for each in (self.begin, self.end))
+        reach = "" if self.range is None else f", of the last {render_duration(self.range)}"
+        return f"{begin} to {end}{reach} ({self.kind})"
+
     def passed(self, now: Instant) -> Instant:
         """No window from `now` on holds a row before this."""
         return now if now == BEGINNING else max(self.at(now)[0], BEGINNING)
+
+
+def _in_words(bound: Instant | Ago) -> str:
+    if isinstance(bound, Ago):
+        return f"NOW - {render_duration(bound.duration)}" if bound.duration else "NOW"
+    return render_instant(BEGINNING if bound == ALWAYS else bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +114,7 @@ def _of_nothing(
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(BaseOperator):
     """`Finish([Aggregate](Bounds(Filter(stream))))` of one query, with what is kept of it (`materialize`).
 
     `steps` are its conditions. `fetched` are the stream's columns that an answer reads; conditions read others.
@@ -115,12 +131,28 @@ class Selection:
     relations: tuple[str, ...] = ()
 
     @property
-    def finish(self) -> Finish:
+    def finishing(self) -> Finish:
         """What orders its answers."""
         return self.answer.finish
 
     @property
-    def family(self) -> str:
+    def row_steps(self) -> tuple[Keep, ...]:
+        """Its conditions."""
+        return self.steps
+
+    @property
+    def on_request(self) -> Selection:
+        """Itself."""
+        return self
+
+    def owners(
+        self, members: Sequence[Operator], turn_of: Callable[[Operator], Turn]
+    ) -> Sequence[tuple[StateOwner, Turn]]:
+        """All selections over the stream as one."""
+        return [SelectionFamily.owner(members, turn_of)]
+
+    @property
+    def family_key(self) -> str:
         """The name of the state that all selections over one stream share."""
         return f"s{hashlib.blake2b(self.stream.encode(), digest_size=9).hexdigest()}"
 
@@ -133,6 +165,21 @@ class Selection:
     def fetched(self) -> frozenset[str]:
         """The stream's columns that answers read; a row's time and place come with every row."""
         return frozenset().union(*(columns_of(each) for each in self.answer.kept)) - {AT, POSITION}
+
+    def display(self) -> Iterator[str]:
+        """What is stored, which window is applied, and what an answer reads."""
+        kept = {
+            "none": "nothing is kept: INVOKE tests the rows of the window",
+            "partial": "bitmaps of the rows that pass: INVOKE fetches those of the window, and tests none",
+        }[self.materialize]
+        yield f"materialize {self.materialize} ({self.why}): {kept}"
+        yield f"window applied when asked: {self.window.in_words()}"
+        regroup = self.answer.finish.regroup
+        if regroup is not None:
+            calls = ", ".join(item.call.function for item in regroup.aggregates)
+            yield f"{calls} when asked, group by {keys(regroup.keys)}"
+        yield f"an answer reads {', '.join(sorted(self.fetched)) or 'no columns'}"
+        yield from steps_up(self.steps)
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> SelectionScanner:  # noqa: ARG002
         """Makes containers of a task's rows."""
@@ -150,7 +197,8 @@ class Selection:
 
 def keeps_nothing(operator: Operator) -> bool:
     """True for a query of which nothing is kept: it need not read the past before it can answer."""
-    return isinstance(operator, Selection) and operator.materialize == "none"
+    asked = operator.on_request
+    return asked is not None and asked.materialize == "none"
 
 
 def arrived(deltas: Sequence[Sections], members: Sequence[Operator]) -> tuple[pa.Table, dict[str, int]]:
@@ -180,7 +228,7 @@ class SelectionScanner:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectionFamily:
+class SelectionFamily(StateOwner):
     """All selections over one stream, each with the turn by which it may forget."""
 
     members: tuple[tuple[Selection, Turn], ...]
@@ -190,7 +238,7 @@ class SelectionFamily:
         operators: Sequence[Operator], after: Callable[[Operator], Turn]
     ) -> tuple[SelectionFamily, Turn]:
         """The owner of their state; `after` says by which turn each may forget."""
-        members = tuple((each, after(each)) for each in operators if isinstance(each, Selection))
+        members = tuple((asked, after(each)) for each in operators if (asked := each.on_request) is not None)
         return SelectionFamily(members), members[0][1]
 
     def compact(self, section: str, tables: Sequence[pa.Table], turn: Any = None) -> pa.Table:  # noqa: ARG002

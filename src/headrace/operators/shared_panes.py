@@ -22,7 +22,7 @@ from headrace.algebra.aggregates import NamedAggregate
 from headrace.operators.batch import Batch
 from headrace.operators.family import Harvest
 from headrace.operators.grouped import Grouped, fold
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.grouping import Ints, ints
 from headrace.operators.operator import Scanned, Scanner
 from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.pane_store import KEY, Gathered, Layout, gather, merge, merge_gathered, pane_keys
@@ -120,7 +120,7 @@ class SharedPanes:
 
 def _starting(table: pa.Table, starts: Ints) -> pa.Table:
     """A folded table whose cells are named by the instants at which their panes start."""
-    places = flat(table.column(KEY)).to_numpy()
+    places = ints(table, KEY)
     return table.set_column(0, KEY, pa.array(starts[places]))
 
 

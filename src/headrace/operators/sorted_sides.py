@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headrace.operators.grouping import Ints, flat, hashes
+from headrace.operators.grouping import Ints, flat, hashes, ints
 from headrace.operators.row_store import TIME
 from headrace.time import BEGINNING, Duration
 
@@ -44,9 +44,7 @@ class Sorted:
     @staticmethod
     def of(table: pa.Table) -> Sorted:
         """A table that is in order."""
-        hash_, at, until = (
-            flat(table.column(name)).to_numpy(zero_copy_only=False) for name in (HASH, TIME, END)
-        )
+        hash_, at, until = (ints(table, name) for name in (HASH, TIME, END))
         return Sorted(table, hash_, at, until)
 
     @property
@@ -58,7 +56,7 @@ class Sorted:
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of tables, in order of (hash, time)."""
     whole = pa.concat_tables(tables)
-    hash_, at = (flat(whole.column(name)).to_numpy(zero_copy_only=False) for name in (HASH, TIME))
+    hash_, at = (ints(whole, name) for name in (HASH, TIME))
     return whole.take(pa.array(np.lexsort([at, hash_]))).combine_chunks()
 
 

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.cells import Fed, load, whole_numbers
-from headrace.operators.grouping import Groups, Ints, flat, group
+from headrace.operators.grouping import Groups, Ints, flat, group, ints
 from headrace.operators.pane_store import KEY, SLOT, Layout, block_key
+from headrace.operators.panes import LOWEST
 from headrace.schema import BIGINT, to_arrow
 from headrace.synopses.canonical import MOST, Form
 from headrace.synopses.delta_coding import decode, encode
 from headrace.synopses.exponential_histogram import Histograms
 
 _FEWEST: Final = 8
-_NEVER: Final = -(1 << 55)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def as_cells(fed: Fed, values: Ints) -> tuple[Ints, ...]:
 
 def _keys_and_kinds(table: pa.Table) -> tuple[Ints, np.ndarray]:
     """The pane of each row, and which rows are histograms."""
-    keys: Ints = flat(table.column(KEY)).to_numpy(zero_copy_only=False)
+    keys: Ints = ints(table, KEY)
     coded: np.ndarray = flat(table.column("b0")).is_valid().to_numpy(zero_copy_only=False)
     return keys, coded
 
@@ -101,7 +101,7 @@ def _groups(layout: ThinLayout, table: pa.Table) -> Groups:
 
 
 def _until(codes: Ints, keys: Ints, coded: np.ndarray, count: int) -> Ints:
-    until = np.full(count, block_key(0, _NEVER))
+    until = np.full(count, block_key(0, LOWEST))
     np.maximum.at(until, codes[coded], keys[coded])
     return until
 
@@ -126,20 +126,20 @@ class Thinned:
         groups = _groups(layout, whole)
         keys, coded = _keys_and_kinds(whole)
         until = _until(groups.codes, keys, coded, groups.count)
-        low = block_key(0, _NEVER if horizon is None else horizon)
+        low = block_key(0, LOWEST if horizon is None else horizon)
         last = np.full(groups.count, -1, np.int64)
         newest = np.flatnonzero(coded & (keys == until[groups.codes]))
         last[groups.codes[newest]] = newest
         exact = np.flatnonzero(~coded & (keys >= np.maximum(until[groups.codes], low)))
         exact = exact[np.lexsort((keys[exact], groups.codes[exact]))]
         slots = np.zeros(groups.count, np.int16)
-        slots[groups.codes] = flat(whole.column(SLOT)).to_numpy(zero_copy_only=False)
+        slots[groups.codes] = ints(whole, SLOT)
         read = [
             _histograms(layout, whole, place, last, keys).since(low - block_key(0, 0))
             for place in layout.measures
         ]
         taken = whole.take(pa.array(exact))
-        values = tuple(flat(taken.column(f"n{place}")).to_numpy() for place in layout.measures)
+        values = tuple(ints(taken, f"n{place}") for place in layout.measures)
         panes = keys[exact] - block_key(0, 0)
         return Thinned(layout, groups, slots, tuple(read), groups.codes[exact], panes, values, taken)
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from headrace.algebra.window_classes import Context
 from headrace.algebra.windows import Numbering
 from headrace.operators.bins import Ends, bins_of, cells_of, places_of
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.grouping import Ints, ints
 from headrace.operators.last_windows import LASTS, Chunk, Shown, newest
 from headrace.operators.operator import Sections, Step, Turn
 from headrace.operators.pane_store import KEY, Layout, merge
@@ -116,7 +116,7 @@ def _reach(at: Instant, length: Duration) -> Instant:
 def _above(table: pa.Table, name: str, bound: Instant) -> pa.Table:
     if bound == BEGINNING:
         return table
-    return table.filter(pa.array(flat(table.column(name)).to_numpy(zero_copy_only=False) > bound))
+    return table.filter(pa.array(ints(table, name) > bound))
 
 
 def _reaching(
@@ -127,6 +127,6 @@ def _reaching(
     low, high = _reach(int(ends.at.min()), operator.range), int(ends.at.max())
     found = []
     for table in tables:
-        at = flat(table.column(name)).to_numpy(zero_copy_only=False)
+        at = ints(table, name)
         found.append(table.filter(pa.array((at > low) & (at <= high))))
     return found

@@ -15,7 +15,7 @@ from headrace.algebra.window_contract import bounds_of, called
 from headrace.algebra.windows import Custom
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.grouped import Grouped, fold
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.grouping import Ints, flat, ints
 from headrace.operators.operator import Scanned
 from headrace.operators.pane_store import KEY
 from headrace.operators.row_steps import RowPipeline
@@ -134,7 +134,7 @@ def _copies(rows: Ints, paired: Ints, count: int) -> tuple[Ints, Ints]:
 def _bounded(table: pa.Table, found: Assigned) -> pa.Table:
     """The table with the bounds of the windows whose numbers are its keys."""
     distinct, first = np.unique(found.number, return_index=True)
-    at = first[np.searchsorted(distinct, flat(table.column(KEY)).to_numpy(zero_copy_only=False))]
+    at = first[np.searchsorted(distinct, ints(table, KEY))]
     return table.append_column(START, pa.array(found.start[at])).append_column(END, pa.array(found.end[at]))
 
 

@@ -19,7 +19,7 @@ from headrace.algebra.expressions import Expression, columns_of
 from headrace.algebra.window_classes import Context
 from headrace.algebra.windows import Custom
 from headrace.operators.bins import Ends
-from headrace.operators.grouping import Ints, compact, flat
+from headrace.operators.grouping import Ints, compact, flat, ints
 from headrace.operators.last_windows import LASTS, Chunk, Shown, newest
 from headrace.operators.operator import Sections, Step, Turn
 from headrace.operators.pane_store import KEY, Layout, gather, merge, reduce_answer, select
@@ -101,7 +101,7 @@ class UserWindows(OverPartitions):
     def _rows(self, due: _Windows, place: Ints, stored: Sequence[Sections]) -> Iterator[Chunk]:
         tables = [table for kept in stored if (table := kept.get(ROWS)) is not None]
         whole = pa.concat_tables(tables)
-        found, own = _found(due, flat(whole.column(KEY)).to_numpy(zero_copy_only=False))
+        found, own = _found(due, ints(whole, KEY))
         picked = pa.array(own)
         yield place[found], {name: flat(whole.column(name)).take(picked) for name in self.rows.names}, None
 
@@ -117,13 +117,13 @@ class UserWindows(OverPartitions):
         layout = self.spec.layout_of(section)
         known = _windows([whole])
         merged = merge(layout, [whole.select(layout.schema().names)])
-        at = np.searchsorted(known.number, flat(merged.column(KEY)).to_numpy(zero_copy_only=False))
+        at = np.searchsorted(known.number, ints(merged, KEY))
         merged = merged.append_column(START, pa.array(known.start[at]))
         return merged.append_column(END, pa.array(known.end[at]))
 
 
 def _ending_after(table: pa.Table, closed: int) -> pa.Table:
-    return table.filter(pa.array(flat(table.column(END)).to_numpy(zero_copy_only=False) > closed))
+    return table.filter(pa.array(ints(table, END) > closed))
 
 
 def _windows(tables: Sequence[pa.Table]) -> _Windows:
@@ -131,9 +131,7 @@ def _windows(tables: Sequence[pa.Table]) -> _Windows:
         none = np.empty(0, np.int64)
         return _Windows(none, none, none)
     whole = pa.concat_tables([table.select([KEY, START, END]) for table in tables])
-    number, start, end = (
-        flat(whole.column(name)).to_numpy(zero_copy_only=False) for name in (KEY, START, END)
-    )
+    number, start, end = (ints(whole, name) for name in (KEY, START, END))
     distinct, first = np.unique(number, return_index=True)
     return _Windows(distinct, start[first], end[first])
 

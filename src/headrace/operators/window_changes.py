@@ -6,7 +6,7 @@ differences. All rows of a window must meet, so the inner operator sends everyth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
@@ -17,9 +17,9 @@ import pyarrow as pa
 from headrace.operators.around import Around
 from headrace.operators.changes import consolidated
 from headrace.operators.finish import Finish
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import ints
 from headrace.operators.operator import AT, SLOT, WINDOW, Operator, Sections, Step, Turn
-from headrace.operators.pace import Pace, paced
+from headrace.operators.pace import Pace
 from headrace.operators.panes import Panes
 from headrace.time import BEGINNING, Instant
 
@@ -36,12 +36,21 @@ class WindowChanges(Around):
     finish: Finish
     slot: int
 
-    def reach(
+    @property
+    def emission_windows(self) -> Panes:
+        """Its own: those of the inner operator."""
+        return self.panes
+
+    def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
     ) -> Instant | None:
-        """Up to where to answer in one step: as far as the inner operator."""
-        inner = paced(self.inner)
-        return None if inner is None else inner.reach([_without(run) for run in runs], deltas, turn, pace)
+        """As far as the inner operator."""
+        return self.inner.emission_limit([_without(run) for run in runs], deltas, turn, pace)
+
+    def display(self) -> Iterator[str]:
+        """What is taken of the differences, then the inner operator's lines."""
+        yield f"{self.kind}: what differs from each window to the next"
+        yield from self.inner.display()
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Answer the windows that closed, and tell what differs from each to the next."""
@@ -95,8 +104,7 @@ class WindowChanges(Around):
 
 
 def _windows(rows: pa.Table) -> np.ndarray:
-    found: np.ndarray = flat(rows.column(WINDOW)).to_numpy(zero_copy_only=False)
-    return found
+    return ints(rows, WINDOW)
 
 
 def _without(run: Sections) -> Sections:

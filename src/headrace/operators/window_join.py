@@ -13,7 +13,7 @@ Source: Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2); each side's RANGE is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,6 +30,7 @@ from headrace.operators.join_sides import (
     arrived,
     encounters,
     failed_pairs,
+    join_lines,
     passing,
     slots_and_hashes,
 )
@@ -61,6 +62,10 @@ class WindowJoin(TwoSided):
 
     spec: JoinSpec
     grid: Grid | None = None
+
+    def display(self) -> Iterator[str]:
+        """What pairs are, where rows meet, and how long they wait."""
+        return join_lines(self, changes=False)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Tell the pairs of rows that came with those that are there, and with each other."""

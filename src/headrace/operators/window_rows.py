@@ -5,7 +5,7 @@ A row is kept once until its last window closes; it is repeated per window only 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,16 +21,18 @@ from headrace.operators.late_panes import settled_at
 from headrace.operators.operator import Sections, Step, Turn, Windows
 from headrace.operators.pace import HIGHEST_WINDOW, Pace, reach_over, span
 from headrace.operators.panes import Panes
-from headrace.operators.row_store import ROWS, Held, RowLayout, RowScanner, hold
+from headrace.operators.row_operator import RowOperator
+from headrace.operators.row_steps import RowStep
+from headrace.operators.row_store import ROWS, Held, RowLayout, hold
+from headrace.schema import STAMP
 from headrace.time import BEGINNING, Duration, Instant
 
 _MOST_COPIES: Final = 1_000_000
 _LOWEST: Final = -(1 << 60)
-_STAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
-class WindowRows:
+class WindowRows(RowOperator):
     """`Finish(Windowed(TimeSlide | Landmark))` of one query; `bounds_prefix` stands before `window_start` and the like."""
 
     id: str
@@ -52,13 +54,19 @@ class WindowRows:
         return Context.FREE
 
     @property
-    def columns(self) -> frozenset[str]:
-        """The stream's columns it reads."""
-        return self.rows.reads()
+    def routing_steps(self) -> tuple[RowStep, ...]:
+        """The steps of its rows."""
+        return self.rows.routing_steps
 
-    def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
-        """Evaluates what is stored of each row."""
-        return self.rows.scanner(relations)
+    @property
+    def emission_windows(self) -> Panes:
+        """Its own."""
+        return self.panes
+
+    @property
+    def ends_in_parts(self) -> bool:
+        """Each window is made of its rows alone."""
+        return True
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
         """Keep what came; answer the windows that closed."""
@@ -81,7 +89,7 @@ class WindowRows:
             rejected += bad
         return Step(state, pa.concat_tables(tables) if tables else None, tuple(rejected), open_windows, again)
 
-    def reach(
+    def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
     ) -> Instant | None:
         """Up to where to answer in one step, see `pace`."""
@@ -126,9 +134,9 @@ class WindowRows:
             columns = {name: held.column(name).take(pa.array(row)) for name in self.rows.names}
             ends = self.panes.anchor + window * self.panes.slide
             columns[f"{self.bounds_prefix}window_start"] = (
-                pa.nulls(len(row), _STAMP) if self.range is None else pa.array(ends - self.range).cast(_STAMP)
+                pa.nulls(len(row), STAMP) if self.range is None else pa.array(ends - self.range).cast(STAMP)
             )
-            columns[f"{self.bounds_prefix}window_end"] = pa.array(ends).cast(_STAMP)
+            columns[f"{self.bounds_prefix}window_end"] = pa.array(ends).cast(STAMP)
             columns[f"{self.bounds_prefix}window_id"] = pa.array(window)
             table, bad = finish(self.finish, columns, window, ends)
             tables.append(table)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.algebra.aggregates import NamedAggregate
-from headrace.algebra.expressions import Call, Cast, Column, Expression, columns_of, conjuncts
+from headrace.algebra.expressions import Call, Cast, Column, Expression, columns_of, conjunction, conjuncts
 from headrace.algebra.query import Join
 from headrace.algebra.windows import TimeRange
 from headrace.errors import UnsupportedQuery
@@ -59,4 +59,4 @@ def _matched(join: Join) -> Expression:
 
 def _all(factors: list[Expression | None]) -> Expression:
     known = [factor for factor in factors if factor is not None]
-    return known[0] if len(known) == 1 else Call("and", tuple(known), BOOLEAN)
+    return conjunction(known)

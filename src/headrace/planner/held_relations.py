@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace.algebra.expressions import Call, Column, Expression, Named, columns_of, conjuncts
+from headrace.algebra.expressions import Column, Expression, Named, columns_of, conjunction, conjuncts
 from headrace.algebra.query import Aggregate, Filter, Join, Node, Project, Query, QueryScan, Windowed, walk
 from headrace.algebra.rewriting import expressions_of
 from headrace.algebra.windows import CHANGE, Changing, Rows
@@ -18,7 +18,7 @@ from headrace.operators.changing_rows import ChangingRows
 from headrace.operators.instant_aggregate import InstantAggregate
 from headrace.operators.instants import InstantRows
 from headrace.operators.operator import Operator
-from headrace.schema import BOOLEAN, TINYINT
+from headrace.schema import TINYINT
 
 
 def with_relations(query: Query) -> Query:
@@ -56,7 +56,7 @@ def _held(window: Windowed, own: Sequence[Expression], reads: frozenset[str]) ->
     columns = tuple(
         Named(field.name.removeprefix(prefix), Column(field.name, field.type)) for field in fields
     )
-    rows: Node = Filter(window, _all(own)) if own else window
+    rows: Node = Filter(window, conjunction(own)) if own else window
     inner = Query(Project(rows, columns), "relation")
     scan = QueryScan(window.alias, window.alias, inner.schema, inner)
     return Windowed(scan, window.alias, Changing(Column(f"{prefix}{CHANGE}", TINYINT)))
@@ -97,13 +97,9 @@ def _replaced(node: Node, window: Windowed, held: Windowed, own: Sequence[Expres
         case Filter(source=source, predicate=predicate) if node in _filters(node):
             rest = [factor for factor in conjuncts(predicate) if factor not in own]
             below = _replaced(source, window, held, own)
-            return Filter(below, _all(rest)) if rest else below
+            return Filter(below, conjunction(rest)) if rest else below
         case Windowed():
             return node
         case _:
             below = _replaced(node.source, window, held, own)  # type: ignore[union-attr]
             return replace(node, source=below)  # type: ignore[arg-type]
-
-
-def _all(factors: Sequence[Expression]) -> Expression:
-    return factors[0] if len(factors) == 1 else Call("and", tuple(factors), BOOLEAN)

@@ -12,7 +12,7 @@ from typing import Final
 
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate
 from headrace.algebra.correlated import depends_on
-from headrace.algebra.expressions import Call, Cast, Expression, columns_of, conjuncts
+from headrace.algebra.expressions import Call, Cast, Expression, columns_of, conjunction, conjuncts
 from headrace.schema import BOOLEAN
 
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
@@ -40,7 +40,7 @@ def comparing(item: NamedAggregate, aggregates: Sequence[NamedAggregate]) -> Nam
         call,
         argument=row,
         weight=call.argument if call.function in ("sum", "avg") else None,
-        condition=None if not plain else plain[0] if len(plain) == 1 else Call("and", tuple(plain), BOOLEAN),
+        condition=conjunction(plain) if plain else None,
         against=tuple((operator, limit) for _, operator, limit in against),
     )
     return NamedAggregate(item.name, found)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_type
-from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, transform
+from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, conjunction, transform
 from headrace.algebra.shedding import MORE, PARTS, SPREAD, WEIGHT, Z, weight_of
 from headrace.planner.shape import Shape
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
@@ -105,7 +105,7 @@ class _Sums:
         """A part of the weights of the rows that count, added up; 0 where there are none."""
         if argument is not None:
             present = Call("isnotnull", (argument,), BOOLEAN)
-            condition = present if condition is None else Call("and", (condition, present), BOOLEAN)
+            condition = present if condition is None else conjunction((condition, present))
         return Call("coalesce", (self._of("sum", weight_of(self.alias, part), condition), _ZERO), DOUBLE)
 
     def _sum(self, call: AggregateCall, part: str, times: int = 1) -> Expression:

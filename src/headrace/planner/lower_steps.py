@@ -15,6 +15,7 @@ from headrace.algebra.expressions import (
     Column,
     Expression,
     columns_of,
+    conjunction,
     conjuncts,
     transform,
 )
@@ -22,7 +23,7 @@ from headrace.algebra.query import Join, Mark, RelationScan
 from headrace.operators.membership import Membership
 from headrace.operators.row_steps import Keep, LookUp, RowStep
 from headrace.planner.shape import Shape
-from headrace.schema import BIGINT, BOOLEAN, DOUBLE
+from headrace.schema import BIGINT, DOUBLE
 
 
 def row_steps(shape: Shape, *, apart: bool = False) -> tuple[RowStep, ...]:
@@ -37,17 +38,14 @@ def row_steps(shape: Shape, *, apart: bool = False) -> tuple[RowStep, ...]:
         where = [factor for factor in shape.where if rename.is_stream_only(factor)]
         late = [factor for factor in shape.where if not rename.is_stream_only(factor)]
     groups = [[*shape.before], where] if apart else [[*shape.before, *where]]
-    steps: list[RowStep] = [Keep(together([rename(factor) for factor in early])) for early in groups if early]
+    steps: list[RowStep] = [
+        Keep(conjunction([rename(factor) for factor in early])) for early in groups if early
+    ]
     steps += [_look_up(join, rename) for join in shape.joins]
     steps += [_membership(mark, rename) for mark in shape.marks]
     if late:
-        steps.append(Keep(together([rename(factor) for factor in late])))
+        steps.append(Keep(conjunction([rename(factor) for factor in late])))
     return tuple(steps)
-
-
-def together(factors: list[Expression]) -> Expression:
-    """The conjunction of factors."""
-    return factors[0] if len(factors) == 1 else Call("and", tuple(factors), BOOLEAN)
 
 
 class Rename:
@@ -95,7 +93,7 @@ def _look_up(join: Join, rename: Rename) -> LookUp:
         schema=relation.table,
         left_keys=tuple(left_keys),
         right_keys=tuple(right_keys),
-        residual=together(residual) if residual else None,
+        residual=conjunction(residual) if residual else None,
         keep_unmatched=join.kind == "left",
     )
 
@@ -126,8 +124,8 @@ def _membership(mark: Mark, rename: Rename) -> Membership:
         alias=mark.right.alias,
         left_keys=tuple(left_keys),
         right_keys=tuple(right_keys),
-        own=together(own) if own else None,
-        residual=together(residual) if residual else None,
+        own=conjunction(own) if own else None,
+        residual=conjunction(residual) if residual else None,
         value=None if value is None else rename(value),
         member=None if member is None else _strip(member, inside),
     )

@@ -17,7 +17,7 @@ from headrace.algebra.windows import Changing, Lasting, TimeRange, Unbounded
 from headrace.errors import UserError
 from headrace.operators.operator import Operator
 from headrace.operators.row_steps import Keep
-from headrace.operators.selection import Answer, Selection, WindowClause
+from headrace.operators.selection import ALWAYS, Answer, Selection, WindowClause
 from headrace.planner.lower import lower
 from headrace.planner.lower_approximate import exactly, has_approximate
 from headrace.planner.lower_correlated import check, has_correlated
@@ -72,8 +72,8 @@ def asked_later(name: str, query: Query, operator_id: str, source: Source) -> Se
 
 def could_keep_less(operator: Operator, query: Query, source: Source) -> Materialize | None:
     """How much is kept of a query with `BEGIN … END` that could be answered as well with less; None when it could not."""
-    if isinstance(operator, Selection):
-        return "partial" if operator.materialize == "partial" else None
+    if (asked := operator.on_request) is not None:
+        return "partial" if asked.materialize == "partial" else None
     shape = shape_of(query)
     if shape.bounds is None or _obstacle(query, shape, operator.id, source) is not None:
         return None
@@ -137,8 +137,5 @@ def _selection(
 def _window(shape: Shape) -> WindowClause:
     length = shape.window.range if isinstance(shape.window, TimeRange) else None
     if shape.bounds is None:
-        return WindowClause(_ALWAYS, Ago(), length)
+        return WindowClause(ALWAYS, Ago(), length)
     return WindowClause(shape.bounds.begin, shape.bounds.end, length)
-
-
-_ALWAYS: Final = -(2**62)

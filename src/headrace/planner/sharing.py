@@ -12,21 +12,17 @@ from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
 
+from headrace.algebra.expression_text import show
 from headrace.operators.conditions import predicate_of
-from headrace.operators.family import state_name
+from headrace.operators.family import over_panes, state_name
 from headrace.operators.foldings import How, groups
 from headrace.operators.operator import Operator
-from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.pane_display import partials
 from headrace.operators.routed_rows import first_filter
-from headrace.operators.row_steps import Keep, RowStep, joins_of
-from headrace.operators.row_store import RowLayout
-from headrace.operators.selection import Selection
-from headrace.planner.explain import partials, show, window
+from headrace.operators.row_steps import Keep, joins_of
 
 Kind = Choice["read", "fold", "state"]
 _LONGEST: Final = 140
-_NAMES: Final = {"Passing": "RowsAsTheyAre", "InstantAggregate": "AggregateAtEveryInstant"}
-"""Classes whose names say little to people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,38 +102,33 @@ def _folds(stream: str, readers: Iterable[Operator], apart: Mapping[str, object]
 
 
 def _fold_label(how: How, members: Sequence[Operator]) -> str:
-    first = members[0]
+    first, folding = members[0], over_panes(members)
     if how == "selections":
-        asked = {predicate_of(member) for member in members if isinstance(member, Selection)}
+        asked = {predicate_of(each) for member in members if (each := member.on_request) is not None}
         return f"match {len(asked):,} condition{'s' * (len(asked) > 1)} in one index, into bitmaps of rows"
     if how == "routed":
         filters = {first_filter(member) for member in members}
         return f"match {len(filters):,} conditions in one index, and give each query its rows"
-    if not isinstance(first, PaneAggregate):
-        return f"keep rows{_filter(first)} for {_kind(first)}"
-    keys = ", ".join(show(key.expression) for key in first.keys) or "nothing (one group)"
-    panes = {member.panes for member in members if isinstance(member, PaneAggregate)}
-    cells = dict.fromkeys(
-        cell for member in members if isinstance(member, PaneAggregate) for cell in partials(member)
-    )
-    folded = f"fold by {keys} into panes of {len(panes)} window{'s' * (len(panes) > 1)}: {', '.join(cells)}"
+    if not folding:
+        return f"keep rows{_filter(first)} for {first.title}"
+    by = ", ".join(show(key.expression) for key in folding[0].keys) or "nothing (one group)"
+    panes = {member.panes for member in folding}
+    cells = dict.fromkeys(cell for member in folding for cell in partials(member))
+    folded = f"fold by {by} into panes of {len(panes)} window{'s' * (len(panes) > 1)}: {', '.join(cells)}"
     if how == "conditions":
-        asked = {predicate_of(member) for member in members if isinstance(member, PaneAggregate)}
-        return f"{_joined(first)}match {len(asked):,} conditions in one index, {folded}"
+        conditions = {predicate_of(member) for member in folding}
+        return f"{_joined(first)}match {len(conditions):,} conditions in one index, {folded}"
     return f"{folded}{_filter(first)}"
 
 
-def _joined(operator: PaneAggregate) -> str:
-    asked = [step.relation for step in joins_of(operator.steps)]
+def _joined(operator: Operator) -> str:
+    asked = [step.relation for step in joins_of(operator.row_steps)]
     return f"join with {', '.join(asked)}, " if asked else ""
 
 
 def _filter(operator: Operator) -> str:
-    steps: tuple[RowStep, ...] = getattr(operator, "steps", ())
-    if isinstance(layout := getattr(operator, "rows", None), RowLayout):
-        steps = (*layout.below, *layout.above)
-    kept = [show(step.predicate) for step in steps if isinstance(step, Keep)]
-    joined = [step.relation for step in joins_of(steps)]
+    kept = [show(step.predicate) for step in operator.row_steps if isinstance(step, Keep)]
+    joined = [step.relation for step in joins_of(operator.row_steps)]
     where = f" where {' and '.join(kept)}" if kept else ""
     return where + (f" with {', '.join(joined)}" if joined else "")
 
@@ -147,19 +138,8 @@ def _states(stream: str, readers: Iterable[Operator]) -> Iterator[Work]:
     for each in readers:
         keeping.setdefault(state_name(each), []).append(each)
     for name, members in keeping.items():
-        first = members[0]
-        if isinstance(first, PaneAggregate):
-            keys = ", ".join(show(key.expression) for key in first.keys)
-            label = f"{window(first)}{f' by {keys}' if keys else ''}: {', '.join(partials(first))}"
-        else:
-            label = _kind(first)
+        label = members[0].state_label
         yield Work("state", name, _cut(label), tuple(each.id for each in members), stream)
-
-
-def _kind(operator: Operator) -> str:
-    """A class of operators in words: `RowSlides` is "row slides"."""
-    name = _NAMES.get(type(operator).__name__, type(operator).__name__)
-    return "".join(f" {mark.lower()}" if mark.isupper() else mark for mark in name).strip()
 
 
 def _cut(label: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headrace.algebra.expressions import Call, Column, Expression, Literal, columns_of, conjuncts
+from headrace.algebra.expressions import Call, Column, Expression, Literal, columns_of, conjunction, conjuncts
 from headrace.algebra.query import (
     Aggregate,
     Filter,
@@ -183,7 +183,9 @@ class _Parts:
         if not rest:
             return below
         return rewritten(
-            Filter(_PLACE, _all(rest)), _Said(self.windows), lambda under: below if under is _PLACE else None
+            Filter(_PLACE, conjunction(rest)),
+            _Said(self.windows),
+            lambda under: below if under is _PLACE else None,
         )
 
     @property
@@ -263,7 +265,9 @@ class _Parts:
             replace(left_side, members=tuple(range(len(left_met)))),
             replace(right_side, members=tuple(range(len(left_met), len(met.members)))),
         )
-        yield Pairing(self._operator(operator_id, met, sides, _all(both) if both else None, wanted), met)
+        yield Pairing(
+            self._operator(operator_id, met, sides, conjunction(both) if both else None, wanted), met
+        )
         if last > 1:
             yield from found
 
@@ -301,7 +305,7 @@ class _Parts:
         own = frozenset(window.source.schema.names)
         alone = [each for each in factors if columns_of(each) and columns_of(each) <= own]
         fields = tuple(field for field in window.source.schema if field.name in stored)
-        reach, keeps = _reach(window.window), (Keep(_all(alone)),) if alone else ()
+        reach, keeps = _reach(window.window), (Keep(conjunction(alone)),) if alone else ()
         changes = f"{window.alias}.{CHANGE}" if isinstance(window.window, Changing) else None
         return Side((), Schema(fields), keeps, keys, reach, None, reach, changes)
 
@@ -351,10 +355,6 @@ def _reach(window: Window) -> Duration | None:
 def _shortest(reaches: Sequence[Duration | None]) -> Duration | None:
     """A pair holds no longer than the row that holds shortest."""
     return min((each for each in reaches if each is not None), default=None)
-
-
-def _all(factors: Sequence[Expression]) -> Expression:
-    return factors[0] if len(factors) == 1 else Call("and", tuple(factors), BOOLEAN)
 
 
 class _Said:

@@ -32,8 +32,9 @@ def with_adapting(
     known = frozenset(facts.get(ADAPTING, ()))
     measured: dict[str, tuple[PaneAggregate, OperatorObservation]] = {}
     for name, found in seen.items():
-        operator = plan.operators.get(name)
-        if found.groups and isinstance(operator, PaneAggregate) and operator.family and operator.adapts:
+        known_as = plan.operators.get(name)
+        operator = None if known_as is None or not found.groups else known_as.over_panes
+        if operator is not None and operator.family and operator.adapts:
             state = state_name(operator)
             together_seen = measured[state][1].plus(found) if state in measured else found
             measured[state] = operator, together_seen

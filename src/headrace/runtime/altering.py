@@ -15,7 +15,6 @@ from headrace.errors import UnsupportedQuery, UserError
 from headrace.language.ast import Select, Source
 from headrace.language.statement import SetWindow
 from headrace.language.statements import parse_select
-from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.runtime.planning import bound, operator_of
 
 
@@ -52,8 +51,8 @@ def _sources(select: Select) -> tuple[Source, ...]:
 def _goes_on(catalog: Catalog, standing: StandingQuery) -> None:
     """Raises `UnsupportedQuery` for a query that is no aggregate over windows of time of a stream."""
     scans = [node for node in walk(bound(catalog, standing).root) if isinstance(node, StreamScan)]
-    operator = operator_of(catalog, standing)
-    if not (scans and isinstance(operator, PaneAggregate) and operator.revisions is None):
+    panes = operator_of(catalog, standing).over_panes
+    if not scans or panes is None or panes.revisions is not None:
         raise UnsupportedQuery(
             f"the window of '{standing.definition.name}' cannot be changed by itself: it is no aggregate over a window of time"
             " of a stream",

@@ -12,11 +12,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.algebra.query import Bounds, Query, SortKey, find_window, walk
+from headrace.algebra.query import Bounds, Query, find_window, walk
 from headrace.algebra.windows import Landmark, TimeSlide
-from headrace.operators.finish import Finish
 from headrace.operators.grouping import SLOTS
-from headrace.operators.latest import TellsLast
 from headrace.operators.operator import Operator
 from headrace.operators.selection import Selection
 from headrace.planner.materializing import asked_later
@@ -41,7 +39,7 @@ def answer_to_show(home: Home, operator: Operator, query: Query) -> pa.Table:
 
     A relation that is kept whole is made up once an epoch, and then only handed out.
     """
-    if query.emission != "relation" or isinstance(operator, Selection):
+    if query.emission != "relation" or operator.on_request is not None:
         return _shown(invoke_latest(home, operator, query), operator, query)
     key = str(home.store.root), operator.id, home.latest().epoch
     known = _standing.get(key)
@@ -57,13 +55,7 @@ _standing: Final[Recent[tuple[str, str, int], tuple[Operator, pa.Table]]] = Rece
 
 
 def _shown(table: pa.Table, operator: Operator, query: Query) -> pa.Table:
-    return results.visible(results.ordered(table, sort_of(operator), query.schema.names), query)
-
-
-def sort_of(operator: Operator) -> tuple[SortKey, ...]:
-    """The hidden sort columns that an operator's results carry."""
-    plan: Finish | None = getattr(operator, "finish", None)
-    return plan.sort if plan is not None else ()
+    return results.visible(results.ordered(table, operator.sort, query.schema.names), query)
 
 
 def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
@@ -79,7 +71,7 @@ def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
 
 def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
     """The current answer in the query's own order, with system columns; what is to be said of it see `remarks`."""
-    asked = operator if isinstance(operator, Selection) else _while_behind(home, manifest, operator, query)
+    asked = operator.on_request or _while_behind(home, manifest, operator, query)
     if asked is not None:
         table = Invocation(home, manifest, asked).answer()
         return results.empty(query) if table is None else table
@@ -101,7 +93,7 @@ def _kept(home: Home, manifest: Manifest, operator: Operator, query: Query) -> p
     if isinstance(window.window, TimeSlide | Landmark):
         latest = _latest_window(home, manifest, operator, query, window.window, closed)
         return results.standing(latest)
-    if isinstance(operator, TellsLast):
+    if operator.keeps_latest:
         return _joined(_latest_of_each(home, manifest, operator), query)
     return _last_emission(home, manifest, operator, query)
 
@@ -153,7 +145,7 @@ def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Qu
     return _joined(list(results.in_range(home, manifest, operator.id, greatest)), query)
 
 
-def _latest_of_each(home: Home, manifest: Manifest, operator: TellsLast) -> list[pa.Table]:
+def _latest_of_each(home: Home, manifest: Manifest, operator: Operator) -> list[pa.Table]:
     """The last window of each partition: which one that is, only the state knows, also where HAVING left nothing of it."""
     message = _message(home, manifest, operator)
     found = latest_windows(message, operator) if message is not None else None

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from headrace.archive import runs
 from headrace.catalog.definitions import StreamDefinition
-from headrace.operators.grouping import Ints, as_int64, flat
+from headrace.operators.grouping import Ints, as_int64, flat, ints
 from headrace.operators.row_bitmaps import CHUNK, CHUNK_BITS
 from headrace.runtime.home import Home
 from headrace.runtime.standing import ArchiveEntry
@@ -122,8 +122,8 @@ class ArchivedRun:
         if time is None or not runs.has_own_time(file.schema_arrow, time):
             time = runs.AT
         table = file.read(list(dict.fromkeys([time, runs.POSITION, runs.FATE])), use_threads=False)
-        at, position = as_int64(flat(table.column(time))), flat(table.column(runs.POSITION)).to_numpy()
-        accepted = flat(table.column(runs.FATE)).to_numpy() == runs.ACCEPTED
+        at, position = as_int64(flat(table.column(time))), ints(table, runs.POSITION)
+        accepted = ints(table, runs.FATE) == runs.ACCEPTED
         chunks, place = np.unique(position >> CHUNK_BITS, return_inverse=True)
         bit = place * CHUNK + (position & (CHUNK - 1))
         dense = len(bit) > 0 and bool((np.diff(bit) == 1).all())

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import ints
 from headrace.operators.operator import AT
 from headrace.time import Instant
 
@@ -69,7 +69,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 def by_instant(rows: Rows) -> Rows:
     """The same rows in the order of instants; those of one as they stood."""
-    at = flat(rows.column(AT)).to_numpy()
+    at = ints(rows, AT)
     if not (at[1:] < at[:-1]).any():
         return rows
     return rows.take(pa.array(np.argsort(at, kind="stable")))

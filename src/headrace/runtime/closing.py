@@ -14,13 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.batch import Batch, Rejected
-from headrace.operators.family import state_name, tagged
-from headrace.operators.grouping import flat
+from headrace.operators.family import state_name
+from headrace.operators.grouping import flat, ints
 from headrace.operators.members import placed
 from headrace.operators.operator import AT, Operator
-from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
-from headrace.operators.window_rows import WindowRows
 from headrace.runtime import derived
 from headrace.runtime.blobs import ScanBlob
 from headrace.runtime.functions import callable_by_name
@@ -61,7 +59,7 @@ def close(
         far = {
             name: stop
             for name, stop in reaches_of(asked, blobs).items()
-            if isinstance(plan.operators[name], PaneAggregate | WindowRows)
+            if plan.operators[name].ends_in_parts
         }
         near = {name: at for name, at in ready.items() if name not in far}
         told, failed = peek_all(replace(asked, closed=near), blobs) if near else ({}, {})
@@ -135,7 +133,7 @@ def _blob(
         if not tables:
             continue
         rows = pa.concat_tables(table.select([*stream.schema.names, AT]) for table in tables)
-        at = flat(rows.column(AT)).to_numpy() - int(stream.options["shift"])
+        at = ints(rows, AT) - int(stream.options["shift"])
         columns = {among: flat(rows.column(own)) for own, among in member.columns}
         position = placed(np.arange(len(at)) + (1 << 62), number)
         scanner.add(Batch(columns, at, position))
@@ -143,7 +141,7 @@ def _blob(
     if not greatest:
         return ScanBlob(ScanReceipt(0), {}, {})
     scanned = scanner.finish()
-    deltas, state = tagged(operator, scanned.deltas), state_name(operator)
+    deltas, state = operator.for_family(scanned.deltas), state_name(operator)
     sections = {f"{state}/{name}": table for name, table in deltas.items()}
     rejected = {operator.id: list(scanned.rejected)} if scanned.rejected else {}
     return ScanBlob(_reached(greatest), rejected, sections)

@@ -9,14 +9,11 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from headrace.operators.family import Census, Cohort, gathered
-from headrace.operators.operator import Operator, Turn
-from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.operators.revising_sessions import RevisingSessions
-from headrace.operators.selection import SelectionFamily
+from headrace.operators.family import gathered
+from headrace.operators.operator import StateOwner, Turn
 from headrace.runtime.messages import RunRef
 
-Owners: TypeAlias = Sequence[tuple[Operator | Cohort | SelectionFamily, Turn]]
+Owners: TypeAlias = Sequence[tuple[StateOwner, Turn]]
 """Whose one state is, each with the turn by which it may forget."""
 
 FAN_IN: Final = 6
@@ -80,9 +77,8 @@ def level_after(merged: Sequence[tuple[int, int]], rows: int) -> int:
 def before_merge(owners: Owners, found: Mapping[str, Sequence[pa.Table]]) -> dict[str, list[pa.Table]]:
     """The sections of a state, rearranged where its owners want that before they are merged one by one."""
     owner, _ = owners[0]
-    if isinstance(owner, Cohort | PaneAggregate | RevisingSessions):
-        found = owner.before_merge(found, min((turn for _, turn in owners), key=attrgetter("closed")))
-    return {section: list(tables) for section, tables in found.items()}
+    ready = owner.before_merge(found, min((turn for _, turn in owners), key=attrgetter("closed")))
+    return {section: list(tables) for section, tables in ready.items()}
 
 
 def compacted(owners: Owners, found: Mapping[str, Sequence[pa.Table]]) -> Iterator[tuple[str, pa.Table]]:
@@ -90,12 +86,5 @@ def compacted(owners: Owners, found: Mapping[str, Sequence[pa.Table]]) -> Iterat
     for section, tables in found.items():
         yield (
             section,
-            gathered([owner.compact(section, _rows_of(owner, tables), turn) for owner, turn in owners]),
+            gathered([owner.compact(section, owner.own_rows(tables), turn) for owner, turn in owners]),
         )
-
-
-def _rows_of(owner: Operator | Cohort | SelectionFamily, tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """The owner's part of state tables."""
-    if not isinstance(owner, Cohort):
-        return list(tables)
-    return [owner.only(table, Census.of(table)) for table in tables]

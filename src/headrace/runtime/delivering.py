@@ -16,7 +16,6 @@ from headrace.algebra.query import Query
 from headrace.errors import outcome_unless_known
 from headrace.operators.operator import Operator
 from headrace.runtime import results
-from headrace.runtime.answers import sort_of
 from headrace.runtime.exporting import file_name
 from headrace.runtime.home import Home
 from headrace.store.filesystem import Store
@@ -79,6 +78,6 @@ class Due:
 def due(home: Home, manifest: Manifest, operator: Operator, query: Query, start: int) -> Iterator[Due]:
     """What is committed from position `start` on, epoch by epoch, then the end."""
     for part in results.epochs_of(home, manifest, operator.id, start):
-        table = results.ordered(part.table, sort_of(operator), query.schema.names)
+        table = results.ordered(part.table, operator.sort, query.schema.names)
         yield Due(part.epoch, part.position, results.visible(table, query, changes=True))
     yield Due(manifest.epoch, home.list_of(manifest, "results").length, None)

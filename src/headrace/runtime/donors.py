@@ -34,8 +34,8 @@ class Donors:
             for each in gone:
                 self._remove(each)
             for each in fresh:
-                if isinstance(each, PaneAggregate):
-                    self._by_rows.setdefault((each.stream, each.steps), {})[each.id] = each
+                if (found := each.over_panes) is not None:
+                    self._by_rows.setdefault((found.stream, found.steps), {})[found.id] = found
         self.plan, self._operators = plan, operators
 
     def over_rows_of(self, taker: PaneAggregate) -> Collection[PaneAggregate]:
@@ -43,8 +43,8 @@ class Donors:
         return self._by_rows.get((taker.stream, taker.steps), {}).values()
 
     def _remove(self, operator: Operator) -> None:
-        if isinstance(operator, PaneAggregate):
-            rows = (operator.stream, operator.steps)
-            del self._by_rows[rows][operator.id]
+        if (gone := operator.over_panes) is not None:
+            rows = (gone.stream, gone.steps)
+            del self._by_rows[rows][gone.id]
             if not self._by_rows[rows]:
                 del self._by_rows[rows]

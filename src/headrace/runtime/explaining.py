@@ -13,8 +13,7 @@ from headrace.errors import UserError
 from headrace.language.statement import Form
 from headrace.observation import WorkObservation
 from headrace.operators.family import as_it_runs
-from headrace.operators.relation_join import RelationJoin
-from headrace.operators.window_join import WindowJoin
+from headrace.operators.operator import Operator
 from headrace.planner.attribution import Measured
 from headrace.planner.explain import explain
 from headrace.planner.explained import Explained
@@ -135,7 +134,7 @@ def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for stream, maker in _makers(plan).items():
         owner = names.get(derived.owner_of(maker), "a query that is gone")
-        if isinstance(plan.operators.get(maker), WindowJoin | RelationJoin):
+        if (known := plan.operators.get(maker)) is not None and known.makes_pairs:
             found[stream] = f"pairs of {owner}"
         elif NOW_OF in plan.streams[stream].options:
             found[stream] = f"changes of a relation that {owner} reads"
@@ -143,7 +142,7 @@ def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
             inner = "" if derived.owner_of(maker) == maker else "the SELECT in FROM of "
             found[stream] = f"results of {inner}{owner}"
     for operator in plan.operators.values():
-        if isinstance(operator, WindowJoin | RelationJoin):
+        if operator.makes_pairs:
             found[operator.stream] = f"{_sides(operator)} of {operator.query} together"
     return found | _together(plan, found)
 
@@ -161,7 +160,7 @@ def _together(plan: EpochPlan, titles: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _sides(operator: WindowJoin | RelationJoin) -> str:
+def _sides(operator: Operator) -> str:
     """The sources that a join has on its sides, as the query calls them."""
     aliases = (name.partition(".") for name in sorted(operator.columns))
     return " and ".join(dict.fromkeys(alias for alias, dot, _ in aliases if dot))

@@ -18,7 +18,6 @@ from headrace.errors import StoreError, UserError
 from headrace.operators.operator import Operator
 from headrace.runtime import answers, results
 from headrace.runtime.answered import answered
-from headrace.runtime.answers import sort_of
 from headrace.runtime.exports import RECORD, Exports
 from headrace.runtime.home import Home
 from headrace.runtime.output import rendered
@@ -42,7 +41,7 @@ def told_rows(
         parts = [part.table for part in results.epochs_of(home, manifest, operator.id)]
         parts += [provisional] if provisional is not None else []
         table = results.standing(pa.concat_tables(parts)) if parts else results.empty(query)
-    return visible(results.ordered(table, sort_of(operator), query.schema.names), query)
+    return visible(results.ordered(table, operator.sort, query.schema.names), query)
 
 
 def is_answer(query: Query) -> bool:

@@ -79,12 +79,11 @@ class Filling:
         if keeps_nothing(operator):  # it need not read the past to answer over it
             return replace(found, closed=progress_of(known).punctuation, replayed=archive.length)
         keeps_none = stream.archive == "none"
-        if not isinstance(operator, PaneAggregate) or not (
-            query.continues or (keeps_none and not query.from_now)
-        ):
+        taker = operator.over_panes
+        if taker is None or not (query.continues or (keeps_none and not query.from_now)):
             return found
         closed = progress_of(known).punctuation
-        fill, needed = self._best(published, operator, closed, archive.length), needed_from(operator, closed)
+        fill, needed = self._best(published, taker, closed, archive.length), needed_from(taker, closed)
         kept = found.complete_since
         if fill is not None and (keeps_none or fill.since <= needed or fill.since <= kept):
             self.due[operator.id] = fill

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.catalog.definitions import Progressing
-from headrace.operators.group_ahead import BoundsOf, GroupTurn, columns_kept
+from headrace.operators.group_ahead import BoundsOf, GroupTurn
 from headrace.operators.grouping import Ints
 from headrace.operators.operator import Operator
 from headrace.operators.promises import bounds_of
@@ -23,7 +23,7 @@ def columns_ahead(operator: Operator, rule: Progressing) -> tuple[str, ...]:
 
     A promise for single values of some columns needs all of them as keys; of patterns each needs those that it tests.
     """
-    kept = columns_kept(operator, rule.groups) if rule.groups else ()
+    kept = operator.group_columns(rule.groups) if rule.groups else ()
     return kept if rule.patterns or kept == rule.groups else ()
 
 

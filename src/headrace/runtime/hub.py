@@ -25,7 +25,6 @@ from headrace.observation import EpochFailure, EpochObservation
 from headrace.operators.operator import Operator
 from headrace.planner.materializing import Materialize
 from headrace.runtime import explaining, functions, pushing, results, retelling, sinks, spark_frames, windows
-from headrace.runtime.answers import sort_of
 from headrace.runtime.checking import Report, check
 from headrace.runtime.derived import owner_of
 from headrace.runtime.engine import Engine
@@ -230,7 +229,7 @@ class Hub:
         told = {}
         for name, table in found.items():
             operator, query = self.operator_and_query(name)
-            rows = results.ordered(table, sort_of(operator), query.schema.names)
+            rows = results.ordered(table, operator.sort, query.schema.names)
             told[name] = visible(rows, query, changes=True)
         return told
 

@@ -180,7 +180,7 @@ class Invocation:
         return None if packed is None else np.unpackbits(packed, bitorder="little")
 
     def _containers(self) -> Iterator[_Index]:
-        section = f"{self.operator.family}/{BITS}"
+        section = f"{self.operator.family_key}/{BITS}"
         for run in self.manifest.state:
             key = str(self.home.store.root), run.name, section
             index = _indexes.get(key)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace.operators.family import family_of, together
 from headrace.operators.operator import Operator, Sections, Turn
-from headrace.operators.pace import Pace, Paced, paced, span
-from headrace.operators.pane_aggregate import PaneAggregate
+from headrace.operators.pace import Pace, span
 from headrace.runtime.messages import StateReceipt
 from headrace.runtime.task_runs import TaskRun
 from headrace.time import Instant
@@ -33,7 +31,8 @@ def reaches(
             continue
         mine = [sections for run in runs if (sections := run.of(name))]
         for turn, alike in far.items():
-            stop = _asked(alike).reach(mine, deltas.get(name, ()), turn, PACE)
+            asked = alike[0].together(alike)
+            stop = asked.emission_limit(mine, deltas.get(name, ()), turn, PACE)
             if stop is not None and stop < turn.now:
                 found |= dict.fromkeys((each.id for each in alike), stop)
     return found
@@ -41,27 +40,18 @@ def reaches(
 
 def _far(members: Sequence[Operator], turn_of: Callable[[Operator], Turn]) -> dict[Turn, list[Operator]]:
     """Those that punctuation takes past many windows, by their turn; the members are of one kind and window."""
-    first = paced(members[0])
-    if first is None:
+    windows = members[0].emission_windows
+    if windows is None:
         return {}
     found: dict[Turn, list[Operator]] = {}
     far: dict[int, bool] = {}
     for each in members:
         turn = turn_of(each)  # thousands take the same one, as one object
         if id(turn) not in far:
-            far[id(turn)] = span(first.panes, turn, PACE) is not None
+            far[id(turn)] = span(windows, turn, PACE) is not None
         if far[id(turn)]:
             found.setdefault(turn, []).append(each)
     return found
-
-
-def _asked(alike: Sequence[Operator]) -> Paced:
-    """Who answers for operators of one state and turn: their family as one, or the only one."""
-    if family_of(alike[0]) is not None:
-        return together([each for each in alike if isinstance(each, PaneAggregate)])
-    alone = paced(alike[0])
-    assert alone is not None
-    return alone
 
 
 def least(receipts: Sequence[StateReceipt]) -> dict[str, Instant]:

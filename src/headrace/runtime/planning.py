@@ -25,8 +25,6 @@ from headrace.catalog.definitions import (
 from headrace.errors import UserError
 from headrace.language.ast import Select
 from headrace.language.bind import bind_query
-from headrace.operators.foldings import unshared
-from headrace.operators.group_ahead import by_itself
 from headrace.operators.operator import Operator
 from headrace.planner.held_relations import logged, with_relations
 from headrace.planner.materializing import Materialize, Source, materialized
@@ -332,9 +330,9 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
             channel = next(node.channel for node in nodes if isinstance(node, StreamScan))
             stream = streams.get(operator.stream)
             if channel == "rows" and stream is not None and stream.progress.groups:
-                operator = by_itself(operator)
+                operator = operator.without_family()
             if not standing.definition.sharing:
-                operator = unshared(operator)
+                operator = operator.unshared()
             operators[operator.id] = operator
             if channel != "rows" or query.shedding:
                 channels[operator.id] = "kept" if query.shedding else channel

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from headrace.archive import runs
 from headrace.catalog.definitions import StreamDefinition
-from headrace.operators.grouping import as_int64, flat
+from headrace.operators.grouping import as_int64, flat, ints
 from headrace.operators.operator import AT
 from headrace.runtime import derived
 from headrace.runtime.messages import Piece
@@ -66,7 +66,7 @@ def _from_results(store: Store, piece: Piece, columns: tuple[str, ...], punctuat
     """The results of another query in one run; its rows are numbered as they stand there."""
     assert piece.record is not None
     table = section_of(store, piece.record["results"], piece.record["operator"])
-    at = flat(table.column(AT)).to_numpy() - piece.record["shift"]
+    at = ints(table, AT) - piece.record["shift"]
     late = at < punctuation
     position = np.arange(len(at)) + position_of(piece.ordinal)
     return Arrival([flat(table.column(each)) for each in columns], at, position, late if late.any() else None)

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.operators.batch import Rejected
+from headrace.schema import STAMP
 from headrace.store.filesystem import Store
 
 STREAM_SCHEMA = pa.schema([("position", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
-QUERY_SCHEMA = pa.schema(
-    [("at", pa.timestamp("us", tz="UTC")), ("position", pa.int64()), ("reason", pa.string())]
-)
+QUERY_SCHEMA = pa.schema([("at", STAMP), ("position", pa.int64()), ("reason", pa.string())])
 
 
 @dataclass(slots=True)
@@ -54,7 +53,7 @@ def encode_query_rejects(rejected: Sequence[Rejected]) -> pa.Buffer:
     parts = [
         pa.table(
             [
-                pa.array(each.at).cast(pa.timestamp("us", tz="UTC")),
+                pa.array(each.at).cast(STAMP),
                 pa.array(each.position),
                 pa.array(each.reasons, pa.string()),
             ],

@@ -18,7 +18,6 @@ from headrace.catalog.catalog import Catalog
 from headrace.catalog.definitions import FunctionDefinition
 from headrace.errors import UserError
 from headrace.operators.operator import Operator
-from headrace.operators.relation_join import RelationJoin
 from headrace.runtime import derived
 from headrace.runtime.fingerprints import fingerprint
 from headrace.runtime.messages import EpochPlan
@@ -62,7 +61,7 @@ def _by_changes(plan: EpochPlan) -> Iterator[Operator]:
     for operator in plan.operators.values():
         stream = plan.streams[operator.stream]
         read = stream.using == derived.USING and CHANGE in stream.schema.names
-        if read or isinstance(operator, RelationJoin):
+        if read or operator.reads_changes:
             yield operator
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.algebra.query import Ago, Bounds, Query, find_window, walk
 from headrace.algebra.windows import TimeRange, TimeSlide
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import ints
 from headrace.operators.operator import AT, Operator
 from headrace.runtime.completeness import completeness, plan_in_force
 from headrace.runtime.home import Home
@@ -117,7 +117,7 @@ def _reach(
 def _end(window: TimeSlide, closed: Instant, table: pa.Table) -> Instant:
     """Where the latest window ended; after the end of a stream that is the last that answered."""
     if table.num_rows:
-        return int(flat(table.column(AT)).to_numpy().max())
+        return int(ints(table, AT).max())
     if closed in (BEGINNING, FOREVER):
         return BEGINNING
     return window.bounds((closed - window.anchor) // window.slide)[1]

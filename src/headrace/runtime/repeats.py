@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.catalog.definitions import Deduplication, StreamDefinition
-from headrace.operators.grouping import Ints, flat, group
+from headrace.operators.grouping import Ints, flat, group, ints
 from headrace.runtime.plans import open_run
 from headrace.store.committed import KeysFile
 from headrace.store.container import parts
@@ -51,7 +51,7 @@ class Repeats:
         whole = pa.concat_tables([*known, mine])
         before = whole.num_rows - len(rows)
         codes = group([flat(whole.column(key)) for key in self.rule.keys], whole.num_rows).codes
-        counted = counting(codes, flat(whole.column(_AT)).to_numpy(), self.rule.within, before)[before:]
+        counted = counting(codes, ints(whole, _AT), self.rule.within, before)[before:]
         keep[rows] = counted
         if counted.any():
             self.new.append(mine.filter(pa.array(counted)))

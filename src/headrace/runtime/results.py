@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from headrace.algebra.query import Query, SortKey
 from headrace.algebra.windows import CHANGE
 from headrace.operators.finish import HIDDEN
-from headrace.operators.grouping import flat, group
+from headrace.operators.grouping import flat, group, ints
 from headrace.operators.operator import AT
 from headrace.operators.revising import net
 from headrace.operators.sort_ranks import sort_rank, zero_signs
@@ -29,6 +29,7 @@ from headrace.runtime.collector import no_cycles_sought
 from headrace.runtime.home import Home
 from headrace.runtime.plan_files import load_plan
 from headrace.runtime.plans import batches_of, section_of
+from headrace.schema import STAMP
 from headrace.store.container import PASSING
 from headrace.store.filesystem import MissingFile
 from headrace.store.forgetting import forgotten_of, is_forgotten
@@ -122,7 +123,7 @@ def in_range(
         if facts is None or facts[2] < low or (high is not None and facts[1] >= high):
             continue
         table = section_of(home.store, entry["name"], operator)
-        at = flat(table.column(AT)).to_numpy()
+        at = ints(table, AT)
         keep = at >= low if high is None else (at >= low) & (at < high)
         found.append(table if keep.all() else table.filter(pa.array(keep)))
     return found
@@ -144,7 +145,7 @@ def at_or_after(table: pa.Table, since: Instant | None) -> pa.Table:
     """Its rows of an instant not before `since` (None: all)."""
     if since is None:
         return table
-    return table.filter(pa.array(flat(table.column(AT)).to_numpy() >= since))
+    return table.filter(pa.array(ints(table, AT) >= since))
 
 
 def in_parts(
@@ -191,9 +192,9 @@ def _order(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> 
     """The rows' places in that order; None when they stand in it already."""
     if table.num_rows < 2:
         return None
-    keys = [flat(table.column(AT)).to_numpy()]
+    keys = [ints(table, AT)]
     if CHANGE in table.column_names:
-        keys.append(flat(table.column(CHANGE)).to_numpy())
+        keys.append(ints(table, CHANGE))
     for place, key in enumerate(sort):
         name = f"{HIDDEN}{place}"
         if name in table.column_names:
@@ -244,7 +245,7 @@ def standing(table: pa.Table) -> pa.Table:
     if CHANGE not in table.column_names:
         return table
     left = net(table)
-    came = flat(left.column(CHANGE)).to_numpy(zero_copy_only=False) > 0
+    came = ints(left, CHANGE) > 0
     return left.filter(pa.array(came)).drop_columns([CHANGE])
 
 
@@ -253,9 +254,8 @@ def visible(table: pa.Table, query: Query, *, changes: bool = False) -> pa.Table
     names = list(query.schema.names)
     shown = table.select(names)
     if changes and CHANGE in table.column_names:
-        stamp = pa.timestamp("us", tz="UTC")
         shown = shown.append_column(CHANGE, table.column(CHANGE)).append_column(
-            AT, table.column(AT).cast(stamp)
+            AT, table.column(AT).cast(STAMP)
         )
     return shown
 
@@ -275,7 +275,7 @@ def consolidated(changes: pa.Table, outputs: Sequence[str]) -> pa.Table:
     """The bag that a changelog adds up to, with the changelog's system columns of each row's last change."""
     groups = group([flat(changes.column(name)) for name in outputs], changes.num_rows)
     total = np.zeros(groups.count, np.int64)
-    np.add.at(total, groups.codes, flat(changes.column(CHANGE)).to_numpy())
+    np.add.at(total, groups.codes, ints(changes, CHANGE))
     last = np.zeros(groups.count, np.int64)
     np.maximum.at(last, groups.codes, np.arange(changes.num_rows))
     rows = np.repeat(last, np.maximum(total, 0))

@@ -121,11 +121,12 @@ def closing_of_selections(hub: Hub) -> dict[str, pa.Table]:
     for standing in hub.catalog.queries.values():
         name, operator = standing.definition.name, hub.loop.engine.plan.operators[standing.operator_id]
         place = manifest.operators.get(operator.id)
-        if not isinstance(operator, Selection) or place is None or standing.definition.paused:
+        asked = operator.on_request
+        if asked is None or place is None or standing.definition.paused:
             continue
         if place.replayed < home.list_of(manifest, f"archive:{operator.stream}").length:
             continue
-        step = Retelling.of(home, standing, operator).closing(manifest)
+        step = Retelling.of(home, standing, asked).closing(manifest)
         if step.results is not None and step.results.num_rows:
             found[name] = step.results
         if step.rejected:
@@ -156,9 +157,10 @@ def follow_changes(
 
 def require_told(name: str, operator: Operator) -> None:
     """Raises `UserError` for a query that tells nobody what changes: who must not miss anything needs one that does."""
-    if isinstance(operator, Selection):
+    asked = operator.on_request
+    if asked is not None:
         raise UserError(
-            f"the query '{name}' keeps its {'selection' if operator.materialize == 'partial' else 'text'} only,"
+            f"the query '{name}' keeps its {'selection' if asked.materialize == 'partial' else 'text'} only,"
             " and delivers no changes",
             remedy=f"ALTER QUERY {name} SET (materialize 'complete'); or fetch its answer with INVOKE {name}.",
         )

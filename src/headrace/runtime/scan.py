@@ -19,9 +19,8 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.batch import Batch, Rejected
 from headrace.operators.family import Harvest, gathered
-from headrace.operators.grouping import flat
+from headrace.operators.grouping import ints
 from headrace.operators.operator import SLOT
-from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
 from headrace.runtime import names, several
 from headrace.runtime.archiving import Archiving
@@ -330,8 +329,8 @@ class _ScanTask:
         for scanner in together:
             harvest.join(scanner.finish())
         for fill in self._fills:
-            taker = self._plan.operators[fill.taker]
-            assert isinstance(taker, PaneAggregate)
+            taker = self._plan.operators[fill.taker].over_panes
+            assert taker is not None
             harvest.add(taker, filled(self._store, fill, taker))
         seen = {
             each: OperatorObservation(
@@ -399,7 +398,7 @@ def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.T
     if len(owners) == 1:
         yield 0, table
         return
-    slots = flat(table.column(SLOT)).to_numpy()
+    slots = ints(table, SLOT)
     owner = np.searchsorted(np.asarray(owners), slots, side="right") - 1
     for task in np.flatnonzero(np.bincount(owner, minlength=len(owners))).tolist():
         mine = owner == task

@@ -11,7 +11,6 @@ from headrace.errors import HeadraceError, UserError
 from headrace.language import statement as said
 from headrace.language.statements import parse_script
 from headrace.runtime import results
-from headrace.runtime.answers import sort_of
 from headrace.runtime.exporting import Exporter, told_rows
 from headrace.runtime.hub import Hub
 from headrace.runtime.interrupts import Interrupts
@@ -211,7 +210,7 @@ class _Told:
         for query in self._hub.catalog.queries.values():
             operator, meaning = self._hub.operator_and_query(query.definition.name)
             for part in results.epochs_of(home, manifest, operator.id, start):
-                rows = results.ordered(part.table, sort_of(operator), meaning.schema.names)
+                rows = results.ordered(part.table, operator.sort, meaning.schema.names)
                 self._screen.rows(query.definition.name, part.epoch, visible(rows, meaning, changes=True))
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Query
 from headrace.errors import UserError
-from headrace.operators.family import Census, Cohort, family_of, number_of, state_name
+from headrace.operators.family import state_name
 from headrace.operators.operator import Operator, Sections
-from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
-from headrace.operators.shorter_windows import check, full_length, shorter
+from headrace.operators.shorter_windows import check, full_length
 from headrace.runtime import answers, results
 from headrace.runtime.functions import callable_by_name
 from headrace.runtime.home import Home
@@ -41,7 +39,7 @@ def answer_within(home: Home, operator: Operator, query: Query, length: Duration
                 raise
             continue
         table = remarks_on(home, manifest, operator, query, table, length).on(table)
-        return results.visible(results.ordered(table, answers.sort_of(operator), query.schema.names), query)
+        return results.visible(results.ordered(table, operator.sort, query.schema.names), query)
 
 
 def _asked(home: Home, manifest: Manifest, operator: Operator, query: Query, length: Duration) -> pa.Table:
@@ -56,7 +54,9 @@ def _asked(home: Home, manifest: Manifest, operator: Operator, query: Query, len
         )
     now = max(standing.closed - 1, known.greatest)
     with registered(callable_by_name(home.catalog.functions)):
-        table = shorter(operator, length, list(_sections(home, manifest, operator)), standing.closed, now)
+        table = operator.answer_subwindow(
+            length, list(_sections(home, manifest, operator)), standing.closed, now
+        )
     if table is None:
         return results.empty(query)
     if query.emission == "relation":
@@ -73,8 +73,5 @@ def _sections(home: Home, manifest: Manifest, operator: Operator) -> Iterator[Se
             for name, table in open_run(home.store, run.name).items()
             if name.startswith(prefix)
         }
-        if family_of(operator) is not None:
-            assert isinstance(operator, PaneAggregate)
-            mine = Cohort((operator,), np.array([number_of(operator.id)], np.int64))
-            found = {name: mine.only(table, Census.of(table)) for name, table in found.items()}
-        yield {name: table for name, table in found.items() if table.num_rows}
+        own = {name: operator.own_rows([table])[0] for name, table in found.items()}
+        yield {name: table for name, table in own.items() if table.num_rows}

@@ -15,14 +15,12 @@ from headrace.errors import UserError
 from headrace.language.cursor import Cursor
 from headrace.language.durations import duration
 from headrace.operators.operator import AT, Operator
-from headrace.operators.selection import Selection
 from headrace.runtime import answers, results, retelling
-from headrace.runtime.answers import sort_of
 from headrace.runtime.by_instant import Part
 from headrace.runtime.completeness import Completeness, completeness, plan_in_force
 from headrace.runtime.results import visible
 from headrace.runtime.shorter_answers import answer_within
-from headrace.schema import Schema
+from headrace.schema import STAMP, Schema
 from headrace.time import EPOCH, Duration, Instant
 
 if TYPE_CHECKING:
@@ -83,16 +81,15 @@ class StandingQuery:
         """
         operator, query = self._bound()
         start = None if since is None else instant_of(since)
-        for table in results.in_parts(
-            self._parts(operator, start), sort_of(operator), query.schema.names, start
-        ):
+        for table in results.in_parts(self._parts(operator, start), operator.sort, query.schema.names, start):
             yield visible(table, query, changes=True)
 
     def _parts(self, operator: Operator, start: Instant | None) -> list[Part]:
-        if not isinstance(operator, Selection):
+        asked = operator.on_request
+        if asked is None:
             return results.told(self._hub.home, operator.id, start)
         standing = self._hub.catalog.require_query(self.name)
-        again = retelling.told_again(self._hub.home, standing, operator)
+        again = retelling.told_again(self._hub.home, standing, asked)
         return [Part.of(table) for table in again if table.num_rows]
 
     def follow(self, since: Since = None) -> Iterator[pa.Table]:
@@ -103,16 +100,14 @@ class StandingQuery:
         operator, query = self._bound()
         start = None if since is None else instant_of(since)
         for part in self._told(operator, past=start is not None):
-            rows = results.ordered(results.at_or_after(part, start), sort_of(operator), query.schema.names)
+            rows = results.ordered(results.at_or_after(part, start), operator.sort, query.schema.names)
             if rows.num_rows:
                 yield visible(rows, query, changes=True)
 
     def _told(self, operator: Operator, *, past: bool) -> Iterator[pa.Table]:
-        hub = self._hub
-        if isinstance(operator, Selection):
-            yield from retelling.follow_changes(
-                hub, hub.catalog.require_query(self.name), operator, past=past
-            )
+        hub, asked = self._hub, operator.on_request
+        if asked is not None:
+            yield from retelling.follow_changes(hub, hub.catalog.require_query(self.name), asked, past=past)
         else:
             yield from (part.table for part in hub.follow_epochs(operator.id, from_start=past))
 
@@ -139,7 +134,7 @@ def _no_changes(query: Query) -> pa.Table:
     table = results.empty(query)
     if query.emission != "relation" and (query.revisions is None or query.emission == "stream"):
         return table
-    for name, kind in ((CHANGE, pa.int8()), (AT, pa.timestamp("us", tz="UTC"))):
+    for name, kind in ((CHANGE, pa.int8()), (AT, STAMP)):
         table = table.append_column(name, pa.array([], kind))
     return table
 

@@ -21,17 +21,14 @@ from headrace.operators.family import (
     Census,
     MemberStep,
     cohorts,
-    family_of,
     gathered,
     state_name,
 )
-from headrace.operators.group_ahead import GroupTurn, advance_groups, without_done
-from headrace.operators.grouping import flat
-from headrace.operators.latest import TellsLast
+from headrace.operators.group_ahead import GroupTurn
+from headrace.operators.grouping import ints
 from headrace.operators.operator import AT, Operator, Sections, Step, Turn
-from headrace.operators.pane_aggregate import PaneAggregate
 from headrace.operators.scalar.users import registered
-from headrace.operators.selection import Selection, SelectionFamily, arrived
+from headrace.operators.selection import arrived
 from headrace.operators.shared_selections import BITS
 from headrace.runtime import names, several
 from headrace.runtime.blobs import ScanBlob, deltas_by_state, in_order
@@ -102,7 +99,7 @@ def peek_all(
     return task.results, task.rejected
 
 
-def latest_windows(message: StateMessage, operator: TellsLast) -> pa.Table | None:
+def latest_windows(message: StateMessage, operator: Operator) -> pa.Table | None:
     """The last window of each of an operator's partitions; nothing is written."""
     return _StateTask(message, ()).latest(operator)
 
@@ -170,10 +167,10 @@ class _StateTask:
             for name, operators in self._owners().items():
                 taking = [each for each in operators if each.id in self._message.closed]
                 with self._ledger.timed(name):
-                    if family_of(operators[0]) is None:
+                    if operators[0].family_key is None:
                         for operator in taking:
                             self.advance(operator)
-                    elif isinstance(operators[0], Selection):
+                    elif operators[0].on_request is not None:
                         self._keep_selections(name, taking)
                     else:
                         self._advance_family(name, taking)
@@ -234,9 +231,9 @@ class _StateTask:
     def _step(self, operator: Operator, runs: Sequence[Sections], deltas: Sequence[Sections]) -> Step:
         """An operator's step; where its stream promises for single groups, these go as far as their promise."""
         groups = self._groups(operator)
-        if groups is None or not isinstance(operator, PaneAggregate):
+        if groups is None:
             return operator.advance(runs, deltas, self._turn(operator))
-        return advance_groups(operator, runs, deltas, self._turn(operator), groups)
+        return operator.advance_groups(runs, deltas, self._turn(operator), groups)
 
     def _groups(self, operator: Operator) -> GroupTurn | None:
         """How far its groups are ahead of its stream, and how far they go now."""
@@ -259,7 +256,7 @@ class _StateTask:
         )
         return results
 
-    def latest(self, operator: TellsLast) -> pa.Table | None:
+    def latest(self, operator: Operator) -> pa.Table | None:
         """What an operator's state says of windows that have closed."""
         with registered(callable_by_name(self.plan.functions)):
             return operator.latest([sections for run in self._runs if (sections := run.of(operator.id))])
@@ -304,11 +301,7 @@ class _StateTask:
 
     def _owning(self, operators: Sequence[Operator]) -> Owners:
         """Whose one state's is; each forgets by its own turn, and rows of members that are no more are nobody's."""
-        if family_of(operators[0]) is None:
-            return [(operators[0], self._after(operators[0]))]
-        if isinstance(operators[0], Selection):
-            return [SelectionFamily.owner(operators, self._after)]
-        return cohorts(operators, {each.id: self._after(each) for each in operators})
+        return operators[0].owners(operators, self._after)
 
     def _merge(self, name: str, merging: Sequence[TaskRun], operators: Sequence[Operator]) -> None:
         """One state's sections of the runs, as one; what rests this epoch stays as it was left."""
@@ -325,11 +318,11 @@ class _StateTask:
         self, operators: Sequence[Operator], owners: Owners, found: Mapping[str, Sequence[pa.Table]]
     ) -> Iterator[tuple[str, pa.Table]]:
         """What is still needed of a state; an operator alone in it also forgets groups of which all is told."""
-        alone = operators[0] if family_of(operators[0]) is None else None
-        groups = self._groups(alone) if isinstance(alone, PaneAggregate) else None
+        alone = operators[0] if operators[0].family_key is None else None
+        groups = self._groups(alone) if alone is not None else None
         for section, merged in compacted(owners, found):
-            if groups is not None and isinstance(alone, PaneAggregate):
-                yield section, without_done(alone, section, merged, groups)
+            if alone is not None and groups is not None:
+                yield section, alone.without_done(section, merged, groups)
             else:
                 yield section, merged
 
@@ -398,7 +391,7 @@ class _StateTask:
 
 
 def _facts(table: pa.Table) -> tuple[int, int, int]:
-    at = flat(table.column(AT)).to_numpy()
+    at = ints(table, AT)
     return table.num_rows, int(at.min()), int(at.max())
 
 

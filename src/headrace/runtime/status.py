@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.planner.synopsis_bytes import synopsis_bytes
 from headrace.runtime import derived
 from headrace.runtime.sources.records import SourceChanged
 
@@ -50,7 +49,7 @@ def synopses(hub: Hub) -> dict[str, dict[str, int]]:
     """Of each query with synopses: how many bytes each may take for one group."""
     operators = hub.loop.engine.plan.operators
     told = {
-        query.definition.name: synopsis_bytes(operators[query.operator_id])
+        query.definition.name: dict(operators[query.operator_id].synopsis_bytes)
         for query in hub.catalog.queries.values()
         if query.operator_id in operators
     }

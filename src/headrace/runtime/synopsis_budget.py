@@ -17,7 +17,6 @@ from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import UserError
 from headrace.language.ast import FunctionCall
 from headrace.language.statements import parse_select
-from headrace.planner.synopsis_bytes import synopsis_bytes
 from headrace.runtime.planning import operator_of
 
 PERCENTS: Final = (1, 2, 5, 10, 20, 50)
@@ -43,7 +42,7 @@ def affordable(catalog: Catalog, definition: QueryDefinition, limit: int | None)
     if limit is None or not _needs(catalog, definition):
         return definition
     others = (query for query in catalog.queries.values() if query is not known)
-    taken = sum(sum(synopsis_bytes(operator_of(catalog, query)).values()) for query in others)
+    taken = sum(sum(operator_of(catalog, query).synopsis_bytes.values()) for query in others)
     for text in texts:
         wanted = replace(definition, text=text)
         needed = _needs(catalog, wanted)
@@ -57,7 +56,7 @@ def affordable(catalog: Catalog, definition: QueryDefinition, limit: int | None)
 
 def _needs(catalog: Catalog, definition: QueryDefinition) -> int:
     operator = operator_of(catalog, StandingQuery(definition, catalog.position))
-    return sum(synopsis_bytes(operator).values())
+    return sum(operator.synopsis_bytes.values())
 
 
 def _left_out(text: str) -> list[int]:

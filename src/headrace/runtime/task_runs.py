@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.family import Census, family_of, number_of
-from headrace.operators.grouping import Ints, flat
+from headrace.operators.family import Census, number_of
+from headrace.operators.grouping import Ints, ints
 from headrace.operators.operator import SLOT, Operator, Sections
 from headrace.runtime.blobs import by_state
 from headrace.runtime.messages import RunRef
@@ -63,7 +63,7 @@ class TaskRun:
 def members_of(owners: Mapping[str, Sequence[Operator]]) -> dict[str, Ints | None]:
     """The numbers of each family's members, ascending, by the name of its state; None for a state that is nobody else's."""
     return {
-        name: None if family_of(operators[0]) is None else np.sort([number_of(each.id) for each in operators])
+        name: None if operators[0].family_key is None else np.sort([number_of(each.id) for each in operators])
         for name, operators in owners.items()
     }
 
@@ -87,7 +87,7 @@ def open_task_run(store: Store, ref: RunRef, low: int, high: int) -> TaskRun:
         return TaskRun(store, ref, sections, True)
     cut = {}
     for name, table in sections.items():
-        slots = flat(table.column(SLOT)).to_numpy()
+        slots = ints(table, SLOT)
         mine = table.filter(pa.array((slots >= low) & (slots < high)))
         if mine.num_rows:  # operators are never shown a section without rows
             cut[name] = mine

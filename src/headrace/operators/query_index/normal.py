@@ -10,7 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, conjuncts, walk
+from headrace.algebra.expressions import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    conjunction,
+    conjuncts,
+    walk,
+)
 from headrace.operators.query_index.domains import EVERY, Domain
 from headrace.operators.query_index.factors import Factor, factor, keeps_all
 from headrace.schema import BOOLEAN
@@ -84,7 +94,7 @@ def normal(predicate: Expression | None) -> Normal:
         else:
             boxes = product
             read.update(dict.fromkeys(attribute for box in found for attribute in box))
-    residual = None if not rest else rest[0] if len(rest) == 1 else Call("and", tuple(rest), BOOLEAN)
+    residual = conjunction(rest) if rest else None
     may_fail = residual is not None and can_fail(residual)
     if not may_fail and all(isinstance(attribute, Column) for attribute in read):
         # Nothing can fail, so a contradiction needs no looking at.

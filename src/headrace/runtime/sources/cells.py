@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headrace.operators.scalar.zones import instants_of
 from headrace.runtime.sources.options import TextOptions
-from headrace.schema import Type, to_arrow
+from headrace.schema import STAMP, Type, to_arrow
 from headrace.time import SECOND
 from headrace.zones import offset_of, rules_of
 
@@ -105,7 +105,7 @@ def _moments(cells: pa.StringArray, target: pa.DataType) -> pa.Array:
     naive = pa.timestamp("us")
     first = next((cell for cell in cells[:8].to_pylist() if cell), "")
     zoned = len(first) > 10 and (first[-1] == "Z" or "+" in first[10:] or "-" in first[10:])
-    values = cells.cast(pa.timestamp("us", tz="UTC") if zoned else naive)
+    values = cells.cast(STAMP if zoned else naive)
     return values.cast(target) if values.type.tz == target.tz else values.cast(pa.int64()).cast(target)
 
 

@@ -14,7 +14,7 @@ from headrace.runtime.sources.options import number
 from headrace.runtime.sources.parquet_files import BATCH
 from headrace.runtime.sources.records import IngestRecord
 from headrace.runtime.sources.refusal import Chunk
-from headrace.schema import BIGINT, TIMESTAMP, Field, Schema
+from headrace.schema import BIGINT, STAMP, TIMESTAMP, Field, Schema
 from headrace.time import SECOND, Instant
 
 SCHEMA: Final = Schema((Field("timestamp", TIMESTAMP), Field("value", BIGINT)))
@@ -53,6 +53,6 @@ def chunks(record: IngestRecord, definition: StreamDefinition) -> Iterator[Chunk
     start = int(record.uri.removeprefix(_SCHEME))
     for first in range(record.start, record.end, BATCH):
         values = np.arange(first, min(first + BATCH, record.end), dtype=np.int64)
-        at = pa.array(start + values * SECOND // per_second).cast(pa.timestamp("us", tz="UTC"))
+        at = pa.array(start + values * SECOND // per_second).cast(STAMP)
         batch = pa.RecordBatch.from_arrays([at, pa.array(values)], schema=definition.schema.arrow())
         yield Chunk(batch, values - record.start, [], len(values))
