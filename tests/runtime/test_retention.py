@@ -201,6 +201,7 @@ def test_a_sink_that_is_behind_holds_back_what_it_has_not_delivered(tmp_path: Pa
         raise OSError("not now")
 
     got: list[int] = []
+
     def live() -> None:
         with counting(tmp_path / "home", KEPT) as hub:
             hub.sink("kept", fails, name="mine")

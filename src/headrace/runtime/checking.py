@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from headrace.catalog.catalog import Catalog
-from headrace.errors import HeadraceError, StoreError, UserError
+from headrace.errors import HeadraceError, OtherVersion, StoreError, UserError
 from headrace.runtime.home import Home
-from headrace.runtime.plan_files import is_readable, read_afresh
+from headrace.runtime.plan_files import read_afresh
 from headrace.runtime.planning import make_plan, operator_of
 from headrace.store.check import Finding, check_home
 from headrace.store.collect import live_manifests
@@ -95,16 +95,17 @@ def _planned(catalog: Catalog) -> Iterator[Finding]:
 
 
 def _plans(store: Store) -> Iterator[Finding]:
-    """Read every plan that a manifest names; those of another version of the code are not read, by nobody."""
+    """Read every plan that a manifest names; those of another version are made again by the next driver."""
     try:
         plans = sorted({each.plan for each in live_manifests(ManifestLog(store)) if each.plan})
     except StoreError:
         return  # a manifest that cannot be read is among the findings of the store
     for name in plans:
         try:
-            if is_readable(store, name):
-                read_afresh(store, name)
-        except Exception as error:  # noqa: BLE001 - a pickle that is damaged may raise anything
+            read_afresh(store, name)
+        except OtherVersion:
+            continue  # whoever opens the home makes it again
+        except StoreError as error:
             remedy = "Once no epoch runs, delete it and open the home: a driver writes its plan anew."
             yield _fault(name, "the plan cannot be read", error, remedy)
 

@@ -153,9 +153,10 @@ def _decoded(store: Store, name: str, body: Any) -> Any:
 
 def read_afresh(store: Store, name: str) -> int:
     """Read all files of the plan of that name, whatever this process knows of them; how many operators are in force."""
-    head: _Head = pickle.loads(store.read(name).partition(_ENDS)[2])
-    found = {each.id for segment in head.segments for each in pickle.loads(store.read(segment))}
-    return len(found - head.gone)
+    head = _unsealed(store, name, _HEAD)
+    _decoded(store, name, head["plan"])
+    operators = {operator.id for segment in head["segments"] for operator in _operators_of(store, segment)}
+    return len(operators - set(head["gone"]))
 
 
 def load_plan(store: Store, name: str) -> EpochPlan:
@@ -178,10 +179,16 @@ def _segment(store: Store, name: str) -> Mapping[str, Operator]:
     key = (str(store.root), name)
     found = _segments.get(key)
     if found is None:
-        operators = _decoded(store, name, _unsealed(store, name, _SEGMENT)["operators"])
-        found = dict(_as_known(str(store.root), operators))
+        found = dict(_as_known(str(store.root), _operators_of(store, name)))
         _segments.put(key, found)
     return found
+
+
+def _operators_of(store: Store, segment: str) -> tuple[Operator, ...]:
+    operators: tuple[Operator, ...] = _decoded(
+        store, segment, _unsealed(store, segment, _SEGMENT)["operators"]
+    )
+    return operators
 
 
 def _as_known(root: str, operators: Iterable[Operator]) -> Iterable[tuple[str, Operator]]:
