@@ -20,7 +20,6 @@ from headrace.runtime.sources.records import IngestRecord
 from headrace.runtime.standing import ArchiveEntry
 from headrace.store.log import INGEST_LOG, RecordLog
 from headrace.store.manifest import Manifest
-from headrace.store.numbered import NumberedFiles
 from headrace.time import DAY, Clock, Instant
 
 
@@ -51,7 +50,6 @@ class Intake:
         """
         for gone in self._by_stream:
             gone.clear()
-        self._settle_last_chunk()
         upto, summaries = intake_summary.load(self.home, manifest)
         for name, known in summaries.items():
             self._seen[name] = dict(known.seen)
@@ -226,15 +224,8 @@ class Intake:
         log = RecordLog(self.home.store, INGEST_LOG)
         news = [(ordinal, IngestRecord.from_json(entry)) for ordinal, entry in log.read(self._known)]
         if news:
-            self._settle_last_chunk()
+            log.settle()
         return log, news
-
-    def _settle_last_chunk(self) -> None:
-        """Make the newest chunk durable: its writer may have stopped between publishing it and syncing its folder."""
-        files = NumberedFiles(self.home.store, INGEST_LOG)
-        newest = files.last()
-        if newest is not None:
-            self.home.store.sync([files.name(newest)])
 
     def _take_in(self, log: RecordLog, news: Iterable[tuple[int, IngestRecord]]) -> None:
         """Go on after records that were appended without this object's knowledge."""
