@@ -17,16 +17,16 @@ import pyarrow as pa
 
 from benchmarks.expected import WrongAnswer
 from benchmarks.skewed_groups import Skewed
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions import Column, Named
-from headrace.algebra.windows import TimeSlide
-from headrace.operators.adaptive_panes import EVERY_ROW, Sizes, panes_pay, should_adapt
-from headrace.operators.batch import Batch
-from headrace.operators.finish import Finish
-from headrace.operators.operator import Sections, Turn
-from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.operators.pane_store import Layout
-from headrace.operators.panes import Panes
+from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions.expression import Column, Named
+from headrace.algebra.windows.window import TimeSlide
+from headrace.operators.aggregates.cell_table import Layout
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.operator import Sections, Turn
+from headrace.operators.output.output_stage import Finish
+from headrace.operators.panes.adaptive_panes import EVERY_ROW, Sizes, panes_pay, should_adapt
+from headrace.operators.panes.panes import Panes
+from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.schema import BIGINT
 from headrace.time import BEGINNING, SECOND, Instant
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from benchmarks.one_key.landmark import OneAboveMean, OneNearMinimum
 from benchmarks.one_key.sliding import OneSlidingAboveMean, OneSlidingNearMinimum
-from headrace.synopses.canonical import Ints
-from headrace.synopses.correlated import AboveMean, NearMinimum
-from headrace.synopses.rows_by_key import Doubles, RowsByKey
-from headrace.synopses.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from headrace.synopses.correlated.correlated import AboveMean, NearMinimum
+from headrace.synopses.correlated.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.rows.rows_by_key import Doubles, RowsByKey
 from headrace.synopses.snapshot import held_bytes
 
 _SCALE: Final = 3.0

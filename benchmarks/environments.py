@@ -14,7 +14,7 @@ import venv
 from pathlib import Path
 
 from benchmarks.folders import CHECKOUT, cache
-from headrace.runtime.java import find_java, make_java_home
+from headrace.runtime.spark.java import find_java, make_java_home
 
 PEERS = CHECKOUT / "benchmarks" / "peers"
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 import headrace as hr
 from benchmarks.protocol import RANGE_SECONDS, Request, answer, request
-from headrace.runtime.session import session
+from headrace.runtime.spark.session import session
 
 HEAP = "1g"  # small, so that growth beside it is not lost in it
 BESIDE = ((10, 10), (20, 10), (30, 15), (60, 10), (60, 20), (90, 45), (100, 30), (120, 40), (300, 60))

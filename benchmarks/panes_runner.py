@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 import headrace as hr
 from benchmarks import data, folders
 from benchmarks.expected import WrongAnswer
-from headrace.runtime.session import session
+from headrace.runtime.spark.session import session
 
 RANGE_SECONDS, KEYS, ROWS_PER_SECOND = 60, 10, 1000
 _SECOND = 1_000_000

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.disorder import Arrivals, low_watermarks
-from headrace.operators.grouping import flat
-from headrace.runtime import results
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.operators.base.group_codes import flat
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.results import result_log
 from headrace.time import SECOND
 
 KEYS, RANGE, SLIDE = 10, 60, 10
@@ -75,13 +75,13 @@ def run(
             hub.loop.drain()
             reached = int(arrivals.at[: start + part.num_rows].max())
             manifest = hub.home.latest()
-            for epoch in results.epochs_of(hub.home, manifest, operator, seen):
+            for epoch in result_log.epochs_of(hub.home, manifest, operator, seen):
                 ends = flat(epoch.table.column("__at")).to_numpy() // SECOND - _BASE
                 told += [(int(end), reached) for end in ends.tolist()]
             seen = hub.home.list_of(manifest, "results").length
         cpu = time.process_time() - started
         known = hub.home.latest().streams["s"]
-        answers = [part.table for part in results.epochs_of(hub.home, hub.home.latest(), operator)]
+        answers = [part.table for part in result_log.epochs_of(hub.home, hub.home.latest(), operator)]
     wrong = _wrong(answers, arrivals)
     latency = float(np.mean([reached - end for end, reached in told])) if told else float("nan")
     return Run(latency, tuple(state), wrong, known.late / max(1, known.rows), cpu)

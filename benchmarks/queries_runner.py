@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 import headrace as hr
 from benchmarks import queries_data as data
-from headrace.runtime.answered import answered
+from headrace.runtime.messages.result_entry import answered
 
 ONE_MORE = 9
 

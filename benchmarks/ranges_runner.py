@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 import headrace as hr
 from benchmarks import data, expected, folders
-from headrace.runtime.session import session
+from headrace.runtime.spark.session import session
 
 _SECOND = 1_000_000
 _WARM_UP_ROWS = 200_000

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.batch import Batch
-from headrace.operators.operator import Operator, Sections, Turn
-from headrace.runtime.compaction import FAN_IN
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.operator import Operator, Sections, Turn
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.tasks.state.compaction import FAN_IN
 from headrace.time import BEGINNING, FOREVER, Instant
 
 COLUMNS = "k INT, v DOUBLE, at TIMESTAMP"

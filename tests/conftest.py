@@ -38,7 +38,7 @@ def no_waiting_for_platters() -> Iterator[None]:
     """A descriptor is looked at, not synced: milliseconds a call, and no test cuts the real power.
 
     What a power cut would lose is the business of `tests/store/faults.py`, which counts every sync; that a `Disk` asks the
-    system for each is in `tests/store/test_disk.py`. Processes that tests start, and the soak, do sync.
+    system for each is in `tests/store/files/test_disk.py`. Processes that tests start, and the soak, do sync.
     """
     with pytest.MonkeyPatch.context() as patched:
         if os.environ.get("HYPOTHESIS_PROFILE") != "soak":
@@ -56,7 +56,7 @@ def interrupts_are_heard() -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session all tests of a process share: starting one takes seconds, and a process can have only one."""
-    from headrace.runtime.session import session
+    from headrace.runtime.spark.session import session
 
     with session(2, app="headrace-tests", scratch=tmp_path_factory.mktemp("spark"), brief=True) as shared:
         yield shared

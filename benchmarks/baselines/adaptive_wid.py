@@ -16,9 +16,9 @@ from typing import Literal as Choice
 
 import numpy as np
 
-from headrace.algebra.windows import TimeSlide
-from headrace.operators.grouping import Ints, compact
-from headrace.operators.partials import Argument, Cells, Column, Partial, concatenate
+from headrace.algebra.windows.window import TimeSlide
+from headrace.operators.base.group_codes import Ints, compact
+from headrace.operators.partials.partial import Argument, Cells, Column, Partial, concatenate
 from headrace.time import Duration, Instant
 
 _DOWN: Final = 0.8

@@ -19,8 +19,8 @@ from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.skewed_groups import SMALL_SHARES, Skewed, skewed
 from benchmarks.thresholds import Ratio
-from headrace.algebra.windows import TimeSlide
-from headrace.operators.partials import Count, Sum
+from headrace.algebra.windows.window import TimeSlide
+from headrace.operators.partials.partial import Count, Sum
 from headrace.time import SECOND
 
 _TUMBLING, _SLIDING = TimeSlide(SECOND, SECOND), TimeSlide(10 * SECOND, SECOND)

@@ -23,9 +23,9 @@ from benchmarks.expected import WrongAnswer
 from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.operators import foldings
-from headrace.runtime.hub import Hub
-from headrace.runtime.opening import open_hub
+from headrace.operators.sharing import scan_sharing
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
 
 ROWS, CUSTOMERS, KEYS, WARM = 200_000, 1_000_000, 100, 2
 COUNTS = (1, 100, 1000)
@@ -111,12 +111,12 @@ def _standing(folder: Path, kind: str, count: int, way: str) -> Iterator[Hub]:
 @contextmanager
 def _apart(apart: bool) -> Iterator[None]:
     """While this lasts no query shares an index with another one."""
-    few = foldings.FEW_PREDICATES
+    few = scan_sharing.FEW_PREDICATES
     try:
-        foldings.FEW_PREDICATES = 1 << 40 if apart else few
+        scan_sharing.FEW_PREDICATES = 1 << 40 if apart else few
         yield
     finally:
-        foldings.FEW_PREDICATES = few
+        scan_sharing.FEW_PREDICATES = few
 
 
 def _told(hub: Hub) -> int:

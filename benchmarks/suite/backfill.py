@@ -31,7 +31,7 @@ from benchmarks.report import Report
 from benchmarks.suite.invoke import COLUMNS, rows_of
 from benchmarks.thresholds import Ratio
 from headrace.observation import EpochObservation
-from headrace.runtime.hub import Hub
+from headrace.runtime.hub.hub import Hub
 
 LARGE, SMALL = 50_000_000, 2_000_000
 FEW = 5_000_000

@@ -20,8 +20,8 @@ from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.rmse import so_far
 from benchmarks.thresholds import Ratio
-from headrace.synopses.correlated import AboveMean, NearMinimum
-from headrace.synopses.focused_histograms import STRATEGIES
+from headrace.synopses.correlated.correlated import AboveMean, NearMinimum
+from headrace.synopses.correlated.focused_histograms import STRATEGIES
 
 _ROWS = 20_000
 _EVERY = 100

@@ -21,9 +21,9 @@ from benchmarks.report import Report
 from benchmarks.rmse import of_last
 from benchmarks.suite.correlated import BUCKETS, OURS, SHORT, by_all
 from benchmarks.thresholds import Ratio
-from headrace.synopses.focused_histograms import BEST, STRATEGIES
-from headrace.synopses.ranked import Ranking, decode
-from headrace.synopses.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from headrace.synopses.correlated.focused_histograms import BEST, STRATEGIES
+from headrace.synopses.correlated.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from headrace.synopses.sketches.rank_sketch import Ranking, decode
 
 _WINDOW = 500
 _ROWS = 4000

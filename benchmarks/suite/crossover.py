@@ -19,9 +19,9 @@ from benchmarks.curves import Curve, curves
 from benchmarks.report import Report
 from benchmarks.skewed_groups import Skewed
 from benchmarks.thresholds import Ratio
-from headrace.algebra.windows import TimeSlide
-from headrace.operators.panes import Panes
-from headrace.operators.window_costs import rows_for_panes_to_pay
+from headrace.algebra.windows.window import TimeSlide
+from headrace.operators.panes.panes import Panes
+from headrace.operators.panes.window_cost_model import rows_for_panes_to_pay
 from headrace.time import SECOND
 
 _MOST_ROWS = 20_000

@@ -19,8 +19,8 @@ import pyarrow as pa
 from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.runtime.hub import Hub
-from headrace.runtime.opening import open_hub
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
 
 RATE = 2000
 SECONDS = {"1x": 30, "20x": 600}

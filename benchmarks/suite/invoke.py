@@ -27,10 +27,10 @@ from benchmarks.expected import WrongAnswer
 from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.operators.selection import Selection
-from headrace.runtime.hub import Hub
-from headrace.runtime.invoking import Effort, Invocation
-from headrace.runtime.opening import open_hub
+from headrace.operators.on_demand.selection import Selection
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.invoke.deferred_window import Effort, Invocation
 
 WINDOW = 1 << 16
 QUERIES = 1000

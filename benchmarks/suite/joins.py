@@ -1,7 +1,7 @@
 """What does order cost a join? Experiments E7, E8, E11 and E12, between the plans of the thesis.
 
 Li, Window Queries over Data Streams (2008), figures 7-6, 7-7, 8-9 and 8-10. No operator of Headrace takes part: these are
-the plans among which its join of windows (`operators/window_join.py`) follows the one out of order. Rows held are counts, the same on every machine.
+the plans among which its join of windows (`operators/joins/window_join.py`) follows the one out of order. Rows held are counts, the same on every machine.
 """
 
 from __future__ import annotations

@@ -28,13 +28,13 @@ from benchmarks.expected import WrongAnswer
 from benchmarks.report import Report
 from benchmarks.suite.invoke import COLUMNS, rows_of, window
 from benchmarks.thresholds import Ratio
-from headrace.operators.batch import Batch
-from headrace.operators.row_steps import RowPipeline
-from headrace.operators.selection import Selection
-from headrace.operators.shared_selections import SharedSelections
-from headrace.runtime.hub import Hub
-from headrace.runtime.invoking import Invocation
-from headrace.runtime.opening import open_hub
+from headrace.operators.base.batch import Batch
+from headrace.operators.on_demand.selection import Selection
+from headrace.operators.on_demand.shared_selections import SharedSelections
+from headrace.operators.rows.row_pipeline import RowPipeline
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.invoke.deferred_window import Invocation
 
 MODES = ("none", "partial", "complete")
 PAPER = {"none": "NoMat", "partial": "PSoup-P", "complete": "PSoup-C"}
@@ -347,7 +347,7 @@ def _alone(members: tuple[Selection, ...]) -> Callable[[Batch], None]:
 
 
 def _lists(members: tuple[Selection, ...]) -> Callable[[Batch], None]:
-    from headrace.operators.query_index.matching import match  # noqa: PLC0415
+    from headrace.operators.query_index.matching.match import match  # noqa: PLC0415
 
     plan = SharedSelections.of(members).plan
     kept: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in members]

@@ -15,7 +15,7 @@ from benchmarks.plot import Bar
 from benchmarks.progressing import KEYS, RANGE, SLIDE, Run, run
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.runtime.compaction import FAN_IN
+from headrace.runtime.tasks.state.compaction import FAN_IN
 
 _MOST_ROWS = 60_000
 _SECONDS = 600

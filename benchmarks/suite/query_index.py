@@ -18,12 +18,12 @@ import pyarrow as pa
 from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.algebra.expressions import Call, Column, Expression, Literal
-from headrace.operators import cells as at_rest
+from headrace.algebra.expressions.expression import Call, Column, Expression, Literal
+from headrace.operators.partials import encoding as at_rest
 from headrace.operators.query_index.index import QueryIndex
-from headrace.operators.query_index.matching import Kernel, match
-from headrace.operators.query_index.routing import route
-from headrace.operators.shared_aggregation.folding import Strategy, fold
+from headrace.operators.query_index.matching.match import Kernel, match
+from headrace.operators.query_index.matching.route import route
+from headrace.operators.shared_aggregation.strategy import Strategy, fold
 from headrace.schema import BIGINT, BOOLEAN
 
 QUERIES = (1, 10, 100, 1000, 10_000)

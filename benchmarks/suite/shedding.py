@@ -20,8 +20,8 @@ from benchmarks.expected import WrongAnswer
 from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.runtime.hub import Hub
-from headrace.runtime.opening import open_hub
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
 
 ROWS, EPOCHS, QUERIES, KEYS, WARM = 1_000_000, 5, 50, 1000, 1
 WINDOW = ROWS * EPOCHS

@@ -18,13 +18,13 @@ import pyarrow as pa
 from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.operators.grouping import hashes
-from headrace.synopses.canonical import Ints
-from headrace.synopses.distinct_sketch import DistinctSketch
-from headrace.synopses.frequent_sketch import FrequentSketch
-from headrace.synopses.kinds import Blobs, Kind
-from headrace.synopses.ranked import Ranking, decode
-from headrace.synopses.stable_sketch import StableSketch
+from headrace.operators.base.group_codes import hashes
+from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.sketches.distinct_sketch import DistinctSketch
+from headrace.synopses.sketches.frequent_sketch import FrequentSketch
+from headrace.synopses.sketches.rank_sketch import Ranking, decode
+from headrace.synopses.sketches.sketch_kind import Blobs, Kind
+from headrace.synopses.sketches.stable_sketch import StableSketch
 
 _BATCH, _BATCHES = 100_000, 4
 _KEYS = (1, 1000, 100_000)

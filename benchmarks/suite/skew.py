@@ -19,9 +19,9 @@ from benchmarks.curves import Curve, curves
 from benchmarks.expected import WrongAnswer
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.operators.grouping import flat
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.operators.base.group_codes import flat
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
 
 SKEWS, LATE = (0, 10, 20, 30, 40), (0, 2, 4, 6, 8, 10)

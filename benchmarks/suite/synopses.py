@@ -12,10 +12,10 @@ from benchmarks.lower_bounds import least_bits
 from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.synopses.canonical import Form
-from headrace.synopses.counting import Counting
-from headrace.synopses.delta_coding import encode
-from headrace.synopses.exponential_histogram import Histograms
+from headrace.synopses.histograms.batch_counting import Counting
+from headrace.synopses.histograms.canonical_form import Form
+from headrace.synopses.histograms.delta_coding import encode
+from headrace.synopses.histograms.exponential_histogram import Histograms
 
 _WINDOW = 10_000_000
 _ERRORS = (Fraction(1, 10), Fraction(1, 20), Fraction(1, 50), Fraction(1, 100), Fraction(1, 1000))

@@ -24,11 +24,12 @@ from benchmarks.panels import Panel, panels
 from benchmarks.plot import Bar
 from benchmarks.report import Report
 from benchmarks.thresholds import Ratio
-from headrace.synopses.canonical import Form, Ints
-from headrace.synopses.counting import Counting
-from headrace.synopses.exponential_histogram import Histograms
-from headrace.synopses.general_histogram import GeneralHistograms
-from headrace.synopses.norms import PowerOfNorm
+from headrace.synopses.histograms.batch_counting import Counting
+from headrace.synopses.histograms.canonical_form import Form
+from headrace.synopses.histograms.exponential_histogram import Histograms
+from headrace.synopses.histograms.general_histogram import GeneralHistograms
+from headrace.synopses.histograms.norms import PowerOfNorm
+from headrace.synopses.rows.arrays import Ints
 
 _KEYS = (1, 1000, 100_000)
 _PANES = 50

@@ -35,8 +35,8 @@ from benchmarks.panes_runner import RANGE_SECONDS, ROWS_PER_SECOND
 from benchmarks.report import Report
 from benchmarks.standalone import Told, best_of, drive, operator_of, results
 from benchmarks.thresholds import Ratio
-from headrace.operators.batch import Batch
-from headrace.operators.operator import Operator
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.operator import Operator
 from headrace.time import MILLISECOND, SECOND
 
 _RANGE, _KEYS, _MOST_ROWS, _MOST_SCANS = 4000, 10, 400_000, 2000

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import HeadraceError, UserError
 
 if TYPE_CHECKING:
-    from headrace.algebra.user_windows import LinearWindow, UserWindow
-    from headrace.algebra.window_contract import check_window
-    from headrace.runtime.client import Client, connect
-    from headrace.runtime.hub import Hub
-    from headrace.runtime.opening import open_hub as open  # noqa: A004 - hr.open("home")
-    from headrace.runtime.standing_query import StandingQuery
-    from headrace.runtime.trial import test
+    from headrace.algebra.windows.contract_check import check_window
+    from headrace.algebra.windows.user_windows import LinearWindow, UserWindow
+    from headrace.runtime.delivery.client import Client, connect
+    from headrace.runtime.hub.hub import Hub
+    from headrace.runtime.hub.opening import open_hub as open  # noqa: A004 - hr.open("home")
+    from headrace.runtime.hub.query_handle import StandingQuery
+    from headrace.runtime.hub.trial import test
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,15 +32,15 @@ __all__ = [
 ]
 
 _PLACES = {
-    "Client": ("headrace.runtime.client", "Client"),
-    "LinearWindow": ("headrace.algebra.user_windows", "LinearWindow"),
-    "UserWindow": ("headrace.algebra.user_windows", "UserWindow"),
-    "check_window": ("headrace.algebra.window_contract", "check_window"),
-    "connect": ("headrace.runtime.client", "connect"),
-    "Hub": ("headrace.runtime.hub", "Hub"),
-    "StandingQuery": ("headrace.runtime.standing_query", "StandingQuery"),
-    "open": ("headrace.runtime.opening", "open_hub"),
-    "test": ("headrace.runtime.trial", "test"),
+    "Client": ("headrace.runtime.delivery.client", "Client"),
+    "LinearWindow": ("headrace.algebra.windows.user_windows", "LinearWindow"),
+    "UserWindow": ("headrace.algebra.windows.user_windows", "UserWindow"),
+    "check_window": ("headrace.algebra.windows.contract_check", "check_window"),
+    "connect": ("headrace.runtime.delivery.client", "connect"),
+    "Hub": ("headrace.runtime.hub.hub", "Hub"),
+    "StandingQuery": ("headrace.runtime.hub.query_handle", "StandingQuery"),
+    "open": ("headrace.runtime.hub.opening", "open_hub"),
+    "test": ("headrace.runtime.hub.trial", "test"),
 }
 
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from headrace.cli import main
+from headrace.cli.main import main
 
 sys.exit(main())

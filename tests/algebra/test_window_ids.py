@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.algebra.expressions import Column, Expression, Literal
-from headrace.algebra.user_windows import UserWindow
-from headrace.algebra.users_code import Code
-from headrace.algebra.window_classes import Context, context_of
-from headrace.algebra.window_ids import Arrival, WindowId, extent, wids, windows
-from headrace.algebra.windows import (
+from headrace.algebra.expressions.expression import Column, Expression, Literal
+from headrace.algebra.windows.context import Context, context_of
+from headrace.algebra.windows.user_code import Code
+from headrace.algebra.windows.user_windows import UserWindow
+from headrace.algebra.windows.window import (
     Custom,
     Delta,
     Landmark,
@@ -27,6 +26,7 @@ from headrace.algebra.windows import (
     TupleSlide,
     Unbounded,
 )
+from headrace.algebra.windows.window_ids import Arrival, WindowId, extent, wids, windows
 from headrace.examples.windows import Shifts
 from headrace.schema import BIGINT, DOUBLE, STRING
 from headrace.time import MINUTE, SECOND

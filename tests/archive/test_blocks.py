@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.archive.blocks import blocks_for, blocks_of, seed_of
 from headrace.archive.runs import AT, BLOCK, POSITION, RunWriter
-from headrace.runtime.opening import open_hub
+from headrace.runtime.hub.opening import open_hub
 
 SCHEMA = pa.schema([("x", pa.int64())])
 SEED = seed_of("bids")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.baselines.adaptive_wid import AdaptiveWid, Buffered, Folded, Groups
-from headrace.algebra.windows import TimeSlide
-from headrace.operators.partials import Count, Sum
+from headrace.algebra.windows.window import TimeSlide
+from headrace.operators.partials.partial import Count, Sum
 from headrace.reference.evaluate import windows_answer
 from headrace.time import FOREVER, SECOND
 from tests.reference.building import agg, col, grouped, history, query, row, select, windowed

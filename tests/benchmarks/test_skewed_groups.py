@@ -8,7 +8,7 @@ import pytest
 from benchmarks.adaptive_ways import WAYS, every_way, run
 from benchmarks.skewed_groups import SMALL_SHARES, skewed
 from benchmarks.suite.crossover import crossover, drawn_evenly
-from headrace.algebra.windows import TimeSlide
+from headrace.algebra.windows.window import TimeSlide
 from headrace.time import SECOND
 
 PRINTED = ((39, 51, 10), (66, 28, 6), (77, 19, 4), (82, 15, 3), (87, 11, 2))

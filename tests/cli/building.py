@@ -10,7 +10,7 @@ from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
-from headrace.cli import main
+from headrace.cli.main import main
 
 SCRIPT = """
 CREATE STREAM bids (auction BIGINT, price DOUBLE, at TIMESTAMP)
@@ -24,7 +24,7 @@ HEADER = "auction,price,at\n"
 
 
 def command(*arguments: str | Path, local: bool = True) -> list[str]:
-    return [sys.executable, "-m", "headrace.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "headrace.cli.main", *map(str, arguments)]
 
 
 def environment(*, local: bool = True) -> dict[str, str]:

@@ -104,8 +104,8 @@ def test_a_signal_while_arrow_reads_is_not_arrows_to_answer(tmp_path) -> None:
 import os, signal, sys, threading, time
 from pathlib import Path
 import pyarrow, pyarrow.csv
-from headrace.runtime.interrupts import Interrupts
-from headrace.runtime.opening import open_unless_stopped
+from headrace.cli.signals import Interrupts
+from headrace.cli.startup import open_unless_stopped
 rows = pyarrow.py_buffer(b"a,b\\n" + b"1,2\\n" * 5_000_000)
 reading = threading.Event()
 def interrupt():

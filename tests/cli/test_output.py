@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.connectors.formats.result_writer import render, to_csv, to_text
 from headrace.errors import UserError
-from headrace.runtime.output import render, to_csv, to_text
 
 STAMP = pa.timestamp("us", tz="UTC")
 NAN, INFINITY = float("nan"), float("inf")

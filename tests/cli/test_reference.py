@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from headrace.cli import parser
+from headrace.cli.main import parser
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 EXIT_CODES = """## Exit codes

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import __version__
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
 from tests.cli.building import apart, bid, environment, headrace, put, script
 
 
@@ -169,14 +169,14 @@ def test_a_trace_comes_only_with_debug(tmp_path) -> None:
 
 
 def test_what_is_not_the_users_mistake_exits_with_1(tmp_path, monkeypatch, capsys) -> None:
-    from headrace import cli
-    from headrace.runtime import checking
+    from headrace.cli.main import main
+    from headrace.runtime.home import check
 
     def broken(_):
         raise ZeroDivisionError("by nought")
 
-    monkeypatch.setattr(checking, "check", broken)
-    assert cli.main(["check"]) == 1
+    monkeypatch.setattr(check, "check", broken)
+    assert main(["check"]) == 1
     said = capsys.readouterr().err
     assert "not your mistake: ZeroDivisionError: by nought" in said
     assert "--debug" in said
@@ -192,9 +192,7 @@ def test_the_package_runs_as_the_command() -> None:
 def test_the_version_is_told_without_loading_arrow_or_spark() -> None:
     done = apart("--version")
     assert (done.returncode, done.stdout) == (0, f"headrace {__version__}\n")
-    program = (
-        "import headrace, headrace.cli, sys; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
-    )
+    program = "import headrace, headrace.cli.main, sys; print([m for m in ('pyspark', 'pyarrow') if m in sys.modules])"
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment()
     )

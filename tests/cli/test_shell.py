@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.runtime.shell import Completer, is_complete
+from headrace.cli.shell import Completer, is_complete
 from tests.cli.building import SCRIPT, bid, headrace, put, script
 
 

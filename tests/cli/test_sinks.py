@@ -8,7 +8,7 @@ import pytest
 
 import headrace as hr
 from headrace.errors import HeadraceError, UserError
-from headrace.runtime.opening import open_hub
+from headrace.runtime.hub.opening import open_hub
 from tests.cli.building import SCRIPT, bid, put
 
 

@@ -17,7 +17,7 @@ from tests.cli.building import bid, headrace, put, script
 PROGRAM = textwrap.dedent(
     """
     import contextlib, io, os, sys
-    from headrace.cli import main
+    from headrace.cli.main import main
 
     with contextlib.redirect_stdout(io.StringIO()):  # loads all modules, which a stranger may not be able to read
         assert main(["run", sys.argv[1], "--once", "--quiet"]) == 0

@@ -172,7 +172,7 @@ def test_answers_of_several_queries_of_a_home_are_told_apart_whoever_made_them(t
 
 
 def test_beside_a_writer_others_may_look_but_not_write(tmp_path) -> None:
-    from headrace.runtime.opening import open_hub
+    from headrace.runtime.hub.opening import open_hub
 
     home = Home(tmp_path)
     home.put(1, FILES[0])

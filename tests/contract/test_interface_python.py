@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.runtime.opening import open_hub
+from headrace.runtime.hub.opening import open_hub
 
 
 def at(seconds: float) -> datetime:
@@ -126,7 +126,7 @@ def test_rows_that_do_not_fit_are_refused_whole(hub, name) -> None:
     ],
 )
 def test_workers_of_a_users_local_session_run_this_python_unless_one_was_chosen(master, chosen, used) -> None:
-    from headrace.runtime.spark_executor import _our_python
+    from headrace.runtime.spark.spark_executor import _our_python
 
     context = SimpleNamespace(master=master, pythonExec=chosen)
     with _our_python(context):

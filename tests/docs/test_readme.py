@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.operators.operator import AT
-from headrace.runtime import results
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.operators.base.operator import AT
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.results import result_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +166,7 @@ def test_the_guide_s_alerts_in_plain_structured_streaming_are_ours(
 def told(hub: Hub, query: str, columns: list[str]) -> set[tuple]:
     """(microseconds at which the window ends, the columns) of all rows a query has committed."""
     operator, _ = hub.operator_and_query(query)
-    tables = [part.table for part in results.epochs_of(hub.home, hub.home.latest(), operator.id)]
+    tables = [part.table for part in result_log.epochs_of(hub.home, hub.home.latest(), operator.id)]
     rows = pa.concat_tables(tables).select([AT, *columns]).to_pylist()
     assert len({tuple(row.values()) for row in rows}) == len(rows)
     return {tuple(row.values()) for row in rows}

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.runtime.opening import open_hub
+from headrace.runtime.hub.opening import open_hub
 
 pytestmark = pytest.mark.spark
 

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.examples.flights import prepare
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
 
 pytestmark = pytest.mark.spark
 

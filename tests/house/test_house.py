@@ -165,7 +165,7 @@ def test_everything_below_the_runtime_works_without_spark() -> None:
         ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
         for path in sources()
         if path.relative_to(PACKAGE).parts[0]
-        not in {"runtime", "server", "cli.py", "__main__.py", "examples"}
+        not in {"runtime", "server", "cli/main.py", "__main__.py", "examples"}
     ]
     assert len(below) > len(ROOMS)
     program = (
@@ -310,11 +310,11 @@ def test_what_lets_them_is_found(code: str, is_found: bool) -> None:
 
 
 PICKLES = {
-    "algebra/users_code.py": "what users registered, when a query that uses it runs",
-    "runtime/code_of_users.py": "what users register",
-    "runtime/executor.py": "messages in flight, as they would go to another process",
-    "runtime/spark_executor.py": "messages in flight, through Spark",
-    "runtime/blobs.py": "receipts in flight, from a scan task to a state task",
+    "algebra/windows/user_code.py": "what users registered, when a query that uses it runs",
+    "runtime/plan/user_code.py": "what users register",
+    "runtime/epoch/executor.py": "messages in flight, as they would go to another process",
+    "runtime/spark/spark_executor.py": "messages in flight, through Spark",
+    "runtime/messages/exchange_blob.py": "receipts in flight, from a scan task to a state task",
 }
 """The files that may pickle, and what: never what rests in a home, but for the code of users."""
 
@@ -333,7 +333,7 @@ def test_pickles_are_made_and_loaded_in_named_places_alone() -> None:
     found = {
         path.relative_to(PACKAGE).as_posix() for path in sources() if any(True for _ in pickling(tree(path)))
     }
-    assert found == PICKLES.keys(), "what rests in a home is data: see store/values.py"
+    assert found == PICKLES.keys(), "what rests in a home is data: see store/files/values.py"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pickle
 
 from headrace.algebra.query import Query
-from headrace.algebra.users_code import Code
+from headrace.algebra.windows.user_code import Code
 from headrace.catalog.definitions import (
     QueryDefinition,
     RelationDefinition,
@@ -11,9 +11,9 @@ from headrace.catalog.definitions import (
     WindowDefinition,
 )
 from headrace.examples.windows import Months
-from headrace.language.bind import bind_query
-from headrace.language.statement import CreateQuery, CreateRelation, CreateStream
-from headrace.language.statements import parse_script
+from headrace.language.binder.query_binder import bind_query
+from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.statement import CreateQuery, CreateRelation, CreateStream
 
 SCRIPT = """
 CREATE STREAM bids (auction BIGINT, bidder BIGINT, price DOUBLE, at TIMESTAMP)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import UnsupportedQuery, UserError
-from headrace.language.bind import bind_query
-from headrace.language.statement import CreateQuery
-from headrace.language.statements import parse_script
+from headrace.language.binder.query_binder import bind_query
+from headrace.language.statements.parse_statement import parse_script
+from headrace.language.statements.statement import CreateQuery
 from tests.language.catalog import Catalog
 
 CATALOG = Catalog()

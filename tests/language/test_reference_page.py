@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import UserError
-from headrace.language import statement as statements
-from headrace.language.bind import bind_query
-from headrace.language.render import render
-from headrace.language.statements import parse_script
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.language.binder.query_binder import bind_query
+from headrace.language.render.query_text import render
+from headrace.language.statements import statement as statements
+from headrace.language.statements.parse_statement import parse_script
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
 from tests.language.catalog import Catalog
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "language.md"

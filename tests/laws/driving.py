@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
+from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Expression, Literal
 from headrace.algebra.query import Query
-from headrace.algebra.windows import CHANGE
-from headrace.operators.batch import Batch
-from headrace.operators.local import Told, drive
-from headrace.operators.operator import AT, Operator
-from headrace.planner.lower import lower
-from headrace.planner.shape import shape_of
+from headrace.algebra.windows.window import CHANGE
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.operator import AT, Operator
+from headrace.operators.testing.local_driver import Told, drive
+from headrace.planner.lowering.lower import lower
+from headrace.planner.lowering.query_shape import shape_of
 from headrace.reference.history import History, RecordedStream, StreamRow
 from headrace.schema import Schema, Type, to_arrow
 

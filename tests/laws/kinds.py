@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.algebra.user_windows import UserWindow
+from headrace.algebra.windows.user_windows import UserWindow
 from headrace.time import SECOND
 
 TICK: Final = SECOND

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from headrace.algebra.aggregates import (
+from headrace.algebra.expressions.aggregates import (
     BY_ORDER,
     OF_PAIRS,
     OF_SHAPE,
@@ -20,7 +20,8 @@ from headrace.algebra.aggregates import (
     NamedAggregate,
     result_type,
 )
-from headrace.algebra.expressions import Call, Cast, Column, Expression, Literal, Named
+from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Literal, Named
+from headrace.algebra.expressions.series import pair, placed, timed
 from headrace.algebra.query import (
     Aggregate,
     Distinct,
@@ -36,9 +37,8 @@ from headrace.algebra.query import (
     Top,
     Windowed,
 )
-from headrace.algebra.series import pair, placed, timed
-from headrace.algebra.users_code import Code
-from headrace.algebra.windows import (
+from headrace.algebra.windows.user_code import Code
+from headrace.algebra.windows.window import (
     Custom,
     Delta,
     Landmark,

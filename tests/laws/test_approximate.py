@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions import Column, Expression, Named
+from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions.expression import Column, Expression, Named
 from headrace.algebra.query import Aggregate, Filter, Node, Project, Query, Windowed
-from headrace.algebra.windows import TimeRange, TimeSlide, Window
-from headrace.operators import thinned_store
-from headrace.operators.approximate_instants import ApproximateInstants
-from headrace.operators.approximate_windows import ApproximateWindows
-from headrace.planner.lower import lower
+from headrace.algebra.windows.window import TimeRange, TimeSlide, Window
+from headrace.operators.approximate import histogram_store
+from headrace.operators.approximate.approximate_instants import ApproximateInstants
+from headrace.operators.approximate.approximate_windows import ApproximateWindows
+from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import changes, relation_at, windows_answer
 from headrace.reference.history import History, record
 from headrace.schema import BIGINT
@@ -36,7 +36,7 @@ SCHEMAS = {"s": some.SCHEMA, "names": some.NAMES}
 def _thin_at_once() -> Iterator[None]:
     """Generated histories are short: a histogram is made from the first cells on."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thinned_store, "_FEWEST", 0)
+        patch.setattr(histogram_store, "_FEWEST", 0)
         yield
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.runtime import state
-from headrace.runtime.compaction import FAN_IN
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.tasks.state import state_task
+from headrace.runtime.tasks.state.compaction import FAN_IN
 from headrace.time import SECOND
 
 FULL, THIN = 70, 76
@@ -82,7 +82,7 @@ def test_files_of_state_hold_twice_what_is_needed_at_most(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, told = kept(tmp_path / "as it is", QUERIES[kind])
-    monkeypatch.setattr(state, "due_for_merge", lambda runs: tuple(run.name for run in runs))
+    monkeypatch.setattr(state_task, "due_for_merge", lambda runs: tuple(run.name for run in runs))
     merged, told_of_merged = kept(tmp_path / "merged", QUERIES[kind])
     assert told
     assert told == told_of_merged  # whichever runs were merged, neighbours or not

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
-from headrace.runtime.plans import open_run
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.home.run_cache import open_run
+from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
 
 QUERIES = (

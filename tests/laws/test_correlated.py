@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions import Call, Cast, Column, Expression, Named
+from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Named
 from headrace.algebra.query import Aggregate, Emission, Emit, Filter, Node, Project, Query, Windowed
-from headrace.algebra.windows import Window, slides
+from headrace.algebra.windows.window import Window, slides
 from headrace.errors import UnsupportedQuery
-from headrace.language.bind import bind_query
-from headrace.planner.lower import lower
+from headrace.language.binder.query_binder import bind_query
+from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE
 from tests.language.catalog import Catalog
 from tests.laws import strategies as some

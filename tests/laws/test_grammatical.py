@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime import derived, results
+from headrace.runtime.plan import derived_streams
+from headrace.runtime.results import result_log
 from headrace.time import BEGINNING, FOREVER, SECOND, Instant
 from tests.runtime.rig import Rig, Row, cut, made_rows
 
@@ -62,11 +63,11 @@ def edges_of(rig: Rig, files: Sequence[Sequence[Row]]) -> Mapping[str, Edge]:
             rows.append([at for at in came if at >= before])
             punctuations.append(manifest.streams["s"].punctuation)
             for name, (operator, query) in operators.items():
-                tables = [part.table for part in results.epochs_of(hub.home, manifest, operator.id)]
+                tables = [part.table for part in result_log.epochs_of(hub.home, manifest, operator.id)]
                 at = [instant for table in tables for instant in table.column("__at").to_pylist()]
                 shift = 1 if query.emission == "windows" else 0
                 edge = found.setdefault(name, ([], []))
-                edge[0].append(manifest.streams[derived.name_of(operator.id)].punctuation)
+                edge[0].append(manifest.streams[derived_streams.name_of(operator.id)].punctuation)
                 edge[1].append([instant - shift for instant in at[told[name] :]])
                 told[name] = len(at)
         assert manifest.streams["s"].late == late

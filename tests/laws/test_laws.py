@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from headrace.algebra.aggregates import OF_PAIRS, OF_SHAPE
-from headrace.algebra.expressions import Call, Column, Literal, Named
+from headrace.algebra.expressions.aggregates import OF_PAIRS, OF_SHAPE
+from headrace.algebra.expressions.expression import Call, Column, Literal, Named
 from headrace.algebra.query import (
     Aggregate,
     Ago,
@@ -35,11 +35,11 @@ from headrace.algebra.query import (
     find_window,
     walk,
 )
-from headrace.algebra.users_code import Code
-from headrace.algebra.windows import Custom, Landmark, TimeRange, Unbounded, Window
+from headrace.algebra.windows.user_code import Code
+from headrace.algebra.windows.window import Custom, Landmark, TimeRange, Unbounded, Window
 from headrace.errors import UnsupportedQuery
-from headrace.operators.adaptive_panes import EVERY_ROW
-from headrace.planner.lower import lower
+from headrace.operators.panes.adaptive_panes import EVERY_ROW
+from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import changes, relation_at, stream_answer, windows_answer
 from headrace.reference.history import History
 from headrace.reference.values import row_identity

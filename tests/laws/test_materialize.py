@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.reference.evaluate import invoke
 from headrace.reference.history import History, record
-from headrace.runtime.hub import Hub
+from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
 from tests.runtime.rig import Rig, Row, canonical, cut, made_rows
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.algebra.expressions import Call, Column, Expression, Literal
+from headrace.algebra.expressions.expression import Call, Column, Expression, Literal
 from headrace.algebra.query import Filter, Mark, Query, RelationScan, Windowed
-from headrace.algebra.windows import TimeSlide, Unbounded
+from headrace.algebra.windows.window import TimeSlide, Unbounded
 from headrace.reference.evaluate import stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.schema import BOOLEAN, INT, STRING

@@ -14,16 +14,23 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.algebra.patterns import Between, OneOf, Pattern, Test, pattern_named, rolled_up
+from headrace.algebra.expressions.punctuation_patterns import (
+    Between,
+    OneOf,
+    Pattern,
+    Test,
+    pattern_named,
+    rolled_up,
+)
 from headrace.algebra.query import Query
-from headrace.operators.adaptive_panes import FEW_OPEN
-from headrace.operators.group_ahead import GroupTurn
-from headrace.operators.operator import Sections, Turn
-from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.operators.promises import bounds_of
-from headrace.planner.lower import lower
+from headrace.operators.base.operator import Sections, Turn
+from headrace.operators.panes.adaptive_panes import FEW_OPEN
+from headrace.operators.time_windows.group_punctuation import GroupTurn
+from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import windows_answer
 from headrace.reference.history import History, Promise, RecordedStream, matches, record
+from headrace.runtime.progress.pattern_bounds import bounds_of
 from headrace.time import BEGINNING, FOREVER, Instant
 from tests.laws import strategies as some
 from tests.laws import streams

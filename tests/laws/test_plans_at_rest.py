@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from headrace.algebra.query import Query
 from headrace.errors import CorruptStore, UserError
-from headrace.planner.lower import lower
-from headrace.runtime.plan_classes import codec
-from headrace.store.envelope import seal, unseal
+from headrace.planner.lowering.lower import lower
+from headrace.runtime.plan.plan_classes import codec
+from headrace.store.files.envelope import seal, unseal
 from tests.laws import strategies as some
 from tests.laws import test_approximate, test_correlated, test_memberships, test_revisions
 from tests.laws.test_laws import KINDS

@@ -14,12 +14,12 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions import Named
+from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions.expression import Named
 from headrace.algebra.query import Aggregate, Query, Revisions, Windowed
-from headrace.algebra.windows import TimeSlide
-from headrace.operators.local import drive
-from headrace.planner.lower import lower
+from headrace.algebra.windows.window import TimeSlide
+from headrace.operators.testing.local_driver import drive
+from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import revisions, windows_answer
 from headrace.reference.history import History, RecordedStream, StreamRow, record
 from headrace.schema import BIGINT

@@ -22,22 +22,22 @@ from hypothesis import strategies as st
 from headrace.algebra.query import Query
 from headrace.archive.runs import POSITION
 from headrace.catalog.definitions import StreamDefinition
-from headrace.language.bind import bind_query
-from headrace.operators.adaptive_panes import EVERY_ROW
-from headrace.operators.local import drive
-from headrace.planner.lower import lower
+from headrace.language.binder.query_binder import bind_query
+from headrace.operators.panes.adaptive_panes import EVERY_ROW
+from headrace.operators.testing.local_driver import drive
+from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import windows_answer
 from headrace.reference.history import History, RecordedStream, StreamRow, record
 from headrace.reference.relational import Rejects
-from headrace.runtime.hub import Hub
-from headrace.runtime.shedding import shown_of
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.tasks.scan.shed_rows import shown_of
 from headrace.time import SECOND
 from tests.language.catalog import Catalog
 from tests.laws import strategies as some
 from tests.laws import streams
 from tests.laws.driving import batch, plain
+from tests.runtime.epoch.test_supervisor import Failing
 from tests.runtime.rig import NAMES, Rig, Row, answer, cut, made_rows
-from tests.runtime.test_supervisor import Failing
 
 KEEPS = (1.0, 1.0, 0.5, 0.25, 0.3, 0.9)
 SHEDDING = " WITH SHEDDING"

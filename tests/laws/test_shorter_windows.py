@@ -11,15 +11,15 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 from headrace.algebra.query import Node, Query, Windowed
-from headrace.algebra.windows import CHANGE, TimeRange, TimeSlide, Window
+from headrace.algebra.windows.window import CHANGE, TimeRange, TimeSlide, Window
 from headrace.errors import UserError
-from headrace.operators import thinned_store
-from headrace.operators.approximate_instants import ApproximateInstants
-from headrace.operators.approximate_windows import ApproximateWindows
-from headrace.operators.local import drive
-from headrace.operators.operator import Operator
-from headrace.operators.shorter_windows import check, full_length
-from headrace.planner.lower import lower
+from headrace.operators.approximate import histogram_store
+from headrace.operators.approximate.approximate_instants import ApproximateInstants
+from headrace.operators.approximate.approximate_windows import ApproximateWindows
+from headrace.operators.base.operator import Operator
+from headrace.operators.on_demand.subwindow import check, full_length
+from headrace.operators.testing.local_driver import drive
+from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import invoke
 from headrace.reference.history import History
 from tests.laws import strategies as some
@@ -35,7 +35,7 @@ TICK = some.TICK
 def _thin_at_once() -> Iterator[None]:
     """Generated histories are short: a histogram is made from the first cells on."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thinned_store, "_FEWEST", 0)
+        patch.setattr(histogram_store, "_FEWEST", 0)
         yield
 
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_type
-from headrace.algebra.correlated import depends_on
-from headrace.algebra.expressions import Call, Cast, Column, Expression, Named
+from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate, result_type
+from headrace.algebra.expressions.correlated import depends_on
+from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Named
 from headrace.algebra.query import Aggregate, Filter, Node, Project, Query, Windowed
-from headrace.algebra.windows import TimeSlide
-from headrace.operators.lower_synopses import is_synopsis
-from headrace.operators.pane_aggregate import PaneAggregate
-from headrace.planner.lower import lower
+from headrace.algebra.windows.window import TimeSlide
+from headrace.operators.aggregates.synopsis_aggregates import is_synopsis
+from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import windows_answer
 from headrace.reference.history import History, record
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import UserError
 from headrace.examples.windows import Months
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
 from tests.language.texts import selects
 
 STREAM = """CREATE STREAM bids (auction BIGINT, bidder BIGINT, price DOUBLE, at TIMESTAMP) USING push

@@ -19,8 +19,8 @@ from headrace.algebra.query import Query
 from headrace.reference.derived import with_derived
 from headrace.reference.evaluate import changes, stream_answer, windows_answer
 from headrace.reference.history import History, record
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
 from tests.runtime.rig import answer, canonical
 

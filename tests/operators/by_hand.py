@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions import Column, Expression, Named
-from headrace.algebra.windows import CHANGE
-from headrace.operators.batch import Batch
-from headrace.operators.finish import Finish
-from headrace.operators.grouped import Grouped
-from headrace.operators.local import Told, drive
-from headrace.operators.members import placed
-from headrace.operators.operator import AT, Operator
-from headrace.operators.partitioned_rows import PartitionedRows
-from headrace.operators.row_steps import Keep
-from headrace.operators.row_store import RowLayout
+from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions.expression import Column, Expression, Named
+from headrace.algebra.windows.window import CHANGE
+from headrace.operators.aggregates.group_by import Grouped
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.operator import AT, Operator
+from headrace.operators.base.union_positions import placed
+from headrace.operators.output.output_stage import Finish
+from headrace.operators.row_windows.partitioned_rows import PartitionedRows
+from headrace.operators.rows.row_pipeline import Keep
+from headrace.operators.rows.row_state import RowLayout
+from headrace.operators.testing.local_driver import Told, drive
 from headrace.schema import BIGINT, STRING
 
 K, V = Column("k", STRING), Column("v", BIGINT)

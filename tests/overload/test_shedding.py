@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from headrace.archive.blocks import blocks_of, hashes_of
 from headrace.catalog.definitions import StreamDefinition
-from headrace.language.bind import bind_query
-from headrace.operators.batch import Batch
-from headrace.operators.local import drive
+from headrace.language.binder.query_binder import bind_query
+from headrace.operators.base.batch import Batch
+from headrace.operators.testing.local_driver import drive
 from headrace.overload.shedding import kept, weight_of
-from headrace.planner.lower import lower
-from headrace.runtime.shedding import shown_of
+from headrace.planner.lowering.lower import lower
+from headrace.runtime.tasks.scan.shed_rows import shown_of
 from headrace.schema import BIGINT, DOUBLE, TIMESTAMP, Field, Schema
 from headrace.time import SECOND
 from tests.language.catalog import Catalog

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 
 import headrace as hr
-from headrace.algebra.correlated import levels
+from headrace.algebra.expressions.correlated import levels
 from headrace.algebra.query import Aggregate, walk
-from headrace.language.bind import bind_query
+from headrace.language.binder.query_binder import bind_query
 from tests.language.catalog import Catalog
 
 CALLS = "CREATE STREAM calls (origin INT, dialed INT, duration DOUBLE, international BOOLEAN, at TIMESTAMP) USING push TIMESTAMP BY at;"

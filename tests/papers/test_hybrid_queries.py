@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.runtime.hub import Hub
-from headrace.runtime.opening import open_hub
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
 
 MIDNIGHT = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 FIVE = MIDNIGHT + dt.timedelta(hours=17)

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
 
 MODES = ("none", "partial", "complete")
@@ -134,8 +134,8 @@ def test_a_window_is_applied_when_it_is_asked_for_and_moves_with_now_alone(kind:
 
 def test_one_clause_under_two_windows_is_one_condition_in_the_index(hub: Hub) -> None:
     """The window stands apart from the standing query clause (WindowsTable)."""
-    from headrace.operators.selection import Selection
-    from headrace.operators.shared_selections import SharedSelections
+    from headrace.operators.on_demand.selection import Selection
+    from headrace.operators.on_demand.shared_selections import SharedSelections
 
     where = "SELECT id FROM r WHERE a > 3 AND b < 9"
     hub.execute(f"CREATE QUERY short AS {where} BEGIN NOW - INTERVAL 2 SECONDS END NOW")

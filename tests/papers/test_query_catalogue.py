@@ -23,8 +23,8 @@ from headrace.reference import scalar
 from headrace.reference.derived import with_derived
 from headrace.reference.evaluate import changes, stream_answer
 from headrace.reference.history import History, record
-from headrace.runtime.hub import Hub
-from headrace.runtime.opening import open_hub
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
 from headrace.time import SECOND
 from tests.laws.driving import array
 from tests.papers.query_catalogue import Coming, Past, Told, printed

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.hub import Hub
-from headrace.runtime.opening import open_hub
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
 from headrace.time import SECOND
 
 START = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

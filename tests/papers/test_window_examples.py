@@ -1,6 +1,6 @@
 """The worked examples of the thesis on window queries (Li 2008) and the repairs of its misprints: where each is shown.
 
-Those about one window kind stand in `tests/algebra/test_window_ids.py` and `tests/operators/test_bins.py`; here are those
+Those about one window kind stand in `tests/algebra/test_window_ids.py` and `tests/operators/row_windows/test_window_bins.py`; here are those
 that need an operator and its punctuation. None is left out.
 """
 
@@ -13,21 +13,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.algebra.windows import TimeSlide
-from headrace.operators.panes import Panes
+from headrace.algebra.windows.window import TimeSlide
+from headrace.operators.panes.panes import Panes
 from headrace.reference.history import History, record
 from headrace.time import FOREVER, MINUTE, SECOND
 from tests.laws.driving import plain, run
 from tests.reference.building import TABLE, count_of, row
 
 TESTS = Path(__file__).parents[1]
-IDS, BINS, HERE = "algebra/test_window_ids.py", "operators/test_bins.py", "papers/test_window_examples.py"
+IDS, BINS, HERE = (
+    "algebra/test_window_ids.py",
+    "operators/row_windows/test_window_bins.py",
+    "papers/test_window_examples.py",
+)
 JOINS = "benchmarks/test_joins.py"
 SEVERAL, JOINED = "papers/test_several_streams_examples.py", "papers/test_window_queries_several.py"
-AHEAD = "operators/test_group_ahead.py"
-PATTERNS = "runtime/test_patterns.py"
+AHEAD = "operators/time_windows/test_group_punctuation.py"
+PATTERNS = "runtime/progress/test_pattern_bounds.py"
 COSTS, ADAPTIVE, LEVELS = (
-    "operators/test_window_costs.py",
+    "operators/panes/test_window_cost_model.py",
     "benchmarks/test_adaptive_wid.py",
     "benchmarks/test_two_level.py",
 )

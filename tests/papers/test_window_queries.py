@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from headrace.errors import UserError
-from headrace.language.bind import bind_query
-from headrace.planner.explain import explain
-from headrace.planner.lower import lower
+from headrace.language.binder.query_binder import bind_query
+from headrace.planner.explain.operator_text import explain
+from headrace.planner.lowering.lower import lower
 from headrace.reference.history import History, record
 from headrace.reference.values import identity
 from headrace.schema import BIGINT, INT, STRING, TIMESTAMP, Field, Schema

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import UserError
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.exporting import told_rows
-from headrace.runtime.hub import Hub
+from headrace.runtime.delivery.output_files import told_rows
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
 from headrace.time import MINUTE, SECOND
 
 Row = dict[str, Any]

@@ -18,8 +18,8 @@ from headrace.examples.windows import Shifts
 from headrace.reference.derived import with_derived
 from headrace.reference.evaluate import changes, invoke, stream_answer, windows_answer
 from headrace.reference.history import History, record
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
 from tests.laws.two_streams import NAMES, Row
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.operators.selection import Selection
+from headrace.operators.on_demand.selection import Selection
 from tests.laws.comparing import canonical
 from tests.laws.two_streams import table
 from tests.planner.planned import HERE, PLANS, answered, epochs, explained, invoked, opened

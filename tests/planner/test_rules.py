@@ -8,10 +8,10 @@ import pytest
 
 from headrace.algebra.query import Emit
 from headrace.errors import UnsupportedQuery
-from headrace.language.bind import bind_query
-from headrace.planner.lower import LOWERINGS, RULES, lower
+from headrace.language.binder.query_binder import bind_query
+from headrace.planner.joins.stream_joins import JOINS
+from headrace.planner.lowering.lower import LOWERINGS, RULES, lower
 from headrace.planner.rules import always
-from headrace.planner.stream_joins import JOINS
 from tests.language.catalog import Catalog
 from tests.planner.planned import PLANS
 

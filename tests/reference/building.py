@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate, result_type
-from headrace.algebra.expressions import Call, Column, Expression, Literal, Named
+from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate, result_type
+from headrace.algebra.expressions.expression import Call, Column, Expression, Literal, Named
 from headrace.algebra.query import (
     Aggregate,
     Emission,
@@ -21,7 +21,7 @@ from headrace.algebra.query import (
     Top,
     Windowed,
 )
-from headrace.algebra.windows import Window, slides
+from headrace.algebra.windows.window import Window, slides
 from headrace.reference.history import History, record
 from headrace.schema import BIGINT, BOOLEAN, DOUBLE, STRING, TIMESTAMP, Field, Schema, Type
 

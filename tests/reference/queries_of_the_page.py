@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions import Call, Cast, Column, Named
+from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions.expression import Call, Cast, Column, Named
+from headrace.algebra.expressions.series import pair, placed, seconds_of, timed
 from headrace.algebra.query import (
     Aggregate,
     Ago,
@@ -25,8 +26,7 @@ from headrace.algebra.query import (
     UnionAll,
     Windowed,
 )
-from headrace.algebra.series import pair, placed, seconds_of, timed
-from headrace.algebra.windows import (
+from headrace.algebra.windows.window import (
     CHANGE,
     Changing,
     Delta,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.algebra.expressions import Case, Column, Literal, Named
+from headrace.algebra.expressions.expression import Case, Column, Literal, Named
 from headrace.algebra.query import (
     Distinct,
     Emit,
@@ -15,7 +15,7 @@ from headrace.algebra.query import (
     UnionAll,
     Windowed,
 )
-from headrace.algebra.windows import CHANGE, Changing, Rows, TimeRange, TimeSlide, Unbounded
+from headrace.algebra.windows.window import CHANGE, Changing, Rows, TimeRange, TimeSlide, Unbounded
 from headrace.schema import BIGINT, STRING, TINYINT
 from headrace.time import SECOND
 from tests.reference.building import agg, col, compare, grouped, number, query, select, text, windowed

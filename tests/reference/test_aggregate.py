@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.algebra.aggregates import AGGREGATES, BY_ORDER, OF_PAIRS, AggregateCall, result_type
-from headrace.algebra.expressions import Column
-from headrace.algebra.series import placed
+from headrace.algebra.expressions.aggregates import AGGREGATES, BY_ORDER, OF_PAIRS, AggregateCall, result_type
+from headrace.algebra.expressions.expression import Column
+from headrace.algebra.expressions.series import placed
 from headrace.reference.aggregate import aggregate
 from headrace.reference.conversion import RowError
 from headrace.schema import BIGINT, DOUBLE, STRING, decimal

@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from headrace.algebra.aggregates import AggregateCall, NamedAggregate
-from headrace.algebra.expressions import Column, Named
+from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions.expression import Column, Named
 from headrace.algebra.query import Aggregate, Emit, Filter, Project, Query, Windowed, find_window
-from headrace.algebra.windows import (
+from headrace.algebra.windows.window import (
     Delta,
     Landmark,
     Rows,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.algebra.aggregates import NamedAggregate
-from headrace.algebra.expressions import Column, Named
+from headrace.algebra.expressions.aggregates import NamedAggregate
+from headrace.algebra.expressions.expression import Column, Named
 from headrace.algebra.query import (
     Aggregate,
     Ago,
@@ -18,7 +18,7 @@ from headrace.algebra.query import (
     StreamScan,
     Windowed,
 )
-from headrace.algebra.windows import Rows, TimeRange, TimeSlide, Unbounded
+from headrace.algebra.windows.window import Rows, TimeRange, TimeSlide, Unbounded
 from headrace.errors import UnsupportedQuery
 from headrace.reference.evaluate import changes, invoke, relation_at, stream_answer
 from headrace.reference.history import History, record

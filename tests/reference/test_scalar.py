@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from headrace.algebra.expressions import Call, Case, Cast, Column, Literal
+from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Literal
 from headrace.reference.conversion import RowError
 from headrace.reference.scalar import evaluate
 from headrace.schema import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.language.bind import bind_query
+from headrace.language.binder.query_binder import bind_query
 from headrace.reference.evaluate import changes, relation_at, stream_answer
 from headrace.reference.history import History, record
 from headrace.reference.relational import Rejects

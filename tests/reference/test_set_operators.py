@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.language.bind import bind_query
+from headrace.language.binder.query_binder import bind_query
 from headrace.reference.derived import with_derived
 from headrace.reference.evaluate import changes, invoke, relation_at, stream_answer
 from headrace.reference.history import History, record

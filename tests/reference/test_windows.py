@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.algebra.expressions import Call
+from headrace.algebra.expressions.expression import Call
 from headrace.algebra.query import Distinct, Emit, Filter, Join, Query, StreamScan, Windowed
-from headrace.algebra.windows import Landmark, RowsSlide, TimeRange, TimeSlide
+from headrace.algebra.windows.window import Landmark, RowsSlide, TimeRange, TimeSlide
 from headrace.errors import UnsupportedQuery
 from headrace.reference.evaluate import invoke, stream_answer, windows_answer
 from headrace.reference.history import History, record

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.runtime import results
-from headrace.runtime.executor import LocalExecutor
-from headrace.runtime.hub import Hub
-from headrace.store.committed import CommittedStream
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.results import result_log
+from headrace.store.logs.committed import CommittedStream
 from headrace.time import SECOND
 
 T0 = 1_700_000_000 * SECOND
@@ -75,7 +75,7 @@ def known(hub: Hub) -> CommittedStream:
 def told(hub: Hub, name: str = "q0", closing: bool = False) -> list[tuple[Any, ...]]:
     """All rows a query has answered, with their instants in seconds after T0, in order of value."""
     operator, query = hub.operator_and_query(name)
-    tables = [part.table for part in results.epochs_of(hub.home, hub.home.latest(), operator.id)]
+    tables = [part.table for part in result_log.epochs_of(hub.home, hub.home.latest(), operator.id)]
     if closing:
         tables += [table for key, table in hub.finish().items() if key == name]
     names = ["__at", *query.schema.names]

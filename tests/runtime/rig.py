@@ -18,10 +18,10 @@ from headrace.algebra.query import Query
 from headrace.reference.evaluate import changes, stream_answer, windows_answer
 from headrace.reference.history import History, record
 from headrace.reference.relational import Rejects
-from headrace.runtime import results
-from headrace.runtime.executor import Executor, LocalExecutor
-from headrace.runtime.hub import Hub
-from headrace.runtime.supervisor import Retries
+from headrace.runtime.epoch.executor import Executor, LocalExecutor
+from headrace.runtime.epoch.supervisor import Retries
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.results import result_log
 from headrace.time import SECOND
 from tests.laws.comparing import sort_key, within_rounding
 from tests.laws.driving import plain
@@ -193,11 +193,11 @@ def answer(hub: Hub, name: str, closing: Mapping[str, pa.Table] | None = None) -
 
 def _answer(hub: Hub, name: str, closing: Mapping[str, pa.Table]) -> list[Any]:
     operator, query = hub.operator_and_query(name)
-    tables = [part.table for part in results.epochs_of(hub.home, hub.home.latest(), operator.id)]
+    tables = [part.table for part in result_log.epochs_of(hub.home, hub.home.latest(), operator.id)]
     if name in closing:
         tables.append(closing[name])
     if query.revisions is not None and tables:
-        tables = [results.standing(pa.concat_tables(tables))]
+        tables = [result_log.standing(pa.concat_tables(tables))]
     found = [row for table in tables for row in plain(table, query, changes=query.emission == "relation")]
     return canonical(found)
 
@@ -242,7 +242,7 @@ def rows_late_rejected(hub: Hub) -> tuple[int, int, int]:
 
 def faults(hub_or_home: Hub | Path) -> list[str]:
     """What `headrace check` would call a fault."""
-    from headrace.runtime.checking import check
+    from headrace.runtime.home.check import check
     from headrace.time import FOREVER
 
     path = hub_or_home.path if isinstance(hub_or_home, Hub) else hub_or_home

@@ -11,10 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-from headrace.runtime.backfilling import Chunk, Turns
-from headrace.runtime.hub import Hub
+from headrace.runtime.backfill.backfill_scheduler import Chunk, Turns
+from headrace.runtime.hub.hub import Hub
 from tests.runtime.rig import Rig
-from tests.runtime.test_set_window import ONE_FILE, SLACK, TEXT, WINDOWS
+from tests.runtime.statements.test_alter_window import ONE_FILE, SLACK, TEXT, WINDOWS
 
 BOUNDS = "BEGIN NOW - INTERVAL 15 SECONDS END NOW"
 TEXTS = (

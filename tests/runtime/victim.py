@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from headrace.runtime.opening import open_hub
+from headrace.runtime.hub.opening import open_hub
 from tests.runtime.rig import script
 
 QUERIES_OF_VICTIM = ("slide", "tumble", "now", "rows", "named", "some", "united", "met", "held")

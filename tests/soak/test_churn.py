@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.runtime.queries.test_sharing_law import generated
 from tests.runtime.rig import Rig, answers, cut, expected, faults_once_tidy, made_rows
-from tests.runtime.test_sharing_law import generated
 
 QUERIES, MINUTES, EPOCHS_A_MINUTE, ROWS = 300, 5, 12, 10
 CHURN = QUERIES // 5 // EPOCHS_A_MINUTE

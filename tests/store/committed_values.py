@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from headrace.store.committed import CommittedSource, CommittedStream, KeysFile, OperatorProgress
+from headrace.store.logs.committed import CommittedSource, CommittedStream, KeysFile, OperatorProgress
 from headrace.time import BEGINNING
 
 instants = st.integers(BEGINNING, 2**60)

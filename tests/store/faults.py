@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NoReturn, TypeVar
 
-from headrace.store.disk import Disk
+from headrace.store.files.disk import Disk
 
 When = Literal["before", "after", "torn"]
 Point = TypeVar("Point")

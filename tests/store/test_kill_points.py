@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import AlreadyPublished, StoreError
-from headrace.store.check import check_home
-from headrace.store.collect import collect
-from headrace.store.container import parts
-from headrace.store.filesystem import LocalStore
-from headrace.store.log import INGEST_LOG, RecordLog
-from headrace.store.manifest import Manifest, ManifestLog, StateRun
-from headrace.store.pins import Pin, put_pin, remove_pin
-from headrace.store.radix_list import ListFiles, RadixList
+from headrace.store.files.container import parts
+from headrace.store.files.filesystem import LocalStore
+from headrace.store.logs.manifest import Manifest, ManifestLog, StateRun
+from headrace.store.logs.pins import Pin, put_pin, remove_pin
+from headrace.store.logs.radix_list import ListFiles, RadixList
+from headrace.store.logs.record_log import INGEST_LOG, RecordLog
+from headrace.store.maintenance.garbage_collection import collect
+from headrace.store.maintenance.integrity_check import check_home
 from headrace.time import FOREVER, HOUR
 from tests.store.faults import Fault, FaultyDisk, SimulatedCrash, kill_points
 
@@ -256,7 +256,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_that_counts(tmp_path: Path) -> N
 def test_a_driver_killed_again_and_again_commits_every_epoch_it_said_it_did(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from tests.store.test_kill_points import Home\n"
-        "from headrace.store.filesystem import LocalStore; from headrace.store.manifest import ManifestLog\n"
+        "from headrace.store.files.filesystem import LocalStore; from headrace.store.logs.manifest import ManifestLog\n"
         "home = Home(Path(sys.argv[1])); home.store = LocalStore(home.store.root)\n"
         "home.names = iter(range(int(sys.argv[2]) * 10**6, 10**9))\n"
         "print(ManifestLog(home.store).takeover().epoch, flush=True)\n"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headrace.synopses.general_histogram import Doubles, Measure
+from headrace.synopses.histograms.general_histogram import Doubles, Measure
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from headrace.synopses.canonical import Ints
-from headrace.synopses.focused_histograms import FocusedHistograms
-from headrace.synopses.rows_by_key import Doubles
+from headrace.synopses.correlated.focused_histograms import FocusedHistograms
+from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.rows.rows_by_key import Doubles
 
 
 class Follows(Protocol):

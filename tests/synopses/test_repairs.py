@@ -15,11 +15,11 @@ import pytest
 from benchmarks.correlated_data import FACTORS, GENERATORS, Doubles, multifrac, zipf
 from benchmarks.lower_bounds import block_length, blocks, least_bits, streams
 from benchmarks.rmse import of_last
-from headrace.synopses.canonical import Form
-from headrace.synopses.correlated import AboveMean
-from headrace.synopses.exponential_histogram import Histograms
-from headrace.synopses.focused_histograms import STRATEGIES, FocusedHistograms, Strategy
-from headrace.synopses.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from headrace.synopses.correlated.correlated import AboveMean
+from headrace.synopses.correlated.focused_histograms import STRATEGIES, FocusedHistograms, Strategy
+from headrace.synopses.correlated.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from headrace.synopses.histograms.canonical_form import Form
+from headrace.synopses.histograms.exponential_histogram import Histograms
 from tests.synopses.one_key import followed
 
 WINDOWS = [(window, k) for window in (100, 400, 1000, 5000, 100_000) for k in (4, 8, 20, 40)]

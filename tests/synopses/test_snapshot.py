@@ -10,20 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.synopses.canonical import Form, Ints
-from headrace.synopses.correlated import AboveMean, NearMinimum
-from headrace.synopses.counting import Counting
-from headrace.synopses.distinct_window import DistinctWindow
-from headrace.synopses.exponential_histogram import Histograms
-from headrace.synopses.extremes import Extremes
-from headrace.synopses.general_histogram import GeneralHistograms
-from headrace.synopses.norms import PowerOfNorm, PowerOfSketchedNorm
-from headrace.synopses.ranks import Ranks
-from headrace.synopses.samples import KeySample, Reservoir
-from headrace.synopses.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from headrace.synopses.correlated.correlated import AboveMean, NearMinimum
+from headrace.synopses.correlated.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from headrace.synopses.histograms.batch_counting import Counting
+from headrace.synopses.histograms.canonical_form import Form
+from headrace.synopses.histograms.distinct_window import DistinctWindow
+from headrace.synopses.histograms.exponential_histogram import Histograms
+from headrace.synopses.histograms.general_histogram import GeneralHistograms
+from headrace.synopses.histograms.norms import PowerOfNorm, PowerOfSketchedNorm
+from headrace.synopses.histograms.windowed_tables import WindowedTable
+from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.rows.sliding_extremes import Extremes
+from headrace.synopses.sketches.rank_summary import Ranks
+from headrace.synopses.sketches.samples import KeySample, Reservoir
+from headrace.synopses.sketches.stable_sketch import StableSketch
 from headrace.synopses.snapshot import SYNOPSES, held_bytes, restore, snapshot
-from headrace.synopses.stable_sketch import StableSketch
-from headrace.synopses.windowed_tables import WindowedTable
 
 KEYS, ROWS = 5, 600
 

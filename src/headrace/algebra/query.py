@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal as Choice
 from typing import TypeAlias
 
-from headrace.algebra.aggregates import NamedAggregate
-from headrace.algebra.expressions import Call, Expression, Named
-from headrace.algebra.windows import Delta, RowsSlide, Session, TupleSlide, Window, slides
+from headrace.algebra.expressions.aggregates import NamedAggregate
+from headrace.algebra.expressions.expression import Call, Expression, Named
+from headrace.algebra.windows.window import Delta, RowsSlide, Session, TupleSlide, Window, slides
 from headrace.errors import UserError
 from headrace.schema import BIGINT, BOOLEAN, TIMESTAMP, Field, Schema
 from headrace.time import Duration, Instant

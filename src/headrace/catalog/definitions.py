@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal as Choice
 
-from headrace.algebra.users_code import Code
+from headrace.algebra.windows.user_code import Code
 from headrace.schema import Schema, Type
 from headrace.time import DAY, Duration, render_duration
 
@@ -144,7 +144,7 @@ class QueryDefinition:
 
 @dataclass(frozen=True, slots=True)
 class FunctionDefinition:
-    """A Python function usable in queries; `body` is its code. See `headrace.algebra.functions.UserFunction`.
+    """A Python function usable in queries; `body` is its code. See `headrace.algebra.functions.resolve.UserFunction`.
 
     `fingerprint` is equal for functions with the same code, whatever they are pickled to; "" where an older Headrace
     registered it.
@@ -161,7 +161,7 @@ class FunctionDefinition:
 
 @dataclass(frozen=True, slots=True)
 class WindowDefinition:
-    """A user's kind of window; `body` is the code of its class. See `headrace.algebra.user_windows.UserWindow`.
+    """A user's kind of window; `body` is the code of its class. See `headrace.algebra.windows.user_windows.UserWindow`.
 
     `fingerprint` is equal for classes with the same code, whatever they are pickled to.
     """

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from headrace.algebra.users_code import Code
+from headrace.algebra.windows.user_code import Code
 from headrace.catalog.definitions import (
     Deduplication,
     FunctionDefinition,

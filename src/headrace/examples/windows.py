@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headrace.algebra.user_windows import LinearWindow, UserWindow
+from headrace.algebra.windows.user_windows import LinearWindow, UserWindow
 from headrace.errors import UserError
 
 _HOUR = 3_600_000_000

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from headrace.operators.operator import Operator
+from headrace.operators.base.operator import Operator
 
 Asked = TypeVar("Asked")
 Built = TypeVar("Built", bound=Operator)

@@ -13,8 +13,8 @@ from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
-from headrace.algebra.aggregates import OF_PAIRS, OF_SHAPE, AggregateCall
-from headrace.algebra.shedding import PARTS
+from headrace.algebra.expressions.aggregates import OF_PAIRS, OF_SHAPE, AggregateCall
+from headrace.algebra.expressions.shedding_estimates import PARTS
 from headrace.reference.conversion import fit, in_range
 from headrace.reference.series import faded_mean, nearest, of_order, of_pairs, of_shape
 from headrace.reference.shedding import of_weighted

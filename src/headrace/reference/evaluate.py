@@ -26,7 +26,7 @@ from headrace.algebra.query import (
     Windowed,
     walk,
 )
-from headrace.algebra.windows import TimeRange, Unbounded
+from headrace.algebra.windows.window import TimeRange, Unbounded
 from headrace.errors import UnsupportedQuery
 from headrace.reference.history import History, sources_of
 from headrace.reference.relational import Moment, Rejects, answer

@@ -12,7 +12,7 @@ from datetime import date
 from typing import Any, TypeAlias
 from typing import Literal as Choice
 
-from headrace.algebra.patterns import OneOf, Pattern, Test
+from headrace.algebra.expressions.punctuation_patterns import OneOf, Pattern, Test
 from headrace.algebra.query import Query, QueryScan, StreamScan, walk
 from headrace.reference.values import Row
 from headrace.time import BEGINNING, FOREVER, Duration, Instant

@@ -10,10 +10,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.algebra.aggregates import AggregateCall
-from headrace.algebra.approximation import counted
-from headrace.algebra.correlated import depends_on
-from headrace.algebra.expressions import Expression
+from headrace.algebra.expressions.aggregates import AggregateCall
+from headrace.algebra.expressions.approximation import counted
+from headrace.algebra.expressions.correlated import depends_on
+from headrace.algebra.expressions.expression import Expression
+from headrace.algebra.expressions.series import AT, POSITION
+from headrace.algebra.expressions.shedding_estimates import PARTS, WEIGHT
 from headrace.algebra.query import (
     Aggregate,
     Ago,
@@ -34,9 +36,7 @@ from headrace.algebra.query import (
     Windowed,
     walk,
 )
-from headrace.algebra.series import AT, POSITION
-from headrace.algebra.shedding import PARTS, WEIGHT
-from headrace.algebra.windows import Changing, Rows, TimeRange, Unbounded, slides
+from headrace.algebra.windows.window import Changing, Rows, TimeRange, Unbounded, slides
 from headrace.errors import UnsupportedQuery
 from headrace.reference.aggregate import aggregate
 from headrace.reference.conversion import RowError

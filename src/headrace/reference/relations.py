@@ -21,7 +21,7 @@ from headrace.algebra.query import (
     derived_in,
     walk,
 )
-from headrace.algebra.windows import Changing, TimeRange
+from headrace.algebra.windows.window import Changing, TimeRange
 from headrace.errors import UnsupportedQuery
 from headrace.reference.history import relation_of, sources_of
 from headrace.reference.relational import Moment, answer, named, stream_rows, time_of

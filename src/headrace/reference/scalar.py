@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal, localcontext
 from typing import Any, Final
 
-from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
-from headrace.algebra.series import PAIR, STRUCTURES
+from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Expression, Literal
+from headrace.algebra.expressions.series import PAIR, STRUCTURES
 from headrace.reference.conversion import RowError, convert, fit, in_range
 from headrace.reference.values import sort_key
 from headrace.schema import Type

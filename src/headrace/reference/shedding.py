@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
-from headrace.algebra.aggregates import AggregateCall
-from headrace.algebra.shedding import Z
+from headrace.algebra.expressions.aggregates import AggregateCall
+from headrace.algebra.expressions.shedding_estimates import Z
 from headrace.reference.series import nearest
 
 

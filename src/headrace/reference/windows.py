@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.algebra.query import Query, Windowed, walk
-from headrace.algebra.windows import (
+from headrace.algebra.windows.window import (
     Custom,
     Delta,
     Landmark,

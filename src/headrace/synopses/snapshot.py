@@ -1,7 +1,7 @@
 """How is any synopsis put away and taken back, and how much does it hold? As its numbers, nothing else: no code is stored.
 
 A snapshot is a line of JSON that says what there is, then the arrays in order. The same synopsis gives the same bytes, and what
-was restored goes on as if it had never been put away. Sketches that lie in panes (`kinds`) are strings of bytes already.
+was restored goes on as if it had never been put away. Sketches that lie in panes (`sketch_kind`) are strings of bytes already.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.synopses.canonical import Form
-from headrace.synopses.correlated import AboveMean, NearMinimum
-from headrace.synopses.counting import Counting
-from headrace.synopses.distinct_window import DistinctWindow
-from headrace.synopses.exponential_histogram import Histograms
-from headrace.synopses.extremes import Extremes
-from headrace.synopses.focused_histograms import FocusedHistograms, Strategy
-from headrace.synopses.general_histogram import GeneralHistograms
-from headrace.synopses.norms import PowerOfNorm, PowerOfSketchedNorm
-from headrace.synopses.pane_minima import PaneMinima
-from headrace.synopses.ranks import Ranks
-from headrace.synopses.recent_rows import RecentRows
-from headrace.synopses.samples import KeySample, Reservoir
-from headrace.synopses.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
-from headrace.synopses.stable_sketch import StableSketch
-from headrace.synopses.windowed_tables import WindowedTable
+from headrace.synopses.correlated.correlated import AboveMean, NearMinimum
+from headrace.synopses.correlated.focused_histograms import FocusedHistograms, Strategy
+from headrace.synopses.correlated.sliding_correlated import SlidingAboveMean, SlidingNearMinimum
+from headrace.synopses.histograms.batch_counting import Counting
+from headrace.synopses.histograms.canonical_form import Form
+from headrace.synopses.histograms.distinct_window import DistinctWindow
+from headrace.synopses.histograms.exponential_histogram import Histograms
+from headrace.synopses.histograms.general_histogram import GeneralHistograms
+from headrace.synopses.histograms.norms import PowerOfNorm, PowerOfSketchedNorm
+from headrace.synopses.histograms.windowed_tables import WindowedTable
+from headrace.synopses.rows.pane_minima import PaneMinima
+from headrace.synopses.rows.recent_rows import RecentRows
+from headrace.synopses.rows.sliding_extremes import Extremes
+from headrace.synopses.sketches.rank_summary import Ranks
+from headrace.synopses.sketches.samples import KeySample, Reservoir
+from headrace.synopses.sketches.stable_sketch import StableSketch
 
 SYNOPSES: Final = {
     each.__name__: each

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from headrace.algebra.expressions import Expression
-from headrace.language.bind_expressions import bind_expression
-from headrace.operators.query_index.preparing import Failed
+from headrace.algebra.expressions.expression import Expression
+from headrace.language.binder.expressions.expression_binder import bind_expression
+from headrace.operators.query_index.matching.prepare import Failed
 from headrace.operators.scalar import Evaluation
 from headrace.schema import (
     BIGINT,

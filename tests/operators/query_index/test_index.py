@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.algebra.expressions import Expression
+from headrace.algebra.expressions.expression import Expression
 from headrace.errors import UserError
 from headrace.operators.query_index.index import QueryIndex
-from headrace.operators.query_index.matching import match
+from headrace.operators.query_index.matching.match import match
 from tests.operators.query_index.predicates import bound
 from tests.operators.query_index.test_matching import same_as_brute
 

@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.algebra.expressions import Column, Expression
-from headrace.operators.query_index import columns as by_column
-from headrace.operators.query_index import normal as normalising
-from headrace.operators.query_index import rows as by_row
-from headrace.operators.query_index.domains import EVERY
+from headrace.algebra.expressions.expression import Column, Expression
+from headrace.operators.query_index.boxes import by_column, by_row
 from headrace.operators.query_index.index import QueryIndex
-from headrace.operators.query_index.matching import Kernel, Matches, match
-from headrace.operators.query_index.normal import normal
-from headrace.operators.query_index.routing import route
+from headrace.operators.query_index.matching.match import Kernel, Matches, match
+from headrace.operators.query_index.matching.route import route
+from headrace.operators.query_index.predicates import normal_form as normalising
+from headrace.operators.query_index.predicates.normal_form import normal
+from headrace.operators.query_index.predicates.value_domains import EVERY
 from headrace.schema import BOOLEAN
 from tests.operators.query_index.predicates import batches, bound, brute, texts
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.operators.query_index.index import QueryIndex
-from headrace.operators.query_index.matching import Kernel, match
+from headrace.operators.query_index.matching.match import Kernel, match
 from tests.operators.query_index.nodes import OPERATORS, Factor, NodeIndex
 from tests.operators.query_index.predicates import bound
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.algebra.expressions import Expression
+from headrace.algebra.expressions.expression import Expression
 from headrace.operators.scalar import Evaluation
 
 if TYPE_CHECKING:

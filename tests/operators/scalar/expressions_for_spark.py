@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.algebra.functions import TABLE
+from headrace.algebra.functions.resolve import TABLE
 
 _NUMBERS = ("t", "h", "i", "l", "f", "d", "p", "w")
 

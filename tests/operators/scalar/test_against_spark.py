@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from headrace.algebra.expressions import Call, Cast, Column, Expression, Literal
-from headrace.algebra.functions import resolve
-from headrace.language.bind_expressions import bind_expression
+from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Literal
+from headrace.algebra.functions.resolve import resolve
+from headrace.language.binder.expressions.expression_binder import bind_expression
 from headrace.schema import INT, STRING, to_arrow
 from tests.operators.scalar.asking_spark import answers, cells_of_ours, cells_of_spark, is_near
 from tests.operators.scalar.expressions_for_spark import FAMILIES

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
-from headrace.algebra.functions import UserFunction, resolve
+from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Expression, Literal
+from headrace.algebra.functions.resolve import UserFunction, resolve
 from headrace.errors import UserError
-from headrace.language.bind_expressions import bind_expression
+from headrace.language.binder.expressions.expression_binder import bind_expression
 from headrace.operators.scalar import Evaluation, evaluate, predicate
 from headrace.reference.conversion import RowError
 from headrace.reference.scalar import evaluate as meaning

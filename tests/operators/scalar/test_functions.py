@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.algebra.expressions import Call, Expression, children
-from headrace.algebra.functions import (
+from headrace.algebra.expressions.expression import Call, Expression, children
+from headrace.algebra.functions.reference_page import page
+from headrace.algebra.functions.resolve import (
     FUNCTIONS,
     TABLE,
     UserFunction,
@@ -16,12 +17,11 @@ from headrace.algebra.functions import (
     common_type,
     resolve,
 )
-from headrace.algebra.functions_page import page
 from headrace.errors import UnsupportedQuery, UserError
-from headrace.language.bind_expressions import bind_expression
+from headrace.language.binder.expressions.expression_binder import bind_expression
 from headrace.operators.scalar import evaluate
-from headrace.operators.scalar.compiling import EXPANDED, LAZY
-from headrace.operators.scalar.kernels import KERNELS
+from headrace.operators.scalar.evaluation.compile import EXPANDED, LAZY
+from headrace.operators.scalar.evaluation.kernels import KERNELS
 from headrace.schema import (
     BIGINT,
     BOOLEAN,
@@ -70,7 +70,7 @@ def test_every_example_runs_and_has_the_type_it_says(row) -> None:
 
 
 def test_the_page_of_functions_is_current() -> None:
-    assert PAGE.read_text() == page(), f"run: python -m headrace.algebra.functions_page > {PAGE}"
+    assert PAGE.read_text() == page(), f"run: python -m headrace.algebra.functions.reference_page > {PAGE}"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headrace.algebra.expressions import Call, Column, Literal
+from headrace.algebra.expressions.expression import Call, Column, Literal
 from headrace.operators.scalar import Evaluation
 from headrace.schema import BIGINT, DOUBLE, INT
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from headrace.language.bind_expressions import bind_expression
+from headrace.language.binder.expressions.expression_binder import bind_expression
 from headrace.schema import STRING, TIMESTAMP, Field, Schema
 from headrace.time import DAY
 from tests.operators.scalar.asking_spark import answers, cells_of_ours, cells_of_spark

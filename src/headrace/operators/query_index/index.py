@@ -16,12 +16,12 @@ from typing import Final
 
 import numpy as np
 
-from headrace.algebra.expressions import Expression
+from headrace.algebra.expressions.expression import Expression
 from headrace.errors import UserError
-from headrace.operators.query_index import rows as by_row
-from headrace.operators.query_index.columns import Plan, Words, planned
-from headrace.operators.query_index.normal import Normal, normal
-from headrace.operators.query_index.part import Part, compiled
+from headrace.operators.query_index.boxes import by_row
+from headrace.operators.query_index.boxes.box_index import Part, compiled
+from headrace.operators.query_index.boxes.by_column import Plan, Words, planned
+from headrace.operators.query_index.predicates.normal_form import Normal, normal
 
 _OUTGROWN: Final = 0.1
 _WORTH_A_PART: Final = 32

@@ -3,7 +3,7 @@
 `Evaluation` is the door. The kernels of the functions stand in `kernels`, by canonical name.
 """
 
-from headrace.operators.scalar.errors import Errors
-from headrace.operators.scalar.evaluation import Evaluated, Evaluation, evaluate, predicate
+from headrace.operators.scalar.evaluation.evaluate import Evaluated, Evaluation, evaluate, predicate
+from headrace.operators.scalar.values.row_errors import Errors
 
 __all__ = ["Errors", "Evaluated", "Evaluation", "evaluate", "predicate"]

@@ -12,13 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from headrace.operators.cells import Fed
-from headrace.operators.grouping import Ints
-from headrace.operators.partials import Cells, Count, Extreme, Sum
-from headrace.operators.query_index.columns import LANES, Tile, Words, tiles_of
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.partial import Cells, Count, Extreme, Sum
+from headrace.operators.query_index.boxes.by_column import LANES, Tile, Words, tiles_of
 from headrace.operators.query_index.index import Compiled
-from headrace.operators.query_index.preparing import Prepared, words_of
-from headrace.operators.shared_aggregation.cells_of_queries import Asked, occupied
+from headrace.operators.query_index.matching.prepare import Prepared, words_of
 from headrace.operators.shared_aggregation.lanes import Block, Lanes, blocks, laid_out
 from headrace.operators.shared_aggregation.planes import (
     BlockPlanes,
@@ -29,6 +28,7 @@ from headrace.operators.shared_aggregation.planes import (
     last_lanes,
     sums_of_doubles,
 )
+from headrace.operators.shared_aggregation.query_cells import Asked, occupied
 
 _CELLS: Final = 1 << 22
 """Cells of all queries that are held at once."""

@@ -12,13 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from headrace.operators.cells import Fed
-from headrace.operators.grouping import Ints
-from headrace.operators.partials import Cells, Column, Count, Sum
-from headrace.operators.query_index.part import AttributeIndex
-from headrace.operators.query_index.preparing import Prepared
-from headrace.operators.shared_aggregation.cells_of_queries import Asked, occupied
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.partial import Cells, Column, Count, Sum
+from headrace.operators.query_index.boxes.box_index import AttributeIndex
+from headrace.operators.query_index.matching.prepare import Prepared
 from headrace.operators.shared_aggregation.pairs import Part, fold_patched
+from headrace.operators.shared_aggregation.query_cells import Asked, occupied
 
 _CELLS: Final = 1 << 22
 

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from headrace.operators.grouping import Ints
-from headrace.operators.query_index.columns import BLOCK_WORDS, LANES, Words
-from headrace.operators.query_index.preparing import words_of
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.query_index.boxes.by_column import BLOCK_WORDS, LANES, Words
+from headrace.operators.query_index.matching.prepare import words_of
 
 _SHORT: Final = 1 << 16
 """Numbers below this are sorted digit by digit: a tenth of the time."""

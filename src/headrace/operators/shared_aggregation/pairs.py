@@ -11,13 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from headrace.operators.cells import Fed
-from headrace.operators.grouping import Ints, compact
-from headrace.operators.partials import Cells
-from headrace.operators.query_index.columns import Words, tiles_of
-from headrace.operators.query_index.preparing import Prepared, blocks, truths, words_of
-from headrace.operators.query_index.probing import pairs_of, probe
-from headrace.operators.shared_aggregation.cells_of_queries import Asked, gathered, taken
+from headrace.operators.base.group_codes import Ints, compact
+from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.partial import Cells
+from headrace.operators.query_index.boxes.by_column import Words, tiles_of
+from headrace.operators.query_index.matching.prepare import Prepared, blocks, truths, words_of
+from headrace.operators.query_index.matching.probe import pairs_of, probe
+from headrace.operators.shared_aggregation.query_cells import Asked, gathered, taken
 
 _PAIRS: Final = 1 << 20
 Part = tuple[Ints, Ints, Mapping[Fed, Cells]]

@@ -17,9 +17,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from headrace.operators.grouping import Ints
-from headrace.operators.query_index.columns import LANES, Words
-from headrace.operators.query_index.preparing import words_of
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.query_index.boxes.by_column import LANES, Words
+from headrace.operators.query_index.matching.prepare import words_of
 from headrace.operators.shared_aggregation.lanes import Block
 
 _AT_ONCE: Final = 10

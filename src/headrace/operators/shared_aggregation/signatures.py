@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.grouping import Ints, compact
-from headrace.operators.query_index import rows as by_row
-from headrace.operators.query_index.columns import Words
+from headrace.operators.base.group_codes import Ints, compact
+from headrace.operators.query_index.boxes import by_row
+from headrace.operators.query_index.boxes.by_column import Words
 from headrace.operators.query_index.index import Compiled
-from headrace.operators.query_index.preparing import Prepared
-from headrace.operators.shared_aggregation.cells_of_queries import Asked
+from headrace.operators.query_index.matching.prepare import Prepared
 from headrace.operators.shared_aggregation.pairs import Part, fold_patched
+from headrace.operators.shared_aggregation.query_cells import Asked
 
 _CELLS: Final = 1 << 20
 

@@ -1,0 +1,1 @@
+"""What is computed from rows: expressions, aggregates and their meaning."""

@@ -1,0 +1,135 @@
+"""Scalar expressions, bound and typed: what a value in a row is computed from.
+
+Five node classes are the whole language: a column, a constant, a function of a table, a cast, a choice. Operators such as
+`+` and `AND` are functions (`headrace.algebra.functions.resolve` has their table). Conversions that SQL makes silently are
+explicit `Cast` nodes here, so evaluators never guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import Decimal
+from typing import TypeAlias
+
+from headrace.schema import BOOLEAN, Type
+
+Value: TypeAlias = bool | int | float | str | bytes | Decimal | date | None
+"""A constant. TIMESTAMPs are instants and INTERVALs durations (int, microseconds)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the input row, by its internal name (`alias.column` below a projection)."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant of a type; `None` is NULL."""
+
+    value: Value
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of the table applied to arguments that already have the types its signature asks for."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Spark's ANSI cast: a value that does not fit is an error of its row, not NULL (`safe` gives NULL: TRY_CAST)."""
+
+    argument: Expression
+    type: Type
+    safe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The value of the first branch whose condition is true, else `otherwise`. Branches not taken raise no errors."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression
+    type: Type
+
+
+Expression: TypeAlias = Column | Literal | Call | Cast | Case
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An expression and the name of its column."""
+
+    name: str
+    expression: Expression
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    """The direct subexpressions, left to right."""
+    match expression:
+        case Call(arguments=arguments):
+            return arguments
+        case Cast(argument=argument):
+            return (argument,)
+        case Case(branches=branches, otherwise=otherwise):
+            return (*(part for branch in branches for part in branch), otherwise)
+        case _:
+            return ()
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """The expression and all below it, parents first."""
+    pending = [expression]
+    while pending:
+        node = pending.pop()
+        yield node
+        if below := children(node):
+            pending.extend(below[::-1])
+
+
+def columns_of(expression: Expression) -> frozenset[str]:
+    """Internal names of the columns it reads."""
+    return frozenset(node.name for node in walk(expression) if isinstance(node, Column))
+
+
+def transform(expression: Expression, change: Callable[[Expression], Expression | None]) -> Expression:
+    """Rebuild bottom-up; `change` returns a replacement for a node or None to keep it."""
+    rebuilt: Expression
+    match expression:
+        case Call():
+            parts = tuple([transform(part, change) for part in expression.arguments])
+            rebuilt = Call(expression.function, parts, expression.type)
+        case Cast():
+            rebuilt = replace(expression, argument=transform(expression.argument, change))
+        case Case():
+            rebuilt = replace(
+                expression,
+                branches=tuple(
+                    (transform(when, change), transform(then, change)) for when, then in expression.branches
+                ),
+                otherwise=transform(expression.otherwise, change),
+            )
+        case _:
+            rebuilt = expression
+    return change(rebuilt) or rebuilt
+
+
+def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
+    """The factors of a conjunction, left to right."""
+    if isinstance(predicate, Call) and predicate.function == "and":
+        return tuple(factor for part in predicate.arguments for factor in conjuncts(part))
+    return (predicate,)
+
+
+def conjunction(factors: Sequence[Expression]) -> Expression:
+    """All of at least one factor, as one expression; see `conjuncts`."""
+    return factors[0] if len(factors) == 1 else Call("and", tuple(factors), BOOLEAN)

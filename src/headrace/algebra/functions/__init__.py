@@ -1,0 +1,1 @@
+"""The functions of the language: their names, types and null rules."""

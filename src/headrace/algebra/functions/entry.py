@@ -1,0 +1,28 @@
+"""What is known of one scalar function, without how it is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.algebra.functions.type_rules import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One row of the table.
+
+    `strict` functions are NULL as soon as an argument is; the others have their own rule, told in `doc`.
+    """
+
+    name: str
+    usage: str
+    rule: Rule
+    doc: str
+    example: str
+    strict: bool = True
+    aliases: tuple[str, ...] = ()
+
+
+def own(name: str, usage: str, rule: Rule, doc: str, example: str, aliases: tuple[str, ...] = ()) -> Function:
+    """A function with its own null rule."""
+    return Function(name, usage, rule, doc, example, strict=False, aliases=aliases)

@@ -1,0 +1,1 @@
+"""Windows: which rows each of them holds."""

@@ -1,0 +1,37 @@
+"""Which class is a kind of window? One that is built in by its name, one of a user's by its code."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from headrace.algebra.windows.cumulate import Cumulate
+from headrace.algebra.windows.joined_windows import JoinedWindows
+from headrace.algebra.windows.user_code import Code
+from headrace.algebra.windows.user_windows import UserWindow
+from headrace.errors import UserError
+
+JOINED: Final = "joined"
+BUILT_IN: Final[Mapping[str, type[UserWindow]]] = {"cumulate": Cumulate, JOINED: JoinedWindows}
+"""Kinds that need no registration, by the names that plans have for them: a class may be renamed, its name here may not."""
+WRITTEN: Final = frozenset({"cumulate"})
+"""Those that a query's text can name; users may not register others of these names."""
+
+
+@lru_cache(maxsize=256)
+def instance(name: str, body: Code | None, arguments: tuple[Hashable, ...]) -> UserWindow:
+    """The kind of window for these constants; `body` is the class of a user's window, None for one that is built in.
+
+    Raises `UserError` with what its constructor says against them.
+    """
+    kind = BUILT_IN[name] if body is None else body.load(f"the window '{name}'")
+    try:
+        made: UserWindow = kind(*arguments)
+    except UserError:
+        raise
+    except Exception as error:  # noqa: BLE001 whatever a user's constructor raises
+        raise UserError(
+            f"the window '{name}' does not take ({', '.join(map(repr, arguments))}): {error}"
+        ) from None
+    return made

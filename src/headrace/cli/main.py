@@ -1,0 +1,247 @@
+"""The command line: what was typed, as a call; what went wrong, as one sentence and an exit code.
+
+0: done. 2: a mistake of the user's. 1: one of ours. 128 + n: a run that must finish was ended by signal n.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from headrace import __version__
+from headrace.errors import HeadraceError, UserError
+
+_FORMATS = ("table", "csv", "json", "parquet")
+_HOME = "headrace-home"
+
+_Action: TypeAlias = Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code."""
+    given = parser().parse_args(arguments)
+    try:
+        code: int = given.action(given)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return _failed("stopped", 130, debug=given.debug)
+    except HeadraceError as error:
+        return _failed(str(error), error.exit_code, debug=given.debug)
+    except Exception as error:  # noqa: BLE001 - a person gets a sentence; --debug gives the rest
+        told = f"something went wrong that is not your mistake: {type(error).__name__}: {error}"
+        hint = "" if given.debug else "\n  Run it again with --debug for the details."
+        return _failed(told + hint, 1, debug=given.debug)
+    return code
+
+
+def _failed(message: str, code: int, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"headrace: {message}", file=sys.stderr)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in the way all other messages do."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        print(f"headrace: {message}\n  {self.format_usage().strip()}", file=sys.stderr)
+        raise SystemExit(2)
+
+
+if TYPE_CHECKING:
+    _Commands: TypeAlias = argparse._SubParsersAction[_Parser]  # noqa: SLF001 - its only name
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
+    top = _Parser(
+        prog="headrace",
+        description="Standing queries over live streams and their archives, on Spark.",
+        epilog="Start with: headrace demo",
+    )
+    top.add_argument("--version", action="version", version=f"headrace {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    _add_demo(commands)
+    _add_run(commands)
+    _add_shell(commands)
+    _add_fetch(commands)
+    _add_explain(commands)
+    _add_check(commands)
+    _add_serve(commands)
+    return top
+
+
+def _command(commands: _Commands, name: str, purpose: str, action: _Action) -> argparse.ArgumentParser:
+    added = commands.add_parser(name, help=purpose, description=purpose[0].upper() + purpose[1:] + ".")
+    added.set_defaults(action=action)
+    added.add_argument("--debug", action="store_true", help="show the stack trace of an error")
+    return added
+
+
+def _home(command: argparse.ArgumentParser, purpose: str) -> None:
+    command.add_argument("--home", type=Path, metavar="DIR", help=purpose)
+
+
+def _engine(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--cores", type=_positive, metavar="N", help="use N processors (default: all)")
+    local = os.environ.get("HEADRACE_EXECUTOR") == "local"
+    command.add_argument("--local", action="store_true", default=local, help=argparse.SUPPRESS)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of at least 1")
+    return int(text)
+
+
+# ------------------------------------------------------------------------------------------------------ commands
+# Each imports what it needs when it runs: `--version`, `--help` and mistakes in the command answer at once.
+
+
+def _add_run(commands: _Commands) -> None:
+    run = _command(commands, "run", "run a script of statements and follow its sources", _run)
+    run.add_argument("script", type=Path, metavar="SCRIPT", help="statements, each ended by ';'")
+    run.add_argument("--once", action="store_true", help="read what there is, show the answers, and end")
+    run.add_argument("--seal", action="store_true", help="with --once: the streams end here for good")
+    _home(run, f"the database folder (default: {_HOME}; with --once a temporary one)")
+    run.add_argument("--format", choices=_FORMATS, help="of answers (default: table on a terminal, else csv)")
+    run.add_argument("--output", type=Path, metavar="DIR", help="keep one file per query there")
+    run.add_argument("--quiet", action="store_true", help="no progress, only answers and warnings")
+    _engine(run)
+
+
+def _run(given: argparse.Namespace) -> int:
+    from headrace.cli.signals import Interrupts  # noqa: PLC0415
+
+    with Interrupts() as stop:  # before the next import, which takes a while
+        from headrace.cli.run_script import RunOptions, run_script  # noqa: PLC0415
+
+        options = RunOptions(
+            script=given.script,
+            once=given.once,
+            seal=given.seal,
+            home=given.home,
+            style=given.format,
+            output=given.output,
+            cores=given.cores,
+            quiet=given.quiet,
+            local=given.local,
+        )
+        return run_script(options, stop)
+
+
+def _add_shell(commands: _Commands) -> None:
+    shell = _command(commands, "shell", "type statements, or give them with -e", _shell)
+    _home(shell, f"the database folder (default: {_HOME})")
+    shell.add_argument(
+        "-e", dest="text", action="append", metavar="TEXT", help="carry out these statements and end"
+    )
+    shell.add_argument(
+        "--format", choices=_FORMATS[:3], help="of answers (default: table on a terminal, else csv)"
+    )
+    _engine(shell)
+
+
+def _shell(given: argparse.Namespace) -> int:
+    from headrace.cli.screen import Screen  # noqa: PLC0415
+    from headrace.cli.shell import Session, run_prompt, run_text  # noqa: PLC0415
+
+    session = Session(given.home or Path(_HOME), Screen.standard(given.format), given.cores, given.local)
+    return run_text(session, "\n".join(given.text)) if given.text else run_prompt(session)
+
+
+def _add_fetch(commands: _Commands) -> None:
+    fetch = _command(commands, "fetch", "show what a query has answered since this client came last", _fetch)
+    fetch.add_argument("query", metavar="QUERY", help="a standing query of the home")
+    fetch.add_argument(
+        "--client", metavar="NAME", default="headrace", help="who is asking (default: headrace)"
+    )
+    fetch.add_argument("--keep", action="store_true", help="show, and be shown the same again next time")
+    _home(fetch, f"the database folder (default: {_HOME})")
+    fetch.add_argument(
+        "--format", choices=_FORMATS[:3], help="of answers (default: table on a terminal, else csv)"
+    )
+
+
+def _fetch(given: argparse.Namespace) -> int:
+    from headrace.cli.fetch import fetch_to  # noqa: PLC0415
+    from headrace.cli.screen import Screen  # noqa: PLC0415
+    from headrace.runtime.delivery.client import connect  # noqa: PLC0415
+
+    client = connect(given.home or Path(_HOME), given.query, given.client)
+    fetch_to(Screen.standard(given.format), client, keep=given.keep)
+    return 0
+
+
+def _add_explain(commands: _Commands) -> None:
+    explain = _command(commands, "explain", "tell what runs, who shares it and what it costs", _explain)
+    explain.add_argument(
+        "query", metavar="QUERY", nargs="?", help="one standing query (default: all of them)"
+    )
+    _home(explain, f"the database folder (default: {_HOME})")
+    explain.add_argument(
+        "--as", dest="form", choices=("text", "dot", "svg"), help="default: by the ending of FILE, else text"
+    )
+    explain.add_argument("--output", type=Path, metavar="FILE", help="write it there instead of showing it")
+
+
+def _explain(given: argparse.Namespace) -> int:
+    from headrace.cli.explain_command import explain_to  # noqa: PLC0415
+
+    explain_to(given.home or Path(_HOME), given.query, given.form, given.output)
+    return 0
+
+
+def _add_check(commands: _Commands) -> None:
+    check = _command(commands, "check", "verify a home: manifests, runs, logs, orphans", _check)
+    _home(check, f"the database folder (default: {_HOME})")
+
+
+def _check(given: argparse.Namespace) -> int:
+    from headrace.runtime.home.check import check  # noqa: PLC0415
+
+    report = check(given.home or Path(_HOME))
+    for line in report.lines:
+        print(line)
+    return 1 if report.faults else 0
+
+
+def _add_demo(commands: _Commands) -> None:
+    demo = _command(
+        commands, "demo", "the quickest look: real flights, several standing queries, live progress", _demo
+    )
+    _home(demo, f"the database folder (default: {_HOME})")
+    demo.add_argument("--quiet", action="store_true", help="no progress, only answers")
+    _engine(demo)
+
+
+def _demo(given: argparse.Namespace) -> int:
+    from headrace.cli.demo import run_demo  # noqa: PLC0415
+
+    return run_demo(given.home or Path(_HOME), cores=given.cores, local=given.local, quiet=given.quiet)
+
+
+def _add_serve(commands: _Commands) -> None:
+    serve = _command(commands, "serve", "answer queries over HTTP (not available yet)", _serve)
+    _home(serve, f"the database folder (default: {_HOME})")
+
+
+def _serve(_: argparse.Namespace) -> int:
+    raise UserError(
+        "serve is not available yet",
+        remedy="headrace run SCRIPT --home DIR follows the sources; headrace shell --home DIR asks beside it.",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""`headrace run`: a script of statements over its sources, once or until it is told to stop."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.cli.screen import Screen
+from headrace.cli.signals import Interrupts
+from headrace.cli.startup import leave, open_unless_stopped
+from headrace.connectors.sources.listing import not_there_yet
+from headrace.errors import HeadraceError, UserError
+from headrace.language.statements import statement as said
+from headrace.language.statements.parse_statement import parse_script
+from headrace.runtime.delivery.output_files import Exporter, told_rows
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.introspection.loss_report import closing_setbacks, setbacks
+from headrace.runtime.introspection.status import unread
+from headrace.runtime.invoke.answer_caveats import Remarks
+from headrace.runtime.results import result_log
+from headrace.runtime.results.result_log import visible
+from headrace.runtime.statements.outcome import Outcome
+
+DEFAULT_HOME = Path("headrace-home")
+_LOOK_SECONDS = 0.2
+_TABLES = (said.Invoke, said.Show, said.Describe, said.ExplainQuery, said.ExplainAll, said.ExplainSelect)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the command line says. `style` None: as the terminal suggests; `home` None: the default."""
+
+    script: Path
+    once: bool = False
+    seal: bool = False
+    home: Path | None = None
+    style: str | None = None
+    output: Path | None = None
+    cores: int | None = None
+    quiet: bool = False
+    local: bool = False
+
+
+def run_script(options: RunOptions, stop: Interrupts) -> int:
+    """Run a script until it is done or `stop` is asked for; the exit code.
+
+    Raises `UserError` for mistakes in the command or the script, placed by line and column.
+    """
+    text = _read(options.script)
+    try:
+        statements = parse_script(text)
+    except UserError as error:
+        raise _named(error, options.script, text) from None
+    screen = Screen.standard(_style(options), quiet=options.quiet)
+    try:
+        with ExitStack() as stack:
+            home, kept = _home(options, stack)
+            screen.line.message(
+                f"Starting {'' if options.local else 'Spark '}on {home}" if kept else "Starting"
+            )
+            hub = open_unless_stopped(
+                home, stop, cores=options.cores, local=options.local, brief=options.once
+            )
+            if hub is None:
+                screen.line.warning("Stopped before it began.")
+                stack.close()
+                leave(home, stop.exit_code if options.once else 0)
+            stack.enter_context(hub)
+            hub.on_epoch(screen.line.update)
+            hub.on_failure(screen.line.failed)
+            return _Run(options, hub, screen, stop, text, kept=kept).run(statements)
+    except UserError:
+        raise
+    except HeadraceError as failure:
+        # A signal to a whole group takes Spark's processes too. Nothing of the epoch was published: the home is whole.
+        if not stop.stop:
+            raise
+        screen.line.warning(f"Stopped; what was under way is given up, the next run repeats it ({failure})")
+        return stop.exit_code if options.once else 0
+
+
+class _Run:
+    """One run of one script."""
+
+    def __init__(
+        self, options: RunOptions, hub: Hub, screen: Screen, stop: Interrupts, text: str, *, kept: bool
+    ) -> None:
+        self._options, self._hub, self._screen, self._stop, self._text = options, hub, screen, stop, text
+        self._kept = kept
+        style = options.style or "csv"
+        self._exporter = Exporter(hub, options.output, style) if options.output is not None else None
+        self._before = hub.home.latest()
+        self._remarks: list[str] = []
+        self._warned: set[str] = set()
+
+    def run(self, statements: tuple[said.Statement, ...]) -> int:
+        queries = self._answering(statements) if self._exporter is None else 0
+        self._screen.several = queries + sum(isinstance(each, _TABLES) for each in statements) > 1
+        done = self._carry_out(statements)
+        if self._options.once:
+            done = done and self._hub.catch_up(self._stop.proceed)
+            if done:
+                self._answer()
+        elif done:
+            self._follow()
+        self._tell_setbacks()
+        if self._options.once and not done:
+            self._screen.line.warning("Stopped before all input was read; no answers are shown.")
+            return self._stop.exit_code
+        return max((found.exit_code for found in unread(self._hub).values()), default=0)
+
+    def _answering(self, statements: tuple[said.Statement, ...]) -> int:
+        """How many queries will answer: those of the home and those of the script."""
+        made = {each.definition.name.lower() for each in statements if isinstance(each, said.CreateQuery)}
+        return len(made | {each.definition.name.lower() for each in self._hub.catalog.queries.values()})
+
+    def _carry_out(self, statements: tuple[said.Statement, ...]) -> bool:
+        done = 0
+        try:
+            for outcome in self._hub.carry_out_in_turn(statements, self._text, self._may_go_on):
+                self._tell(statements[done], outcome)
+                done += 1
+        except UserError as error:
+            raise _named(error, self._options.script, self._text) from None
+        return done == len(statements) and not self._stop.stop
+
+    def _may_go_on(self, statement: said.Statement) -> bool:
+        """An INVOKE answers from all input that is there."""
+        return not isinstance(statement, said.Invoke) or self._hub.catch_up(self._stop.proceed)
+
+    def _tell(self, statement: said.Statement, outcome: Outcome) -> None:
+        if outcome.warning is not None:
+            self._warned.add(outcome.warning)
+            self._screen.line.warning(outcome.warning)
+        if outcome.kind == "explain":
+            self._screen.text(outcome.message)
+        elif outcome.table is not None:
+            self._screen.answer(outcome.name or statement.text, outcome.table)
+        else:
+            self._screen.line.message(_sentence(outcome.message))
+
+    def _answer(self) -> None:
+        closing = self._hub.finish(seal=self._options.seal)
+        if self._exporter is not None:
+            self._remarks += self._exporter.finish(closing)
+            self._screen.line.message(f"The answers are in {self._exporter.folder}")
+            return
+        manifest = self._hub.home.latest()
+        for query in self._hub.catalog.queries.values():
+            name = query.definition.name
+            operator, meaning = self._hub.operator_and_query(name)
+            table = told_rows(self._hub.home, manifest, operator, meaning, closing.get(name))
+            self._screen.answer(name, table)
+            self._remarks += Remarks.of(table).sentences(name)
+
+    def _follow(self) -> None:
+        hub, stop = self._hub, self._stop
+        self._screen.line.message("Following the sources; Ctrl-C ends, the next run resumes.")
+        told = _Told(hub, self._screen) if self._exporter is None else None
+        hub.start()
+        try:
+            while not stop.wait(_LOOK_SECONDS) and hub.loop.failure is None:
+                self._show_news(told)
+        finally:
+            hub.stop()
+        self._show_news(told)
+        self._screen.line.message(f"Stopped after epoch {hub.home.latest().epoch}; the home is {hub.path}")
+
+    def _show_news(self, told: _Told | None) -> None:
+        self._tell_unread()
+        if self._exporter is not None:
+            self._exporter.refresh()
+        elif told is not None:
+            told.show()
+
+    def _tell_unread(self) -> None:
+        for name, found in unread(self._hub).items():
+            told = f"{name}: its past cannot be read, so it waits and the others go on. {found}"
+            if told not in self._warned:
+                self._warned.add(told)
+                self._screen.line.warning(told)
+
+    def _tell_setbacks(self) -> None:
+        self._tell_unread()
+        waiting = [not_there_yet(stream) for stream in self._hub.catalog.streams.values()]
+        for told in waiting:
+            if told is not None and told not in self._warned:
+                self._screen.line.warning(told)
+        for told in setbacks(self._hub.home, self._before, self._hub.home.latest(), kept=self._kept):
+            self._screen.line.warning(told)
+        for told in (*closing_setbacks(self._hub.closing_rejects), *self._remarks):
+            self._screen.line.warning(told)
+
+
+class _Told:
+    """Shows result rows as epochs commit them, from now on."""
+
+    def __init__(self, hub: Hub, screen: Screen) -> None:
+        self._hub, self._screen = hub, screen
+        self._seen = hub.home.list_of(hub.home.latest(), "results").length
+
+    def show(self) -> None:
+        home = self._hub.home
+        manifest = home.latest()
+        start, self._seen = self._seen, home.list_of(manifest, "results").length
+        if start == self._seen:
+            return
+        for query in self._hub.catalog.queries.values():
+            operator, meaning = self._hub.operator_and_query(query.definition.name)
+            for part in result_log.epochs_of(home, manifest, operator.id, start):
+                rows = result_log.ordered(part.table, operator.sort, meaning.schema.names)
+                self._screen.rows(query.definition.name, part.epoch, visible(rows, meaning, changes=True))
+
+
+def _home(options: RunOptions, stack: ExitStack) -> tuple[Path, bool]:
+    """The home's folder, and whether it outlives the run."""
+    if options.home is not None or not options.once:
+        return (options.home or DEFAULT_HOME), True
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-"))), False
+
+
+def _style(options: RunOptions) -> str | None:
+    """The style for stdout.
+
+    Raises `UserError` for what a terminal or a pipe cannot hold.
+    """
+    if options.style == "parquet" and options.output is None:
+        raise UserError("parquet is not for the screen", remedy="Name a folder with --output DIR.")
+    if options.seal and not options.once:
+        raise UserError(
+            "--seal ends the streams, a run that follows them does not", remedy="Use it with --once."
+        )
+    return options.style
+
+
+def _read(script: Path) -> str:
+    try:
+        return script.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{script} is not UTF-8: byte {error.start} cannot be read", remedy="Save it as UTF-8."
+        ) from None
+    except OSError as error:
+        raise UserError(f"cannot read the script {script}: {error.strerror}") from None
+
+
+def _named(error: UserError, script: Path, text: str) -> UserError:
+    """The same error with the script's name before its place."""
+    error.within(text)
+    if (at := error.line_and_column) is not None:
+        error.message = f"{error.message} (in {script}, line {at[0]})"
+    return error
+
+
+def _sentence(message: str) -> str:
+    return message[:1].upper() + message[1:] + "."

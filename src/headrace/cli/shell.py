@@ -1,0 +1,233 @@
+"""`headrace shell`: statements typed at a prompt, or given with -e.
+
+What only looks (SHOW, DESCRIBE, EXPLAIN, INVOKE) needs no lock and no Spark, so it works at once and beside a process that
+writes the home. The first statement that changes something makes this process the writer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from headrace.cli.screen import Screen
+from headrace.cli.signals import Interrupts
+from headrace.errors import HeadraceError, UserError
+from headrace.language.statements import statement as said
+from headrace.language.statements.parse_statement import parse_script
+from headrace.language.syntax.lexer import tokens
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.invoke.home_reader import Reader
+from headrace.runtime.statements.outcome import Outcome
+from headrace.runtime.statements.show import show
+
+_LOOKS: Final = (said.Show, said.Describe, said.ExplainQuery, said.ExplainAll, said.ExplainSelect)
+_WORDS: Final = (
+    *(
+        "ALTER QUERY",
+        "CREATE OR REPLACE QUERY",
+        "CREATE QUERY",
+        "CREATE RELATION",
+        "CREATE STREAM",
+        "DESCRIBE",
+    ),
+    *("DROP QUERY", "DROP RELATION", "DROP STREAM", "EXPLAIN ALL", "EXPLAIN QUERY", "INVOKE", "PAUSE QUERY"),
+    *("REFRESH RELATION", "RESUME QUERY", "SHOW QUERIES", "SHOW RELATIONS", "SHOW STREAMS"),
+)
+_HELP: Final = """Statements end with ';' and may take several lines.
+  SHOW QUERIES; SHOW STREAMS; SHOW RELATIONS;   what there is
+  DESCRIBE name;   EXPLAIN QUERY name;          its columns; how it is answered
+  INVOKE name;                                  its current answer; [RANGE 5 MINUTES] after the name: of a part of its window
+  CREATE QUERY name AS SELECT ...;              a new standing query, over all archived rows first
+  \\q or Ctrl-D ends, Ctrl-C forgets what is typed so far."""
+
+
+@dataclass(slots=True)
+class Session:
+    """Statements against one home; becomes its writer when it must."""
+
+    home: Path
+    screen: Screen
+    cores: int | None = None
+    local: bool = False
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _hub: Hub | None = None
+    _zone: str = "UTC"
+
+    def run(self, text: str) -> None:
+        """Carry out statements and show what they give.
+
+        Raises `UserError` with line and column.
+        """
+        for statement in parse_script(text, self._zone):
+            try:
+                outcome = self._carry_out(statement, text)
+            except UserError as error:
+                if error.span is None:
+                    error.span = statement.span
+                raise error.within(text) from None
+            self._show(statement, outcome)
+
+    def names(self) -> list[str]:
+        """Names of all streams, relations and queries, for completion."""
+        with suppress(HeadraceError):
+            catalog = self._hub.catalog if self._hub is not None else Reader.at(self.home).catalog
+            found = [stream.name for stream in catalog.streams.values()]
+            found += [relation.definition.name for relation in catalog.relations.values()]
+            return found + [query.definition.name for query in catalog.queries.values()]
+        return []
+
+    def close(self) -> None:
+        """Let go of the home."""
+        self._hub = None
+        self._stack.close()
+
+    def _carry_out(self, statement: said.Statement, text: str) -> Outcome:
+        if self._hub is None and isinstance(statement, said.Invoke):
+            return Outcome.answer(statement.name, Reader.at(self.home).invoke(statement.name, statement.last))
+        if self._hub is None and isinstance(statement, _LOOKS):
+            return show(Reader.at(self.home).home, statement)
+        if isinstance(statement, said.SetTimeZone):
+            self._zone = statement.zone
+            return Outcome("set", None, f"time zone {statement.zone}")
+        hub = self._writer()
+        with Interrupts() as stop:
+            if isinstance(statement, said.Invoke):
+                hub.catch_up(stop.proceed)
+            return hub.carry_out(statement, text)
+
+    def _writer(self) -> Hub:
+        if self._hub is None:
+            if not self.local:
+                self.screen.line.message("Starting Spark, to become the writer of this home")
+            hub = open_hub(self.home, cores=self.cores, local=self.local, brief=True)
+            self._hub = self._stack.enter_context(hub)
+            hub.on_epoch(self.screen.line.update)
+            hub.on_failure(self.screen.line.failed)
+        return self._hub
+
+    def _show(self, statement: said.Statement, outcome: Outcome) -> None:
+        if outcome.warning is not None:
+            self.screen.line.warning(outcome.warning)
+        if outcome.kind == "explain":
+            self.screen.text(outcome.message)
+        elif outcome.table is not None:
+            self.screen.answer(outcome.name or " ".join(statement.text.split()), outcome.table)
+        else:
+            self.screen.line.message(outcome.message)
+
+
+def run_text(session: Session, text: str) -> int:
+    """`-e`: the statements of a text; the exit code."""
+    try:
+        session.run(text)
+    finally:
+        session.close()
+    return 0
+
+
+def run_prompt(session: Session, read: Callable[[str], str] = input) -> int:
+    r"""Read statements until \q or the end of input; errors are told and do not end it."""
+    interactive = sys.stdin.isatty()
+    if interactive:
+        _prepare_readline(session)
+        session.screen.line.message(
+            f"Headrace on {session.home}. Statements end with ';'; \\h helps, \\q ends."
+        )
+    try:
+        for text in _typed(read, interactive=interactive):
+            if text in ("\\h", "\\?", "help", "help;"):
+                session.screen.text(_HELP)
+                continue
+            try:
+                session.run(text)
+            except HeadraceError as error:
+                session.screen.line.warning(str(error))
+            except KeyboardInterrupt:
+                session.screen.line.warning("stopped")
+    finally:
+        session.close()
+    return 0
+
+
+def _typed(read: Callable[[str], str], *, interactive: bool) -> Iterator[str]:
+    """Texts that end with `;`, and commands with a backslash; the rest at the end of input too."""
+    lines: list[str] = []
+    while True:
+        prompt = ("headrace> " if not lines else "      ... ") if interactive else ""
+        try:
+            line = read(prompt)
+        except EOFError:
+            if any(map(str.strip, lines)):
+                yield "\n".join(lines)
+            return
+        except KeyboardInterrupt:
+            lines = []
+            print(file=sys.stderr)  # noqa: T201 - the prompt goes on below ^C
+            continue
+        if not lines and line.strip() in ("\\q", "quit", "exit", "quit;", "exit;"):
+            return
+        if not lines and line.strip() in ("\\h", "\\?", "help", "help;"):
+            yield line.strip()
+            continue
+        if lines or line.strip():
+            lines.append(line)
+        if lines and is_complete("\n".join(lines)):
+            yield "\n".join(lines)
+            lines = []
+
+
+def is_complete(text: str) -> bool:
+    """True when the text's last token is `;`. Text that has no tokens (an open quote) waits for more lines."""
+    try:
+        found = [token for token in tokens(text) if token.kind != "end"]
+    except UserError:
+        return text.rstrip().endswith(";") and text.count("'") % 2 == 0
+    return bool(found) and found[-1].text == ";"
+
+
+def _prepare_readline(session: Session) -> None:
+    try:
+        import readline  # noqa: PLC0415 - not on every platform
+    except ImportError:
+        return
+    import atexit  # noqa: PLC0415 - only together with a history
+
+    history = Path("~/.headrace_history").expanduser()
+    with suppress(OSError):
+        readline.read_history_file(history)
+    readline.set_history_length(2000)
+    atexit.register(_save_history, history)
+    readline.set_completer_delims(" \t\n(,;")
+    readline.set_completer(Completer(session.names))
+    readline.parse_and_bind("tab: complete")
+
+
+def _save_history(path: Path) -> None:
+    import readline  # noqa: PLC0415 - was there at the start
+
+    with suppress(OSError):
+        readline.write_history_file(path)
+
+
+@dataclass(slots=True)
+class Completer:
+    """Completes words of statements and names of the catalog, as readline asks: the n-th match, or None."""
+
+    names: Callable[[], list[str]]
+    _matches: list[str] = field(default_factory=list)
+
+    def __call__(self, text: str, state: int) -> str | None:
+        """The match number `state` for `text`."""
+        if state == 0:
+            words = sorted({word for phrase in _WORDS for word in phrase.split()})
+            folded = text.lower()
+            known = [name for name in self.names() if name.lower().startswith(folded)]
+            self._matches = [
+                f"{match} " for match in known + [w for w in words if w.lower().startswith(folded)]
+            ]
+        return self._matches[state] if state < len(self._matches) else None

@@ -1,0 +1,56 @@
+"""Arrow IPC, file or stream, to rows of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+
+from headrace.connectors.formats.parquet_reader import BATCH, first_line
+from headrace.connectors.formats.typed_columns import fitted, matched
+from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
+from headrace.connectors.records.rejected import Chunk, WholeFile
+from headrace.schema import Schema
+
+MAGIC: Final = b"ARROW1"
+
+
+def chunks(file: BinaryIO, record: IngestRecord, schema: Schema, wanted: Sequence[str]) -> Iterator[Chunk]:
+    """The rows of the record's batches, with the wanted columns."""
+    first = 0
+    try:
+        found, batches = _open(file, record)
+        places = matched(found, schema, wanted, lambda: sum(batch.num_rows for batch in batches))
+        fields = [schema.field(name) for name in wanted]
+        for batch in batches:
+            _check(batch)
+            for start in range(0, batch.num_rows, BATCH):
+                part = batch.slice(start, BATCH)
+                chunk = fitted([part.column(place) for place in places], fields, first)
+                first += chunk.numbers
+                yield chunk
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as problem:
+        raise WholeFile(f"not a readable Arrow file from row {first} on: {first_line(problem)}") from problem
+
+
+def _open(file: BinaryIO, record: IngestRecord) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    magic = file.read(len(MAGIC))
+    file.seek(0)
+    if magic != MAGIC:
+        stream = pa.ipc.open_stream(file)
+        return stream.schema, iter(stream)
+    reader = pa.ipc.open_file(file)
+    last = reader.num_record_batches if record.end == WHOLE else record.end
+    return reader.schema, (reader.get_batch(index) for index in range(record.start, last))
+
+
+def _check(batch: pa.RecordBatch) -> None:
+    """Raise unless every value can be reached: a damaged file must not end the task. What is no UTF-8 costs its row alone."""
+    for column in batch.columns:
+        if pa.types.is_string(column.type):
+            column.view(pa.binary()).validate(full=True)
+        elif pa.types.is_large_string(column.type):
+            column.view(pa.large_binary()).validate(full=True)
+        else:
+            column.validate(full=True)

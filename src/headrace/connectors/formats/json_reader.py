@@ -1,0 +1,202 @@
+"""JSON lines to rows of a stream: whole blocks in Arrow; a block with any line that Arrow refuses is read line by line.
+
+A line is one object. Names match exactly, a missing field is null, further fields are ignored. With `multiLine` the file
+is one object, or an array of objects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pajson
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.formats import text_lines
+from headrace.connectors.formats.json_values import Literal, Misfit, value
+from headrace.connectors.formats.parquet_reader import first_line
+from headrace.connectors.formats.text_values import convert
+from headrace.connectors.records.ingest_record import IngestRecord
+from headrace.connectors.records.options import TextOptions, text_options
+from headrace.connectors.records.rejected import Chunk, Refused, WholeFile
+from headrace.schema import Schema
+
+_FEED, _OPEN, _CLOSE = b"\n{}"
+_PIECE: Final = 256
+_AS_TEXT: Final = ("TIMESTAMP", "TIMESTAMP_NTZ", "DATE")
+
+
+class _LineByLine(Exception):
+    """Arrow's answer for the block says nothing of its lines."""
+
+
+def chunks(file: BinaryIO, record: IngestRecord, definition: StreamDefinition) -> Iterator[Chunk]:
+    """The record's rows, block by block, with all columns of the schema."""
+    options = text_options(definition.options)
+    if options.multi_line:
+        yield _document(
+            b"".join(text_lines.blocks(file, record, options.encoding)), definition.schema, options
+        )
+        return
+    number = 0
+    for block in text_lines.blocks(file, record, options.encoding):
+        chunk = _read(block, number, definition.schema, options)
+        number += chunk.numbers
+        yield chunk
+
+
+def _read(block: bytes, first: int, schema: Schema, options: TextOptions) -> Chunk:
+    """A block in bulk; if that fails, in pieces; and a piece for which it fails line by line."""
+    try:
+        return _in_bulk(block, first, schema, options)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, _LineByLine):
+        texts = [line for line in block.split(b"\n") if line.strip()]
+    if len(texts) <= _PIECE:
+        return _from_texts(texts, first, schema, options)
+    starts = range(0, len(texts), _PIECE)
+    pieces = [_read(b"\n".join(texts[at : at + _PIECE]), first + at, schema, options) for at in starts]
+    return Chunk(
+        pa.concat_batches([piece.batch for piece in pieces]),
+        np.concatenate([piece.rows for piece in pieces]),
+        [refused for piece in pieces for refused in piece.refused],
+        len(texts),
+        lambda row: texts[row - first].decode("utf-8", "replace"),
+    )
+
+
+def _in_bulk(block: bytes, first: int, schema: Schema, options: TextOptions) -> Chunk:
+    texts = _Texts(block)
+    if not texts.count or not texts.are_objects or not text_lines.is_utf8(block):
+        raise _LineByLine
+    asked = pa.schema(
+        [
+            (f.name, pa.string()) if f.type.name in _AS_TEXT else arrow
+            for f, arrow in zip(schema, schema.arrow(), strict=True)
+        ]
+    )
+    table = pajson.read_json(
+        pa.BufferReader(block),
+        read_options=pajson.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        parse_options=pajson.ParseOptions(explicit_schema=asked, unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != texts.count:
+        raise _LineByLine
+    columns = []
+    for field in schema:
+        cells = _one(table.column(field.name))
+        if field.type.name in _AS_TEXT:
+            if pc.any(pc.equal(pc.binary_length(cells), 0)).as_py():
+                raise _LineByLine
+            cells, failed = convert(cells, field.type, options)
+            if failed is not None:
+                raise _LineByLine
+        columns.append(cells)
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema.arrow())
+    rows = np.arange(first, first + batch.num_rows)
+    return Chunk(batch, rows, [], batch.num_rows, lambda row: texts.text(row - first))
+
+
+class _Texts:
+    """The lines of a block that are not empty; taken apart only when one is asked for.
+
+    `are_objects` is False unless each begins with `{` and ends with `}`. Then no object spans lines; and what is no
+    object never reaches Arrow, which takes `null` for one, and on a first line dies of it.
+    """
+
+    def __init__(self, block: bytes) -> None:
+        self._block = block
+        symbols = np.frombuffer(block, np.uint8)
+        feeds = np.flatnonzero(symbols == _FEED)
+        starts = np.concatenate(([0], feeds + 1))
+        ends = np.concatenate((feeds, [len(block)]))
+        full = starts < ends
+        starts, ends = starts[full], ends[full]
+        self.count = len(starts)
+        self.are_objects = bool((symbols[starts] == _OPEN).all() and (symbols[ends - 1] == _CLOSE).all())
+        self._texts: list[bytes] | None = None
+
+    def text(self, number: int) -> str:
+        """The line of that number."""
+        if self._texts is None:
+            self._texts = [line for line in self._block.split(b"\n") if line]
+        return self._texts[number].decode("utf-8", "replace")
+
+
+def _from_texts(texts: list[bytes], first: int, schema: Schema, options: TextOptions) -> Chunk:
+    """One line after the other, each by itself."""
+    rows: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    refused: list[Refused] = []
+    for number, text in enumerate(texts, first):
+        try:
+            rows.append(_row(_object(text), schema, options))
+            numbers.append(number)
+        except Misfit as problem:
+            refused.append(Refused(number, text.decode("utf-8", "replace"), str(problem)))
+    shown = {number: texts[number - first] for number in numbers}
+    return Chunk(
+        _batch(rows, schema), np.asarray(numbers, np.int64), refused, len(texts),
+        lambda row: shown[row].decode("utf-8", "replace"),
+    )  # fmt: skip
+
+
+def _object(text: bytes) -> object:
+    try:
+        return json.loads(text.decode(), parse_float=Literal)
+    except UnicodeDecodeError as problem:
+        raise Misfit(f"not valid UTF-8 at byte {problem.start + 1} of the line") from None
+    except (ValueError, RecursionError) as problem:
+        raise Misfit(f"not JSON: {first_line(problem)}") from None
+
+
+def _row(found: object, schema: Schema, options: TextOptions) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise Misfit(f"not a JSON object but {'null' if found is None else type(found).__name__}")
+    row = {}
+    for field in schema:
+        try:
+            row[field.name] = value(found.get(field.name), field.type, options)
+        except Misfit as problem:
+            if not options.permissive:
+                raise Misfit(f"column {field.name}: {problem}") from None
+            row[field.name] = None
+    return row
+
+
+def _document(text: bytes, schema: Schema, options: TextOptions) -> Chunk:
+    """A whole file as one JSON value."""
+    try:
+        found = json.loads(text.decode(), parse_float=Literal)
+    except (ValueError, RecursionError) as problem:
+        raise WholeFile(f"not JSON: {first_line(problem)}") from None
+    objects = found if isinstance(found, list) else [found]
+    rows, numbers, refused = [], [], []
+    for number, each in enumerate(objects):
+        try:
+            rows.append(_row(each, schema, options))
+            numbers.append(number)
+        except Misfit as problem:
+            refused.append(Refused(number, json.dumps(each), str(problem)))
+    return Chunk(
+        _batch(rows, schema),
+        np.asarray(numbers, np.int64),
+        refused,
+        len(objects),
+        lambda row: json.dumps(objects[row]),
+    )
+
+
+def _batch(rows: list[dict[str, Any]], schema: Schema) -> pa.RecordBatch:
+    arrays = [
+        pa.array([row[field.name] for row in rows], arrow.type)
+        for field, arrow in zip(schema, schema.arrow(), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow())
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

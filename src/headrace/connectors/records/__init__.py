@@ -1,0 +1,1 @@
+"""Ingest records, options of sources, and rejected input."""

@@ -1,0 +1,98 @@
+"""What the driver tells a task to read, and what the task hands back.
+
+An `IngestRecord` is one line of the ingest log: a piece of a source that is read in one go, the same on every read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.errors import UserError
+from headrace.time import Instant
+
+PUNCTUATION: Final = "punctuation"
+"""The format of a record without rows: a program's promise that no row below the instant `start` follows (that matches `promise`)."""
+
+ALL: Final = "{}"
+"""The pattern of all rows."""
+
+WHOLE: Final = -1
+"""The end of a range that goes as far as the file does."""
+
+REJECTS: Final = pa.schema([("row", pa.int64()), ("text", pa.string()), ("reason", pa.string())])
+"""Refused records: number in the split, raw text, and why."""
+
+
+class SourceChanged(UserError):
+    """A file is not what it was when it was listed; reading it again would give other rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestRecord:
+    """A piece of a source. `start` and `end` count bytes (csv, json), row groups (parquet), record batches (arrow) or
+    rows (rate). `arrival` is the instant of listing; `rows_hint` and `batch` are -1 when unknown. `batch` is the
+    micro-batch of a Spark streaming DataFrame: a record whose batch was recorded before is a repetition. `promise` is the
+    pattern of a punctuation (`headrace.algebra.expressions.punctuation_patterns`), by default that of all rows. `producer`, `sequence` and `digest` name
+    a pushed batch and its content (`headrace.connectors.records.producers`).
+    """
+
+    stream: str
+    uri: str
+    format: str
+    start: int
+    end: int
+    size: int
+    mtime_ns: int
+    arrival: Instant
+    rows_hint: int = -1
+    batch: int = -1
+    promise: str = ALL
+    producer: str = ""
+    sequence: int = -1
+    digest: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for the ingest log; a pattern or a producer only where there is one."""
+        values = asdict(self)
+        if self.promise == ALL:
+            del values["promise"]
+        if not self.producer:
+            for name in ("producer", "sequence", "digest"):
+                del values[name]
+        return values
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> IngestRecord:
+        """The inverse of `to_json`."""
+        return IngestRecord(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """Rows of a split, in order.
+
+    `table` has the columns asked for, with the schema's own Arrow types. `at` is each row's event time, `rows` its
+    number in the split: increasing, and with gaps where records were rejected, since they are numbered too.
+    """
+
+    table: pa.RecordBatch
+    at: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    rejects: pa.Table
+
+
+def reject_table(rows: Iterable[int], texts: list[str], reasons: list[str]) -> pa.Table:
+    """A table of `REJECTS` from three columns of equal length."""
+    return pa.table(
+        [pa.array(list(rows), pa.int64()), pa.array(texts, pa.string()), pa.array(reasons, pa.string())],
+        schema=REJECTS,
+    )
+
+
+NO_REJECTS: Final = REJECTS.empty_table()

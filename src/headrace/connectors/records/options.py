@@ -1,0 +1,301 @@
+"""Which options a source understands, and what each one says; a wrong one is told at CREATE.
+
+Names and defaults are Spark's for the same format. One default differs: a quote inside a quoted CSV cell is doubled
+(RFC 4180), not escaped with a backslash; `escape` brings the backslash back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from headrace.catalog.definitions import RelationDefinition, StreamDefinition
+from headrace.errors import UserError, did_you_mean
+from headrace.language.parser.literals import interval_text
+from headrace.schema import Type
+from headrace.time import DAY, Duration
+
+Definition = TypeVar("Definition", StreamDefinition, RelationDefinition)
+
+FILES: Final = ("csv", "json", "parquet", "arrow")
+OURS: Final = (*FILES, "rate", "push")
+REMEMBERED: Final = 7 * DAY
+"""How long producers of pushed batches are remembered by default."""
+
+_COMMON: Final = (
+    "path",
+    "order",
+    "archive",
+    "maxAhead",
+    "maxFilesPerTrigger",
+    "maxBytesPerTrigger",
+    "pathGlobFilter",
+    "recursiveFileLookup",
+)
+_TEXT: Final = (
+    "mode",
+    "multiLine",
+    "encoding",
+    "charset",
+    "timestampFormat",
+    "timestampNTZFormat",
+    "dateFormat",
+    "lineSep",
+    "timeZone",
+)
+_CSV: Final = (
+    *("header", "sep", "delimiter", "quote", "escape", "nullValue", "nanValue", "positiveInf", "negativeInf"),
+    *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "inferSchema", "enforceSchema", "comment"),
+)
+KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    "csv": (*_COMMON, *_TEXT, *_CSV),
+    "json": (*_COMMON, *_TEXT),
+    "parquet": (*_COMMON, "mergeSchema"),
+    "arrow": _COMMON,
+    "rate": ("rowsPerSecond", "order", "archive", "maxAhead"),
+    "push": ("archive", "maxAhead", "rememberProducers"),
+}
+_PATTERN: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
+_CELLS: Final = (
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"),
+    *("STRING", "BINARY", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How csv and json files are written. Patterns are strptime's; None means ISO 8601 as Spark reads it."""
+
+    header: bool
+    separator: str
+    quote: str
+    escape: str
+    null: str
+    nan: str
+    infinity: str
+    minus_infinity: str
+    comment: str
+    strip_left: bool
+    strip_right: bool
+    multi_line: bool
+    encoding: str
+    permissive: bool
+    timestamp_pattern: str | None
+    ntz_pattern: str | None
+    date_pattern: str | None
+    zone: str = "UTC"
+
+
+def option(options: Mapping[str, str], name: str, default: str) -> str:
+    """An option's value; option names are compared without case, as Spark does."""
+    folded = name.lower()
+    return next((value for key, value in options.items() if key.lower() == folded), default)
+
+
+def flag(options: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """An option that is 'true' or 'false'."""
+    text = option(options, name, "true" if default else "false").strip().lower()
+    if text not in ("true", "false"):
+        raise UserError(f"option {name} is '{text}'", remedy="Write 'true' or 'false'.")
+    return text == "true"
+
+
+def number(options: Mapping[str, str], name: str) -> int | None:
+    """An option that is a positive whole number, None when absent."""
+    text = option(options, name, "").strip()
+    if not text:
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,17}", text):
+        raise UserError(
+            f"option {name} is '{text}'", remedy="Write a whole number of at least 1, such as '1'."
+        )
+    return int(text)
+
+
+def zone_of(options: Mapping[str, str]) -> str:
+    """By whose clocks a stream's texts tell times that do not say it themselves."""
+    return option(options, "timeZone", "UTC")
+
+
+def files_per_epoch(definition: StreamDefinition) -> int | None:
+    """How many files an epoch may take at most (Spark's `maxFilesPerTrigger`)."""
+    return number(definition.options, "maxFilesPerTrigger")
+
+
+def bytes_per_epoch(definition: StreamDefinition) -> int | None:
+    """How many bytes of files an epoch may take at most, but for one file (Spark's `maxBytesPerTrigger`)."""
+    return number(definition.options, "maxBytesPerTrigger")
+
+
+def producers_remembered(options: Mapping[str, str]) -> Duration:
+    """How long after its last batch a producer of pushed batches is remembered at least."""
+    text = option(options, "rememberProducers", "")
+    if not text:
+        return REMEMBERED
+    try:
+        length = interval_text(text)
+    except UserError as error:
+        raise UserError(f"option rememberProducers: {error.message}", remedy=error.remedy) from None
+    if length < 0:
+        raise UserError("option rememberProducers must be nothing or longer", remedy="Such as '7 DAYS'.")
+    return length
+
+
+def text_options(options: Mapping[str, str]) -> TextOptions:
+    """The options of a csv or json source, parsed; raises `UserError` for a value that has no meaning."""
+    mode = option(options, "mode", "").strip().upper()
+    if mode not in ("", "PERMISSIVE", "DROPMALFORMED"):
+        raise UserError(
+            f"option mode is '{mode}'",
+            remedy="Write 'PERMISSIVE' for nulls in place of bad cells, or leave it out: bad records become rejects.",
+        )
+    return TextOptions(
+        header=flag(options, "header"),
+        separator=_character(options, "sep", option(options, "delimiter", ",")),
+        quote=_character(options, "quote", '"'),
+        escape=_character(options, "escape", ""),
+        null=option(options, "nullValue", ""),
+        nan=option(options, "nanValue", "NaN"),
+        infinity=option(options, "positiveInf", "Inf"),
+        minus_infinity=option(options, "negativeInf", "-Inf"),
+        comment=_comment(options),
+        strip_left=flag(options, "ignoreLeadingWhiteSpace"),
+        strip_right=flag(options, "ignoreTrailingWhiteSpace"),
+        multi_line=flag(options, "multiLine"),
+        encoding=_encoding(option(options, "encoding", option(options, "charset", "UTF-8"))),
+        permissive=mode == "PERMISSIVE",
+        timestamp_pattern=_pattern(options, "timestampFormat"),
+        ntz_pattern=_pattern(options, "timestampNTZFormat"),
+        date_pattern=_pattern(options, "dateFormat"),
+        zone=zone_of(options),
+    )
+
+
+def settle(definition: Definition, folder: Path) -> Definition:
+    """The definition with its options checked and its path absolute, as CREATE keeps it.
+
+    `folder` is where a relative path starts. A source that is not ours (a Spark format) is left as it is. Raises
+    `UserError` for an option, a value or a column type that the format does not know.
+    """
+    using = definition.using.lower()
+    if using not in OURS:
+        return definition
+    for name in definition.options:
+        if name.lower() not in {known.lower() for known in KNOWN[using]}:
+            remedy = did_you_mean(name, KNOWN[using])
+            raise UserError(f"'{definition.name}': a {using} source has no option '{name}'", remedy=remedy)
+    _check_values(using, definition.options)
+    if using in ("csv", "json"):
+        text_options(definition.options)
+    if using in ("csv", "json"):
+        _check_cells(definition, using)
+    if using not in FILES:
+        return definition
+    return replace(definition, options=_absolute(definition, folder))
+
+
+def _check_values(using: str, options: Mapping[str, str]) -> None:
+    order = option(options, "order", "time").lower()
+    if order not in ("time", "name"):
+        raise UserError(
+            f"option order is '{order}'", remedy="Write 'time' (modification time, then name) or 'name'."
+        )
+    if option(options, "lineSep", "\n") not in ("\n", "\r\n", "\r", "\\n", "\\r\\n"):
+        raise UserError(
+            "option lineSep is neither a line feed nor CR LF", remedy="Leave it out: both are understood."
+        )
+    number(options, "maxFilesPerTrigger")
+    number(options, "maxBytesPerTrigger")
+    flag(options, "recursiveFileLookup")
+    if using == "rate":
+        number(options, "rowsPerSecond")
+    if using == "push":
+        producers_remembered(options)
+
+
+def _check_cells(definition: StreamDefinition | RelationDefinition, using: str) -> None:
+    held = _CELLS if using == "csv" else (*(kind for kind in _CELLS if kind != "BINARY"), "STRUCT", "ARRAY")
+    for field in definition.schema:
+        if field.type.name not in held:
+            raise UserError(
+                f"'{definition.name}': column '{field.name}' is {field.type}, and a {using} file cannot hold that",
+                remedy="Declare it STRING, or use parquet.",
+            )
+
+
+def _absolute(definition: StreamDefinition | RelationDefinition, folder: Path) -> dict[str, str]:
+    path = option(definition.options, "path", "")
+    if not path:
+        remedy = f"Write USING {definition.using} OPTIONS (path '...')."
+        raise UserError(
+            f"'{definition.name}': a {definition.using} source needs the option path", remedy=remedy
+        )
+    if path.startswith("file:"):
+        path = re.sub(r"^file:/*", "/", path)
+    elif re.match(r"^[A-Za-z][A-Za-z0-9+.-]+://", path):
+        raise UserError(
+            f"'{definition.name}': path '{path}' is not on a local file system",
+            remedy="Mount it, or hand it in as a Spark streaming DataFrame.",
+        )
+    kept = {name: value for name, value in definition.options.items() if name.lower() != "path"}
+    return {"path": str((folder / Path(path).expanduser()).absolute()), **kept}
+
+
+def _character(options: Mapping[str, str], name: str, default: str) -> str:
+    text = option(options, name, default)
+    text = {"\\t": "\t", "\\\\": "\\", "\\0": "\0"}.get(text, text)
+    if len(text.encode()) > 1 or (name == "sep" and not text):
+        raise UserError(f"option {name} is '{text}'", remedy="It has to be one ASCII character.")
+    return text
+
+
+def _comment(options: Mapping[str, str]) -> str:
+    mark = _character(options, "comment", "")
+    if mark and flag(options, "multiLine"):
+        raise UserError(
+            "the options comment and multiLine cannot both be given", remedy="Leave one of them out."
+        )
+    return mark
+
+
+def _encoding(name: str) -> str:
+    try:
+        return (
+            "utf-8" if "x".encode(name) == b"x" and name.lower().replace("_", "-") in _UTF8 else _codec(name)
+        )
+    except LookupError:
+        raise UserError(
+            f"option encoding is '{name}', which is not known", remedy="Such as 'UTF-8', 'ISO-8859-1'."
+        ) from None
+
+
+_UTF8: Final = ("utf-8", "utf8", "us-ascii", "ascii")
+
+
+def _codec(name: str) -> str:
+    "x".encode(name)
+    return name.lower()
+
+
+def _pattern(options: Mapping[str, str], name: str) -> str | None:
+    """A Java date pattern as strptime's. ISO 8601, in any of its spellings, is None."""
+    java = option(options, name, "").strip()
+    if not java or re.fullmatch(
+        r"yyyy-MM-dd(('T'|T| )HH:mm:ss(\.S+|\[\.S+\])?(XXX|\[XXX\]|X|'Z'|Z)?)?", java
+    ):
+        return None
+    pieces = re.findall(r"yyyy|MM|dd|HH|mm|ss|'[^']*'|[^A-Za-z%']", java)
+    if "".join(pieces) != java:
+        raise UserError(
+            f"option {name} is '{java}', and this version cannot read it",
+            remedy="Use yyyy, MM, dd, HH, mm, ss with separators, or leave it out for ISO 8601.",
+        )
+    return "".join(_PATTERN.get(piece, piece.strip("'")) for piece in pieces)
+
+
+def is_text(kind: Type) -> bool:
+    """True for columns whose cells are taken as they are."""
+    return kind.name in ("STRING", "BINARY")

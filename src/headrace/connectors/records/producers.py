@@ -1,0 +1,119 @@
+"""Producers of pushed batches, and which of their sequence numbers are in the ingest log.
+
+A producer numbers its batches upwards. A number that is in the log is acknowledged again without writing anything, so a
+call may be repeated until it returns. Of the newest batches of a producer the digest of the content is remembered too: other
+rows under a number that is taken are refused. A producer is remembered for as long after its last batch as its stream says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headrace.connectors.records.ingest_record import IngestRecord
+from headrace.errors import UserError
+from headrace.time import BEGINNING, Instant
+
+COMPARED: Final = 64
+"""Batches of a producer, the newest, of which the content is compared."""
+
+
+@dataclass(slots=True)
+class Producer:
+    """The numbers of one producer: `digests` of the newest batches by number, ascending, and `first` to `end` (exclusive),
+    an unbroken range of older numbers. `at` is the arrival of its last batch.
+    """
+
+    at: Instant
+    digests: dict[int, str] = field(default_factory=dict)
+    first: int = 0
+    end: int = 0
+
+    @property
+    def last(self) -> int:
+        """The greatest number in the log."""
+        return next(reversed(self.digests))
+
+    def add(self, sequence: int, digest: str, at: Instant) -> None:
+        """Remember a batch; one that was remembered before changes nothing."""
+        if self.digests and sequence <= self.last:
+            return
+        self.digests[sequence], self.at = digest, max(self.at, at)
+        if len(self.digests) > COMPARED:
+            oldest = next(iter(self.digests))
+            del self.digests[oldest]
+            if oldest != self.end:
+                self.first = oldest
+            self.end = oldest + 1
+
+    def as_json(self) -> list[Any]:
+        """JSON values; the inverse is `from_json`."""
+        return [self.at, self.first, self.end, *([number, digest] for number, digest in self.digests.items())]
+
+    @staticmethod
+    def from_json(values: Sequence[Any]) -> Producer:
+        """The inverse of `as_json`."""
+        at, first, end, *digests = values
+        return Producer(at, dict(digests), first, end)
+
+
+@dataclass(slots=True)
+class Producers:
+    """The producers of one stream, by id."""
+
+    known: dict[str, Producer] = field(default_factory=dict)
+    _oldest: Instant = BEGINNING
+    """No producer's last batch arrived before this instant."""
+
+    def add(self, record: IngestRecord) -> None:
+        """Remember a record of the ingest log; one without a producer says nothing."""
+        if record.producer:
+            producer = self.known.setdefault(record.producer, Producer(record.arrival))
+            producer.add(record.sequence, record.digest, record.arrival)
+
+    def last(self, producer: str) -> int | None:
+        """The greatest number of a producer that is in the log; None for one that is not remembered."""
+        found = self.known.get(producer)
+        return None if found is None else found.last
+
+    def has(self, name: str, sequence: int, digest: str) -> bool:
+        """Whether the batch is in the log already.
+
+        Raises `UserError` where its number is taken by other rows, or was left out.
+        """
+        producer = self.known.get(name)
+        if producer is None or sequence > producer.last:
+            return False
+        if producer.first <= sequence < producer.end or producer.digests.get(sequence) == digest:
+            return True
+        if sequence in producer.digests:
+            raise UserError(
+                f"batch {sequence} of the producer '{name}' is there already, with other rows",
+                remedy=f"A repeated call hands in the same rows. New rows get a number above {producer.last}.",
+            )
+        raise UserError(
+            f"batch {sequence} of the producer '{name}' cannot be taken: batch {producer.last} is there already, and "
+            f"{sequence} was left out, or is too old to be remembered",
+            remedy=f"Numbers of a producer increase: take one above {producer.last}. These rows were not taken now.",
+        )
+
+    def forget_before(self, horizon: Instant) -> None:
+        """Forget the producers whose last batch arrived before an instant."""
+        if self._oldest < horizon:
+            self.known = {name: producer for name, producer in self.known.items() if producer.at >= horizon}
+            self._oldest = min((producer.at for producer in self.known.values()), default=horizon)
+
+    @property
+    def numbers(self) -> int:
+        """How many batches are remembered one by one."""
+        return sum(len(producer.digests) for producer in self.known.values())
+
+    def as_json(self) -> dict[str, list[Any]]:
+        """JSON values; the inverse is `from_json`."""
+        return {name: producer.as_json() for name, producer in self.known.items()}
+
+    @staticmethod
+    def from_json(values: Mapping[str, Sequence[Any]]) -> Producers:
+        """The inverse of `as_json`."""
+        return Producers({name: Producer.from_json(each) for name, each in values.items()})

@@ -1,0 +1,1 @@
+"""Sources: listing on the driver, reading in the task."""

@@ -1,0 +1,230 @@
+"""Segments: files of rows that the system itself wrote, for pushed rows and for Spark's streaming DataFrames.
+
+A segment is an Arrow stream, whole or absent, never rewritten. It is read like any other Arrow file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.formats.text_values import day, moment
+from headrace.connectors.formats.typed_columns import fitted, matched
+from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
+from headrace.connectors.records.rejected import WholeFile
+from headrace.errors import UserError, did_you_mean
+from headrace.schema import INTEGERS, Field, to_arrow
+from headrace.store.files.filesystem import LocalStore
+from headrace.time import Instant
+
+_END: Final = b"\xff\xff\xff\xff\0\0\0\0"
+"""What closes an Arrow stream."""
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_BATCH_NAME: Final = re.compile(r"batch-(\d{12})\.arrow")
+
+
+def write_push_segment(
+    definition: StreamDefinition,
+    rows: Any,
+    folder: Path,
+    name: str,
+    now: Instant,
+    *,
+    root: Path | None = None,
+) -> IngestRecord:
+    """Write handed-in rows durably as `folder/name.arrow`; its record. With `root` the record's path is relative to it.
+
+    `rows` is an Arrow table or batch, a pandas frame, or a sequence of dicts. Raises `UserError` when a column is
+    missing, unknown or of another type; then nothing is written. Event times are judged when the segment is read.
+    """
+    return write_table_segment(definition, as_rows(definition, rows), folder, name, now, root=root)
+
+
+def write_table_segment(
+    definition: StreamDefinition,
+    table: pa.Table,
+    folder: Path,
+    name: str,
+    now: Instant,
+    *,
+    root: Path | None = None,
+) -> IngestRecord:
+    """The same for a table that has the stream's schema."""
+    write_segment(folder, f"{name}.arrow", table.schema, table.to_batches(max_chunksize=1 << 18))
+    return segment_record(definition, folder / f"{name}.arrow", table.num_rows, now, root=root)
+
+
+def write_segment(folder: Path, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    """Write batches as they come, durable when this returns; how many bytes."""
+    return LocalStore(folder).write_once(name, _encoded(schema, batches))
+
+
+def segment_record(
+    definition: StreamDefinition,
+    path: Path,
+    rows: int,
+    now: Instant,
+    *,
+    batch: int = -1,
+    root: Path | None = None,
+) -> IngestRecord:
+    """The record of a segment that lies in `path`."""
+    uri = str(path.relative_to(root)) if root is not None else str(path.absolute())
+    size = path.stat().st_size
+    # Nobody rewrites a segment, and a home that is copied may get new modification times: only the size is checked.
+    return IngestRecord(definition.name, uri, "arrow", 0, WHOLE, size, 0, now, rows, batch)
+
+
+def batch_name(batch: int) -> str:
+    """The segment of a micro-batch: the same name however often Spark repeats it."""
+    return f"batch-{batch:012d}.arrow"
+
+
+def batches_written(folder: Path) -> list[int]:
+    """The micro-batches that have a segment, in order."""
+    names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208
+    return sorted(int(found[1]) for name in names if (found := _BATCH_NAME.fullmatch(name)))
+
+
+def as_rows(definition: StreamDefinition, rows: Any) -> pa.Table:
+    """Handed-in rows as a table of the stream's schema.
+
+    Raises `UserError` that names the column, what it has to be and what was found.
+    """
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    if isinstance(rows, pa.Table):
+        return _of_table(definition, rows)
+    if hasattr(rows, "columns") and hasattr(rows, "to_numpy"):
+        return _of_columns(definition, {str(name): rows[name] for name in rows.columns}, len(rows))
+    if isinstance(rows, (Mapping, str | bytes)) or not isinstance(rows, Iterable):
+        raise UserError(
+            f"stream '{definition.name}' takes rows, not {type(rows).__name__}",
+            remedy="Hand in a pyarrow Table, a pandas DataFrame, or a list of dicts.",
+        )
+    return _of_dicts(definition, list(rows))
+
+
+def _encoded(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Buffer]:
+    head = schema.serialize()
+    yield head
+    for batch in batches:
+        yield _serialized(batch, head.size)
+    yield pa.py_buffer(_END)
+
+
+def _serialized(batch: pa.RecordBatch, head: int) -> pa.Buffer:
+    """A batch's message as it lies in a stream: what stands between the schema and the end."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as stream:
+        stream.write_batch(batch)
+    whole = sink.getvalue()
+    return whole.slice(head, whole.size - head - len(_END))
+
+
+def _of_table(definition: StreamDefinition, table: pa.Table) -> pa.Table:
+    _check_names(definition, table.column_names)
+    names = definition.schema.names
+    try:
+        places = matched(table.schema, definition.schema, names)
+    except WholeFile as problem:
+        raise UserError(
+            f"the rows do not fit stream '{definition.name}': {problem.reason.removeprefix('schema changed: ')}",
+            remedy=f"It has the columns {_columns(definition)}.",
+        ) from None
+    columns = [_one(table.column(place)) for place in places]
+    chunk = fitted(columns, definition.schema.fields, 0)
+    if chunk.refused:
+        first = chunk.refused[0]
+        raise UserError(
+            f"the rows do not fit stream '{definition.name}': row {first.row}: {first.reason}",
+            remedy=f"{len(chunk.refused)} of {table.num_rows} rows do not fit; none was taken.",
+        )
+    return pa.Table.from_batches([chunk.batch])
+
+
+def _of_dicts(definition: StreamDefinition, rows: Sequence[Any]) -> pa.Table:
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise UserError(
+                f"row {number} for stream '{definition.name}' is {type(row).__name__}, not a dict",
+                remedy="Hand in a list of dicts, such as [{'k': 1, 'v': 2.5}].",
+            )
+    _check_names(definition, list({str(name): None for row in rows for name in row}))
+    folded = [{str(name).lower(): cell for name, cell in row.items()} for row in rows]
+    columns = {name: [row.get(name.lower()) for row in folded] for name in definition.schema.names}
+    return _of_columns(definition, columns, len(rows))
+
+
+def _of_columns(definition: StreamDefinition, columns: Mapping[str, Any], length: int) -> pa.Table:
+    _check_names(definition, list(columns))
+    given = {name.lower(): column for name, column in columns.items()}
+    missing = [name for name in definition.schema.names if name.lower() not in given]
+    if missing:
+        raise UserError(
+            f"the rows do not fit stream '{definition.name}': column {', '.join(missing)} is missing",
+            remedy=f"It has the columns {_columns(definition)}.",
+        )
+    arrays = [_array(definition, field, given[field.name.lower()]) for field in definition.schema]
+    assert all(len(array) == length for array in arrays)
+    return pa.table(arrays, schema=definition.schema.arrow())
+
+
+def _array(definition: StreamDefinition, field: Field, values: Any) -> pa.Array:
+    kind = to_arrow(field.type)
+    try:
+        if isinstance(values, list):
+            values = _whole_cells(values, field)
+        array = pa.array(
+            values, from_pandas=not isinstance(values, list), type=None if hasattr(values, "dtype") else kind
+        )
+        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        if pa.types.is_string(array.type) and field.type.name != "STRING":
+            raise pa.ArrowInvalid(
+                f"text, such as {next((v for v in array.to_pylist() if v is not None), '')!r}"
+            )
+        return pc.cast(array, options=pc.CastOptions(kind, allow_time_truncate=True))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
+        raise UserError(
+            f"the rows do not fit stream '{definition.name}': column {field.name} has to be {field.type}: {problem}",
+            remedy="Convert the column before handing it in; no row was taken.",
+        ) from None
+
+
+def _whole_cells(values: list[Any], field: Field) -> list[Any]:
+    """The cells, texts of times read; raises `ValueError` for a part of a number that Arrow would drop unasked."""
+    parsers: dict[str, Callable[[str], Any]] = {"TIMESTAMP": moment, "TIMESTAMP_NTZ": moment, "DATE": day}
+    parse = parsers.get(field.type.name)
+    if parse is not None:
+        read = [parse(each) if isinstance(each, str) else each for each in values]
+        values = [each if after is None else after for each, after in zip(values, read, strict=True)]
+    if parse is not None or field.type.name in (*INTEGERS, "INTERVAL"):
+        for each in values:
+            if isinstance(each, float | np.floating) and not float(each).is_integer():
+                raise ValueError(f"{each!r} is no whole number")
+    return values
+
+
+def _check_names(definition: StreamDefinition, names: Sequence[str]) -> None:
+    for name in names:
+        if definition.schema.find(name) is None:
+            raise UserError(
+                f"stream '{definition.name}' has no column '{name}'",
+                remedy=did_you_mean(name, definition.schema.names),
+            )
+
+
+def _columns(definition: StreamDefinition) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in definition.schema)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

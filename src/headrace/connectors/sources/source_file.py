@@ -1,0 +1,64 @@
+"""Opening a file that must still be what it was when it was listed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from headrace.connectors.records.ingest_record import IngestRecord, SourceChanged
+from headrace.errors import UserError
+from headrace.time import render_instant
+
+
+@contextmanager
+def opened(record: IngestRecord, root: str | None = None) -> Iterator[BinaryIO]:
+    """The record's file (a relative path is in `root`), checked when it is opened and again when it has been read.
+
+    Raises `SourceChanged` when it was rewritten, grew, shrank or went away, `UserError` when it cannot be read.
+    """
+    path = Path(root, record.uri) if root is not None else Path(record.uri)
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise _changed(record, "it is gone") from None
+    except OSError as problem:
+        raise unreadable(path, problem) from None
+    with file:
+        check(record, os.fstat(file.fileno()))
+        yield file
+        try:
+            check(record, path.stat())
+        except FileNotFoundError:
+            raise _changed(record, "it is gone") from None
+
+
+def check(record: IngestRecord, found: os.stat_result) -> None:
+    """Raise `SourceChanged` unless size and modification time (0: of no matter) are the record's."""
+    if found.st_size != record.size or record.mtime_ns not in (0, found.st_mtime_ns):
+        raise _changed(record, f"it has {_said(found.st_size, found.st_mtime_ns)}")
+
+
+def unreadable(uri: str | Path, problem: OSError) -> UserError:
+    """The user's error for a file or folder that the system does not let us read."""
+    reason = (problem.strerror or str(problem)).lower()
+    who = f"user {os.getuid()}" if hasattr(os, "getuid") else "this user"
+    return UserError(
+        f"'{uri}' cannot be read: {reason}", remedy=f"Give {who} the permission to read it, or move it away."
+    )
+
+
+def _said(size: int, mtime_ns: int) -> str:
+    if not mtime_ns:
+        return f"{size} bytes"
+    return f"{size} bytes, modified {render_instant(mtime_ns // 1000)}"
+
+
+def _changed(record: IngestRecord, found: str) -> SourceChanged:
+    return SourceChanged(
+        f"stream '{record.stream}': '{record.uri}' has changed since it was listed: "
+        f"expected {_said(record.size, record.mtime_ns)}, found that {found}",
+        remedy="Put the old file back; new rows belong in new files, moved into the folder when they are complete.",
+    )

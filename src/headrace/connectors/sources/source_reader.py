@@ -1,0 +1,174 @@
+"""The task's side: an ingest record to batches of accepted rows and what was refused.
+
+Law: the same record gives the same rows, numbers and rejects on every read, or `SourceChanged`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.catalog.definitions import RelationDefinition, StreamDefinition
+from headrace.connectors.formats import arrow_reader, csv_reader, json_reader, parquet_reader
+from headrace.connectors.records.ingest_record import (
+    NO_REJECTS,
+    REJECTS,
+    IngestRecord,
+    SourceBatch,
+    reject_table,
+)
+from headrace.connectors.records.options import option
+from headrace.connectors.records.rejected import Chunk, Refused, WholeFile
+from headrace.connectors.sources import rate_source
+from headrace.connectors.sources.event_time import event_times
+from headrace.connectors.sources.listing import list_new, require_place
+from headrace.connectors.sources.source_file import opened
+from headrace.errors import UserError
+from headrace.time import Instant
+
+FORMATS: Final = ("csv", "json", "parquet", "arrow", "rate")
+
+
+def read(
+    record: IngestRecord,
+    definition: StreamDefinition,
+    columns: Sequence[str] | None = None,
+    *,
+    root: str | None = None,
+) -> Iterator[SourceBatch]:
+    """The rows of a record, in order, with the columns asked for (all when None). A relative path is in `root`.
+
+    Records of csv and json are checked in all their cells whatever is asked for. A file that cannot be read gives one
+    reject, one of another schema a reject for each of its rows. Raises `SourceChanged` for a file that is not what was listed.
+    """
+    wanted = tuple(definition.schema.names if columns is None else columns)
+    needed = wanted if definition.time is None or definition.time in wanted else (*wanted, definition.time)
+    read_to = 0
+    try:
+        for chunk in _chunks(record, definition, needed, root):
+            yield _judged(chunk, record, definition, wanted)
+            read_to = int(chunk.numbers) + read_to
+    except WholeFile as refused:
+        # The values of a typed file's rows stay in the file, which the reject names; its position says which row it is.
+        rows, text = refused.rows, refused.text or record.uri
+        places = range(read_to, read_to + rows)
+        rejects = reject_table(places, [text] * rows, [f"{record.uri}: {refused.reason}"] * rows)
+        none = definition.schema.arrow().empty_table().select(wanted)
+        empty = pa.RecordBatch.from_pydict({name: [] for name in wanted}, schema=none.schema)
+        yield SourceBatch(empty, np.zeros(0, np.int64), np.zeros(0, np.int64), rejects)
+
+
+def read_all(definition: StreamDefinition | RelationDefinition, now: Instant) -> tuple[pa.Table, pa.Table]:
+    """Everything a definition names, at once, and its rejects: how a relation is read.
+
+    Raises `UserError` for a relation's path where nothing is.
+    """
+    stream = definition if isinstance(definition, StreamDefinition) else _as_stream(definition)
+    tables, rejects, first = [], [], 0
+    records = list_new(stream, (), now)
+    if not records and isinstance(definition, RelationDefinition):
+        _require_place(definition)
+    for record in records:
+        for batch in read(record, stream):
+            tables.append(batch.table)
+            rows = pa.array(batch.rejects.column("row").to_numpy() + first)
+            rejects.append(batch.rejects.set_column(0, REJECTS.field("row"), rows))
+        first += 1 << 32
+    schema = stream.schema.arrow()
+    return pa.Table.from_batches(tables, schema=schema), pa.concat_tables([NO_REJECTS, *rejects])
+
+
+def require_usable(definition: StreamDefinition) -> None:
+    """What must be so when a stream is made, since nothing could ever be read of it else. Raises `UserError`."""
+    if definition.using.lower() == "rate":
+        rate_source.require_columns(definition)
+    require_place(definition)
+
+
+def _require_place(definition: RelationDefinition) -> None:
+    """A stream's files may come later; a relation is read now, so a path where nothing is must be a mistake."""
+    path = option(definition.options, "path", "")
+    if not Path(path).exists():
+        raise UserError(
+            f"relation '{definition.name}': there is nothing at '{path}'",
+            remedy="Correct the path; a relation is read when it is made and when it is refreshed.",
+        )
+
+
+def _as_stream(definition: RelationDefinition) -> StreamDefinition:
+    return StreamDefinition(definition.name, definition.schema, definition.using, definition.options)
+
+
+def _chunks(
+    record: IngestRecord, definition: StreamDefinition, needed: Sequence[str], root: str | None
+) -> Iterator[Chunk]:
+    if record.format == "rate":
+        yield from rate_source.chunks(record, definition)
+        return
+    if record.format not in FORMATS:
+        raise UserError(
+            f"'{record.uri}': there is no reader for {record.format}",
+            remedy=f"There is: {', '.join(FORMATS)}.",
+        )
+    with opened(record, root) as file, _compression():
+        if record.format == "csv":
+            yield from csv_reader.chunks(file, record, definition)
+        elif record.format == "json":
+            yield from json_reader.chunks(file, record, definition)
+        elif record.format == "parquet":
+            yield from parquet_reader.chunks(file, record, definition.schema, needed)
+        else:
+            yield from arrow_reader.chunks(file, record, definition.schema, needed)
+
+
+@contextmanager
+def _compression() -> Iterator[None]:
+    """What is left of a compressed file that is broken cannot be had."""
+    try:
+        yield
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as problem:
+        raise WholeFile(f"not a readable compressed file: {problem}") from problem
+
+
+def _judged(
+    chunk: Chunk, record: IngestRecord, definition: StreamDefinition, wanted: Sequence[str]
+) -> SourceBatch:
+    """Take out rows with an event time that cannot be, and columns that were not asked for."""
+    batch, rows = chunk.batch, chunk.rows
+    column = batch.column(definition.time) if definition.time is not None else None
+    at, wrong, reasons = event_times(column, batch.num_rows, record, definition)
+    refused = chunk.refused
+    if wrong is not None:
+        numbers = rows[wrong].tolist()
+        texts = [chunk.raw(row) for row in numbers] if chunk.raw else _shown(batch.filter(pa.array(wrong)))
+        more = [Refused(*each) for each in zip(numbers, texts, reasons, strict=True)]
+        refused = sorted((*refused, *more), key=lambda each: each.row)
+        batch, rows, at = batch.filter(pa.array(~wrong)), rows[~wrong], at[~wrong]
+    return SourceBatch(batch.select(list(wanted)), at, rows, _table(refused))
+
+
+def _table(refused: Sequence[Refused]) -> pa.Table:
+    if not refused:
+        return NO_REJECTS
+    return reject_table(
+        [each.row for each in refused], [each.text for each in refused], [each.reason for each in refused]
+    )
+
+
+def _shown(batch: pa.RecordBatch) -> list[str]:
+    """Rows as JSON text, for formats whose records have no text of their own."""
+    columns = [
+        column.cast(pa.string()).to_pylist() if pa.types.is_temporal(column.type) else column.to_pylist()
+        for column in batch.columns
+    ]
+    rows = zip(*columns, strict=True)
+    return [json.dumps(dict(zip(batch.schema.names, row, strict=True)), default=str) for row in rows]

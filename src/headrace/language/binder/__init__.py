@@ -1,0 +1,1 @@
+"""The binder: from syntax to algebra, given the catalog."""

@@ -1,0 +1,61 @@
+"""Which clauses of a SELECT cannot stand beside each other?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from headrace.algebra.expressions.aggregates import NamedAggregate
+from headrace.algebra.windows.window import Changing, TimeRange
+from headrace.errors import Span, UserError
+from headrace.language.binder.semijoins import check_order
+from headrace.language.binder.sources.from_clause import From
+from headrace.language.binder.sources.stream_joins import check_aggregates
+from headrace.language.syntax.ast import Select
+
+
+def check_clauses(
+    select: Select,
+    sources: From,
+    aggregates: Sequence[NamedAggregate],
+    text: str,
+    *,
+    grouped: bool,
+    streams_rows: bool,
+    semijoined: bool,
+) -> None:
+    """Raises `UserError` for a clause that means nothing beside the others.
+
+    `streams_rows`: it is over a bare stream, whose rows are streamed as they come; `semijoined`: WHERE looks into what changes.
+    """
+
+    def fail(message: str, span: Span, remedy: str) -> NoReturn:
+        raise UserError(message, span=span, text=text, remedy=remedy)
+
+    stream = sources.stream
+    if select.having is not None and not grouped:
+        fail("HAVING needs GROUP BY or an aggregate", select.having.span, "Use WHERE for conditions on rows.")
+    if select.emit_empty is not None and not (stream.sliding and grouped):
+        fail("EMIT EMPTY needs a window with SLIDE and aggregates", select.emit_empty, "Leave it out.")
+    if sources.others or isinstance(stream.window, Changing):
+        check_aggregates(aggregates, stream, text)
+    elif semijoined:
+        check_order(aggregates, select, text)
+    if select.emit == "rstream" and not (stream.sliding or stream.window == TimeRange(0)):
+        fail(
+            "RSTREAM needs a window with SLIDE, or [NOW]: over another window it would never stop speaking",
+            stream.span,
+            "Write for example FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE], or use ISTREAM.",
+        )
+    if streams_rows and select.limit_span is not None:
+        fail(
+            "LIMIT needs a window: the rows of a bare stream never end",
+            select.limit_span,
+            "Write for example FROM s [ROWS 100].",
+        )
+    if streams_rows and select.order_by:
+        fail(
+            "ORDER BY needs a window: the rows of a bare stream come in their own order",
+            select.order_by[0].span,
+            "Write for example FROM s [ROWS 100].",
+        )

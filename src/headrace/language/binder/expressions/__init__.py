@@ -1,0 +1,1 @@
+"""Names, functions and constants of an expression."""

@@ -1,0 +1,151 @@
+"""What does Spark call a column whose expression has no alias?
+
+Spark names it after the expression as it reads it: `COUNT(*)` is `count(1)`, `a + b` is `(a + b)`, `a <> b` is
+`(NOT (a = b))`; constants stand without quotes; a cast of a plain column keeps the column's name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.language.syntax.ast import (
+    Between,
+    CaseWhen,
+    CastTo,
+    Chain,
+    Constant,
+    Exists,
+    Expr,
+    Extract,
+    FunctionCall,
+    Infix,
+    InSelect,
+    Is,
+    Matches,
+    Name,
+    OneOf,
+    Prefix,
+)
+from headrace.schema import DATE, INTERVAL, Type
+
+_CAPITAL_LIST: Final = """
+ceil floor power sqrt exp signum regexp_like log10 log2 sin cos tan asin acos atan sinh cosh tanh
+cbrt expm1 log1p
+"""
+_CAPITALS: Final = frozenset(_CAPITAL_LIST.split())
+"""Functions that Spark writes in capitals in a column's name."""
+
+_DEFAULTS: Final = {
+    ("round", 1): ("0",),
+    ("bround", 1): ("0",),
+    ("locate", 2): ("1",),
+    ("regexp_replace", 3): ("1",),
+    ("regexp_extract", 2): ("1",),
+    ("lpad", 2): (" ",),
+    ("rpad", 2): (" ",),
+    ("unix_timestamp", 1): ("yyyy-MM-dd HH:mm:ss",),
+    ("to_unix_timestamp", 1): ("yyyy-MM-dd HH:mm:ss",),
+}
+"""Arguments that Spark fills in, and shows."""
+
+
+def output_name(node: Expr, kind: Type) -> str:
+    """The name of an unaliased column of the select list whose values are of this type."""
+    if isinstance(node, Infix) and kind == DATE and node.operator in "+-":
+        return f"date_{'add' if node.operator == '+' else 'sub'}({shown(node.left)}, {shown(node.right)})"
+    if isinstance(node, CastTo) and isinstance(node.operand, Name):
+        return node.operand.parts[-1]
+    return shown(node)
+
+
+def shown(node: Expr) -> str:
+    """An expression as Spark writes it inside a column's name."""
+    match node:
+        case Name():
+            return node.parts[-1]
+        case Constant():
+            return node.shown
+        case Prefix(operator="~"):
+            return f"~{shown(node.operand)}"
+        case Prefix():
+            return f"({node.operator.upper()} {shown(node.operand)})"
+        case Infix():
+            return _infix(node)
+        case Chain():
+            return _chain(node)
+        case Between() | OneOf() | Matches() | Is():
+            return _predicate(node)
+        case FunctionCall():
+            return _function(node)
+        case CastTo():
+            return f"{'TRY_' if node.safe else ''}CAST({shown(node.operand)} AS {node.type})"
+        case CaseWhen():
+            return _case(node)
+        case Extract():
+            return f"extract({node.field} FROM {shown(node.operand)})"
+        case InSelect() | Exists():
+            raise AssertionError("a SELECT inside a condition stands in no select list")
+
+
+def _infix(node: Infix) -> str:
+    left, right = shown(node.left), shown(node.right)
+    if node.operator == "||":
+        return f"concat({left}, {right})"
+    if node.operator == "<>":
+        return f"(NOT ({left} = {right}))"
+    if node.operator in "+-" and (_is_interval(node.right) != _is_interval(node.left)):
+        return f"{left} {node.operator} {right}"
+    return f"({left} {node.operator} {right})"
+
+
+def _is_interval(node: Expr) -> bool:
+    return isinstance(node, Constant) and node.type == INTERVAL
+
+
+def _chain(node: Chain) -> str:
+    word = node.operator.upper()
+    first, *rest = (shown(operand) for operand in node.operands)
+    return "(" * len(rest) + first + "".join(f" {word} {operand})" for operand in rest)
+
+
+def _predicate(node: Between | OneOf | Matches | Is) -> str:
+    operand = shown(node.operand)
+    match node:
+        case Between():
+            name = f"between({operand}, {shown(node.low)}, {shown(node.high)})"
+        case OneOf():
+            name = f"({operand} IN ({', '.join(shown(item) for item in node.items)}))"
+        case Matches(kind="like"):
+            name = f"{operand} LIKE {shown(node.pattern)}"
+        case Matches():
+            name = f"{'RLIKE' if node.kind == 'rlike' else node.kind}({operand}, {shown(node.pattern)})"
+        case Is(what="null"):
+            return f"({operand} IS {'NOT ' if node.negated else ''}NULL)"
+        case Is():
+            name = f"({operand} <=> {node.what})"
+    return f"(NOT {name})" if node.negated else name
+
+
+def _function(node: FunctionCall) -> str:
+    name = node.name.lower()
+    arguments = ["1"] if node.star else [shown(argument) for argument in node.arguments]
+    arguments += _DEFAULTS.get((name, len(arguments)), ())
+    if name == "if":
+        return f"(IF({', '.join(arguments)}))"
+    if name in ("isnull", "isnotnull"):
+        return f"({arguments[0]} IS {'NOT ' if name == 'isnotnull' else ''}NULL)"
+    if name == "log" and len(arguments) == 1:
+        return f"LOG(E(), {arguments[0]})"
+    written = name.upper() if name in _CAPITALS or name == "log" else name
+    call = f"{written}({'DISTINCT ' if node.distinct else ''}{', '.join(arguments)})"
+    return call if node.condition is None else f"{call} FILTER (WHERE {shown(node.condition)})"
+
+
+def _case(node: CaseWhen) -> str:
+    operand = "" if node.operand is None else shown(node.operand)
+    parts = []
+    for when, then in node.branches:
+        condition = shown(when) if node.operand is None else f"({operand} = {shown(when)})"
+        parts.append(f"WHEN {condition} THEN {shown(then)}")
+    otherwise = "" if node.otherwise is None else f" ELSE {shown(node.otherwise)}"
+    return f"CASE {' '.join(parts)}{otherwise} END"

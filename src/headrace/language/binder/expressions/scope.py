@@ -1,0 +1,205 @@
+"""Which names can an expression of a query use, and what does each of them mean?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NoReturn, Protocol
+
+from headrace.algebra.expressions.expression import Column
+from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
+from headrace.algebra.windows.window import Window, slides
+from headrace.catalog.definitions import (
+    QueryDefinition,
+    RelationDefinition,
+    StreamDefinition,
+    WindowDefinition,
+)
+from headrace.errors import Span, UserError, did_you_mean
+from headrace.language.syntax.ast import Name
+from headrace.schema import BIGINT, OURS, STRING, TIMESTAMP, Field, Schema, Type
+
+WINDOW_COLUMNS: Final[dict[str, Type]] = {
+    "window_start": TIMESTAMP,
+    "window_end": TIMESTAMP,
+    "window_id": BIGINT,
+}
+"""What a window that slides adds to its rows."""
+
+REJECTS: Final = Schema((Field("position", BIGINT), Field("text", STRING), Field("reason", STRING)))
+"""What is kept of a row that a stream refused."""
+
+
+class UnknownName(UserError):
+    """Nothing in FROM has this name."""
+
+    def __init__(self, message: str, name: Name, text: str, remedy: str) -> None:
+        super().__init__(message, span=name.span, text=text, remedy=remedy)
+        self.name = name
+
+
+class Names(Protocol):
+    """What a query may name: the catalog, as the binder sees it. Names are compared without case."""
+
+    def stream(self, name: str) -> StreamDefinition | None:
+        """The stream of that name."""
+
+    def relation(self, name: str) -> RelationDefinition | None:
+        """The relation of that name."""
+
+    def query(self, name: str) -> tuple[QueryDefinition, Query] | None:
+        """The query of that name, bound."""
+
+    def window(self, name: str) -> WindowDefinition | None:
+        """The registered kind of window of that name."""
+
+    def known(self) -> Iterable[str]:
+        """All names there are, for suggestions."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSource:
+    """A source of FROM. `window` is None for relations; `bare` when none was written.
+
+    `hidden` holds lower-case names of columns that USING has joined with those of an earlier source, `doubled` those of
+    bounds that both the window and the query it reads have, so that a plain name could mean either.
+    """
+
+    scan: StreamScan | RelationScan | QueryScan | UnionAll
+    window: Window | None
+    bare: bool
+    span: Span
+    hidden: frozenset[str] = frozenset()
+    doubled: frozenset[str] = frozenset()
+
+    @property
+    def alias(self) -> str:
+        """The name by which the query reads it."""
+        return self.scan.alias
+
+    @property
+    def sliding(self) -> bool:
+        """True when its rows have window bounds."""
+        return self.window is not None and slides(self.window)
+
+    def find(self, name: str) -> Column | None:
+        """The column of that name, window bounds included."""
+        own = self.scan.table.find(name)
+        if own is not None:
+            return Column(f"{self.alias}.{own.name}", own.type)
+        kind = WINDOW_COLUMNS.get(name.lower()) if self.sliding else None
+        return None if kind is None else Column(f"{self.alias}.{name.lower()}", kind)
+
+    def check_single(self, name: str, span: Span, text: str) -> None:
+        """Raises `UserError` where a column of that name is in the query that is read, and in its window too."""
+        if name.lower() not in self.doubled:
+            return
+        bound = name.lower().removeprefix("window_")
+        own = f"Write window.{bound} for the window's; for" if bound != "id" else "For"
+        inner = f"SELECT {name.lower()} AS inner_{bound}"
+        remedy = f"{own} the other give it another name in '{self.scan.name}': {inner}."
+        if not isinstance(self.scan, QueryScan):
+            remedy = f"Give the column another name: FROM ({inner}, … FROM {self.scan.name}) [RANGE …]."
+        raise UserError(
+            f"'{self.scan.name}' has a column '{name.lower()}', and so has its window",
+            span=span,
+            text=text,
+            remedy=remedy,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The sources of one FROM."""
+
+    text: str
+    sources: tuple[BoundSource, ...] = field(default=())
+
+    def column(self, name: Name) -> Column:
+        """The column a name means.
+
+        Raises `UserError` when there is none, or more than one.
+        """
+        parts = name.parts
+        if len(parts) > 2:
+            self._fail(f"the name '{'.'.join(parts)}' has too many dots", name, "Write alias.column.")
+        return self._plain(name, parts[0]) if len(parts) == 1 else self._qualified(name, *parts)
+
+    def is_whole_window(self, name: Name) -> bool:
+        """True for `window` and `session_window` where a window slides and no column is called so."""
+        plain = name.parts[0].lower()
+        if len(name.parts) > 1 or plain not in ("window", "session_window"):
+            return False
+        return any(source.sliding for source in self.sources) and all(
+            source.find(plain) is None for source in self.sources
+        )
+
+    def _plain(self, name: Name, plain: str) -> Column:
+        source, column = self._holder(name, plain)
+        source.check_single(plain, name.span, self.text)
+        return column
+
+    def _holder(self, name: Name, plain: str) -> tuple[BoundSource, Column]:
+        holders = [source for source in self.sources if plain.lower() not in source.hidden]
+        found = [(source, column) for source in holders if (column := source.find(plain)) is not None]
+        if len(found) > 1:
+            where = " and in ".join(f"'{source.alias}'" for source, _ in found)
+            choices = " or ".join(f"{source.alias}.{plain}" for source, _ in found)
+            self._fail(f"the column '{plain}' is in {where}", name, f"Write {choices}.")
+        if not found:
+            self._unknown(name, plain)
+        return found[0]
+
+    def _qualified(self, name: Name, qualifier: str, plain: str) -> Column:
+        source = self.source(qualifier)
+        if source is None and qualifier.lower() in ("window", "session_window"):
+            return self._bound_of_window(name, plain)
+        if source is None:
+            remedy = did_you_mean(qualifier, (source.alias for source in self.sources))
+            raise UnknownName(f"there is no source '{qualifier}' in FROM", name, self.text, remedy)
+        column = source.find(plain)
+        if column is None:
+            self._unknown(name, plain, source)
+        source.check_single(plain, name.span, self.text)
+        return column
+
+    def _bound_of_window(self, name: Name, plain: str) -> Column:
+        if plain.lower() not in ("start", "end"):
+            self._fail(f"a window has no '{plain}'", name, "It has window.start and window.end.")
+        return self._holder(name, f"window_{plain.lower()}")[1]
+
+    def has_column(self, name: Name) -> bool:
+        """True when a column may be meant, of one source or of several."""
+        *qualifier, plain = name.parts
+        sources = (
+            (source for source in self.sources if [source.alias.lower()] == [q.lower() for q in qualifier])
+            if qualifier
+            else self.sources
+        )
+        return any(source.find(plain) is not None for source in sources)
+
+    def source(self, alias: str) -> BoundSource | None:
+        """The source of that alias."""
+        return next((source for source in self.sources if source.alias.lower() == alias.lower()), None)
+
+    def _unknown(self, name: Name, plain: str, within: BoundSource | None = None) -> NoReturn:
+        if plain.lower() in WINDOW_COLUMNS:
+            self._fail(
+                f"'{plain.lower()}' needs a window with SLIDE",
+                name,
+                "Write for example FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE].",
+            )
+        if plain.lower() == "window" and any(source.sliding for source in self.sources):
+            self._fail(
+                "the whole window cannot be selected",
+                name,
+                "Select window.start and window.end, or window_start and window_end.",
+            )
+        sources = self.sources if within is None else (within,)
+        columns = (column for source in sources for column in source.scan.table.names)
+        known = dict.fromkeys(column for column in columns if not column.startswith(OURS))
+        where = "" if within is None else f" in '{within.alias}'"
+        raise UnknownName(f"there is no column '{plain}'{where}", name, self.text, did_you_mean(plain, known))
+
+    def _fail(self, message: str, name: Name, remedy: str) -> NoReturn:
+        raise UserError(message, span=name.span, text=self.text, remedy=remedy)

@@ -1,0 +1,100 @@
+"""By whose clocks are times and dates read? A query of a zone, as one that only knows UTC.
+
+Parts of a time, its text, its day and its truncation are what the clocks of the zone show; texts and days are the instants
+at which they show them. Windows do not follow clocks: they stand where they stand in UTC, as in Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final
+
+from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Expression, Literal, transform
+from headrace.algebra.query import Query, QueryScan
+from headrace.schema import BOOLEAN, STRING, TIMESTAMP
+from headrace.time import DAY
+
+_SHOWN: Final = frozenset({"hour", "minute", "second"})
+_CALENDAR: Final = ("DATE", "TIMESTAMP_NTZ")
+_EXPRESSIONS: Final = (Column, Literal, Call, Cast, Case)
+
+
+def in_zone(query: Query, zone: str) -> Query:
+    """The query with every expression of it read by the clocks of a zone."""
+    if zone == "UTC":
+        return query
+    found = _everywhere(query, lambda expression: expression_in(expression, zone))
+    assert isinstance(found, Query)
+    return found
+
+
+def expression_in(expression: Expression, zone: str) -> Expression:
+    """One expression, read by the clocks of a zone."""
+    return expression if zone == "UTC" else transform(expression, lambda part: _read(part, zone))
+
+
+def _read(part: Expression, zone: str) -> Expression | None:
+    match part:
+        case Call(function=function, arguments=(at,)) if function in _SHOWN:
+            return replace(part, arguments=(_shown(at, zone),))
+        case Call(function="date_trunc", arguments=(unit, at)):
+            return replace(part, arguments=(unit, at, Literal(zone, STRING)))
+        case Call(function="-", arguments=(one, other)) if one.type == other.type == TIMESTAMP:
+            return replace(part, arguments=(_shown(one, zone), _shown(other, zone)))
+        case Call(function="+" | "-", type=kind, arguments=(_, _)) if kind == TIMESTAMP:
+            return _moved(part, zone)
+        case Cast(argument=argument, type=kind) if argument.type == TIMESTAMP:
+            clock = kind == STRING or kind.name in _CALENDAR
+            return replace(part, argument=_shown(argument, zone)) if clock else None
+        case Cast(argument=argument, type=kind) if kind == TIMESTAMP:
+            if argument.type == STRING:
+                return _text_in(part, zone)
+            return _instant(part, zone) if argument.type.name in _CALENDAR else None
+    return None
+
+
+def _shown(at: Expression, zone: str) -> Expression:
+    return Call("from_utc_timestamp", (at, Literal(zone, STRING)), TIMESTAMP)
+
+
+def _instant(shown: Expression, zone: str) -> Expression:
+    return Call("to_utc_timestamp", (shown, Literal(zone, STRING)), TIMESTAMP)
+
+
+def _moved(sum_: Call, zone: str) -> Expression | None:
+    """Whole days of a constant interval go from a time to the same of another day; an interval of a column is as long as it is."""
+    at, length = sorted(sum_.arguments, key=lambda part: part.type != TIMESTAMP)
+    if not isinstance(length, Literal) or not isinstance(length.value, int) or abs(length.value) < DAY:
+        return None
+    rest = abs(length.value) % DAY * (-1 if length.value < 0 else 1)
+    days = replace(length, value=length.value - rest)
+    there = _instant(replace(sum_, arguments=(_shown(at, zone), days)), zone)
+    return replace(sum_, arguments=(there, replace(length, value=rest))) if rest else there
+
+
+def _text_in(cast: Cast, zone: str) -> Expression:
+    found = Call("to_timestamp_in", (cast.argument, Literal(zone, STRING)), TIMESTAMP)
+    if not cast.safe:
+        return found
+    means = Call("isnotnull", (cast,), BOOLEAN)
+    return Case(((means, found),), Literal(None, TIMESTAMP), TIMESTAMP)
+
+
+def _everywhere(value: Any, change: Callable[[Expression], Expression]) -> Any:
+    """The same immutable tree with its expressions changed; what holds none is kept as it is."""
+    if isinstance(value, _EXPRESSIONS):
+        return change(value)
+    if isinstance(value, tuple):
+        found = tuple(_everywhere(each, change) for each in value)
+        return value if all(one is other for one, other in zip(found, value, strict=True)) else found
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    if isinstance(value, QueryScan) and value.registered:
+        return value  # read by the clocks of its own zone
+    changed = {
+        field.name: new
+        for field in fields(value)
+        if field.init and (new := _everywhere(old := getattr(value, field.name), change)) is not old
+    }
+    return replace(value, **changed) if changed else value

@@ -1,0 +1,404 @@
+"""What does a SELECT mean? Names and types resolved, as a tree of the algebra; what cannot be meant is said here.
+
+The tree, bottom up: scan, filters below the window, window, joins with relations, WHERE, bounds, aggregation, HAVING,
+ORDER BY and LIMIT, select list, DISTINCT, relation-to-stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from headrace.algebra.expressions.aggregates import APPROXIMATE, canonical
+from headrace.algebra.expressions.expression import Call, Column, Expression, Named, columns_of, transform
+from headrace.algebra.functions.resolve import UserFunction
+from headrace.algebra.query import (
+    Aggregate,
+    Bounds,
+    Distinct,
+    Emission,
+    Emit,
+    Filter,
+    Node,
+    Project,
+    Query,
+    SortKey,
+    Top,
+)
+from headrace.errors import Span, UserError
+from headrace.language.binder.aggregates import Grouping
+from headrace.language.binder.clause_checks import check_clauses
+from headrace.language.binder.expressions.column_names import output_name
+from headrace.language.binder.expressions.expression_binder import ExpressionBinder, located
+from headrace.language.binder.expressions.scope import WINDOW_COLUMNS, Names
+from headrace.language.binder.expressions.time_zones import in_zone
+from headrace.language.binder.relational_tree import tree
+from headrace.language.binder.revisions import revisions
+from headrace.language.binder.semijoins import beside_semijoins
+from headrace.language.binder.sessions import per_group
+from headrace.language.binder.shedding import check_shedding, estimated
+from headrace.language.binder.sources.bounds import condition
+from headrace.language.binder.sources.from_clause import From, bind_from
+from headrace.language.binder.sources.set_operators import is_later, spelled_out
+from headrace.language.binder.subqueries import Memberships
+from headrace.language.parser.set_operators import parse_select
+from headrace.language.syntax.ast import (
+    AllColumns,
+    Constant,
+    Expr,
+    FunctionCall,
+    Item,
+    Name,
+    Select,
+    SessionWindow,
+)
+from headrace.schema import BOOLEAN, INT
+
+
+def bind_query(
+    select: Select | str,
+    names: Names,
+    text: str | None = None,
+    functions: Mapping[str, UserFunction] | None = None,
+    zone: str = "UTC",
+) -> Query:
+    """The query a SELECT means among these names.
+
+    `select` is its text, or what was parsed from `text`. `functions` are registered Python functions by lower-case name,
+    `zone` is whose clocks times and dates are read by, its own where it was parsed by the same. Raises `UserError` with the place of the mistake; `UnsupportedQuery` for what is not available yet.
+    """
+    if isinstance(select, str):
+        text, select = select, parse_select(select, zone)
+    assert text is not None
+    return in_zone(_bound(select, names, text, functions or {}), zone)
+
+
+def _bound(
+    select: Select, names: Names, text: str, functions: Mapping[str, UserFunction], *, numbered: bool = False
+) -> Query:
+    """The query of a SELECT; when `numbered` the columns of a single one are called c0, c1, …, whatever they are called."""
+    sources = bind_from(
+        select,
+        names,
+        text,
+        functions,
+        lambda inner: _bound(inner, names, text, functions, numbered=is_later(inner, select)),
+    )
+    select = spelled_out(select, sources.stream, text)
+    members = Memberships(
+        names,
+        sources.scope,
+        functions,
+        lambda inner: _bound(inner, names, text, functions, numbered=True),
+    )
+    single = select.source.sets is None
+    return _SelectBinder(select, text, sources, functions, members, numbered and single).query()
+
+
+@dataclass(slots=True)
+class _SelectBinder:
+    """One SELECT on its way to a query; each step adds what the next one reads."""
+
+    select: Select
+    text: str
+    sources: From
+    functions: Mapping[str, UserFunction]
+    members: Memberships
+    numbered: bool
+    rows: ExpressionBinder = field(init=False)
+    grouping: Grouping = field(init=False)
+    columns: list[Named] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rows = ExpressionBinder(self.text, self.sources.scope.column, self._nested, self.functions)
+        sliding = [each for each in self.sources.streams if each.sliding]
+        bounds = frozenset(f"{each.alias}.{name}" for each in sliding for name in WINDOW_COLUMNS)
+        self.grouping = Grouping(self.rows, bounds, self.sources.stream.alias)
+
+    @property
+    def grouped(self) -> bool:
+        """True when rows are folded into groups, or all into one."""
+        return bool(self.select.group_by) or self.select.window is not None or bool(self.grouping.aggregates)
+
+    def query(self) -> Query:
+        """Bind clause by clause, inside out."""
+        select = self.select
+        if isinstance(select.window, SessionWindow):
+            self._add_keys()
+            self.sources = per_group(self.sources, self.grouping.keys, select.window.span, self.text)
+            node = self._filtered()
+        else:
+            node = self._filtered()
+            self._add_keys()
+        bound = self._select_list()
+        having = None if select.having is None else self._bind(select.having, "HAVING", condition=True)
+        order = [self._sort_expression(item.expression) for item in select.order_by]
+        check_clauses(
+            select,
+            self.sources,
+            self.grouping.aggregates,
+            self.text,
+            grouped=self.grouped,
+            streams_rows=self._streams_rows,
+            semijoined=bool(self.members.semijoins),
+        )
+        if select.shedding is not None:
+            check_shedding(select, self.sources, self.grouping, having, self.text)
+            bound, order = estimated(select, self.grouping, bound, order, self.text)
+        if self.grouped:
+            self._keep_a_key()
+            node = Aggregate(node, tuple(self.grouping.keys), tuple(self.grouping.aggregates))
+            bound = [(name, self._above(value, span), span) for name, value, span in bound]
+        if having is not None and select.having is not None:
+            node = Filter(node, self._above(having, select.having.span))
+        self._name_columns(bound)
+        keys = tuple(
+            SortKey(
+                self._above(value, item.span) if self.grouped else value, item.descending, item.nulls_first
+            )
+            for value, item in zip(order, select.order_by, strict=True)
+        )
+        return self._emitted(self._projected(node, keys))
+
+    # ---------------------------------------------------------------------------------------------------- clauses
+
+    def _filtered(self) -> Node:
+        where = None
+        if self.select.where is not None:
+            binder = ExpressionBinder(
+                self.text, self._where_column, self._in_where, self.functions, self.members.bind
+            )
+            where = self.members.where(self.select.where, binder)
+        select, semijoins = self.select, self.members.semijoins
+        if semijoins:
+            self.sources = beside_semijoins(select, self.sources, self.text)
+        limits = (
+            None if self.sources.others or semijoins else select.bounds
+        )  # joined, they are windows by now
+        inside = None if limits is None else condition(select, self.sources.stream, self.text)
+        if inside is not None:
+            where = inside if where is None else Call("and", (where, inside), BOOLEAN)
+        node = tree(self.sources, where, self.members, grouped_window=select.window is not None)
+        return node if limits is None or inside is not None else Bounds(node, *limits)
+
+    def _where_column(self, name: Name) -> Expression:
+        column = self.sources.scope.column(name)
+        if self.select.window is not None and column.name in self.grouping.bounds:
+            self._fail(
+                "WHERE is applied before the window of GROUP BY: its bounds are not known yet",
+                name.span,
+                "Put the condition into HAVING.",
+            )
+        return column
+
+    def _in_where(self, call: FunctionCall) -> Expression:
+        self._fail(
+            f"WHERE cannot hold the aggregate {call.name.upper()}: it is applied before grouping",
+            call.span,
+            "Put the condition into HAVING.",
+        )
+
+    def _nested(self, call: FunctionCall) -> Expression:
+        self._fail(
+            f"the aggregate {call.name.upper()} stands where rows are read one at a time",
+            call.span,
+            "Aggregates cannot be nested or grouped by.",
+        )
+
+    def _add_keys(self) -> None:
+        for item in self.select.group_by:
+            self._add_key(item)
+
+    def _add_key(self, item: Expr) -> None:
+        expression = self._key(item)
+        if isinstance(expression, Column) and expression.name in self.grouping.bounds:
+            return
+        self._check_flat(expression, item.span, "GROUP BY")
+        self.grouping.add_key(expression)
+
+    def _key(self, item: Expr) -> Expression:
+        """An item of GROUP BY: an ordinal, a column, the alias of a select item, or an expression."""
+        if isinstance(item, Constant) and item.type == INT and isinstance(item.value, int):
+            return self.rows.bind(self._ordinal(item.value, item.span, "GROUP BY"))
+        if isinstance(item, Name) and len(item.parts) == 1:
+            aliased = self._aliased(item.parts[0])
+            if aliased is not None and all(
+                source.find(item.parts[0]) is None for source in self.sources.scope.sources
+            ):
+                return self.rows.bind(aliased)
+        return self.rows.bind(item)
+
+    def _keep_a_key(self) -> None:
+        """Groups by the window's bounds alone, and nothing else to compute: the bounds are the key."""
+        if not self.grouping.keys and not self.grouping.aggregates:
+            bound = f"{self.sources.stream.alias}.window_start"
+            self.grouping.add_key(Column(bound, WINDOW_COLUMNS["window_start"]))
+
+    def _ordinal(self, place: int, span: Span, clause: str) -> Expr:
+        items = self.select.items
+        if any(isinstance(item, AllColumns) for item in items):
+            self._fail(f"{clause} {place} counts the items of a select list with *", span, "Name the column.")
+        if not 1 <= place <= len(items):
+            self._fail(f"{clause} {place} is not an item of the select list, which has {len(items)}", span)
+        item = items[place - 1]
+        assert isinstance(item, Item)
+        return item.expression
+
+    def _aliased(self, name: str) -> Expr | None:
+        for item in self.select.items:
+            if isinstance(item, Item) and item.alias is not None and item.alias.lower() == name.lower():
+                return item.expression
+        return None
+
+    def _select_list(self) -> list[tuple[str, Expression, Span]]:
+        found: list[tuple[str, Expression, Span]] = []
+        for item in self.select.items:
+            if isinstance(item, AllColumns):
+                found += self._all_columns(item)
+            else:
+                value = self._bind(item.expression, "SELECT")
+                name = output_name(item.expression, value.type) if item.alias is None else item.alias
+                found.append((name, value, item.span))
+        return found
+
+    def _all_columns(self, item: AllColumns) -> list[tuple[str, Expression, Span]]:
+        sources = self.sources.scope.sources
+        if item.qualifier is not None:
+            with located(item.span, self.text):
+                chosen = self.sources.scope.source(item.qualifier)
+                if chosen is None:
+                    known = ", ".join(source.alias for source in sources)
+                    raise UserError(
+                        f"there is no source '{item.qualifier}' in FROM", remedy=f"There is: {known}."
+                    )
+            sources = (chosen,)
+        found: list[tuple[str, Expression, Span]] = []
+        for source in sources:
+            for name in sorted(source.doubled):
+                source.check_single(name, item.span, self.text)
+            for column in source.scan.table:
+                if item.qualifier is None and column.name.lower() in source.hidden:
+                    continue
+                internal = f"{source.alias}.{column.name}"
+                self.rows.seen.setdefault(internal, item.span)
+                found.append((column.name, Column(internal, column.type), item.span))
+        return found
+
+    # ------------------------------------------------------------------------------------------------ expressions
+
+    def _bind(self, node: Expr, clause: str, *, condition: bool = False) -> Expression:
+        """An expression above grouping: aggregates are columns in it, and HAVING may read the select list's aliases."""
+        column = self._output_or_column if clause in ("HAVING", "ORDER BY") else self.sources.scope.column
+        whole = self.sources.scope.is_whole_window
+        binder = ExpressionBinder(
+            self.text, column, self._aggregate, self.functions, seen=self.rows.seen, window=whole
+        )
+        return binder.condition(node, clause) if condition else binder.bind(node)
+
+    def _aggregate(self, call: FunctionCall) -> Expression:
+        if call.name.lower() != "error_bound":
+            return self.grouping.aggregate(call)
+        asked = call.arguments[0] if len(call.arguments) == 1 and call.condition is None else None
+        if isinstance(asked, Name) and len(asked.parts) == 1:
+            asked = self._aliased(asked.parts[0])
+        if not isinstance(asked, FunctionCall) or not (
+            asked.within is not None or canonical(asked.name) in APPROXIMATE
+        ):
+            self._fail(
+                "ERROR_BOUND is of an approximate aggregate of the select list",
+                call.span,
+                "Write for example APPROX_COUNT(*) WITHIN 1 PERCENT AS n, ERROR_BOUND(n).",
+            )
+        return self.grouping.bound(asked)
+
+    def _output_or_column(self, name: Name) -> Expression:
+        aliased = self._aliased(name.parts[0]) if len(name.parts) == 1 else None
+        return self._bind(aliased, "SELECT") if aliased is not None else self.sources.scope.column(name)
+
+    def _sort_expression(self, node: Expr) -> Expression:
+        if isinstance(node, Constant) and node.type == INT and isinstance(node.value, int):
+            return self._bind(self._ordinal(node.value, node.span, "ORDER BY"), "SELECT")
+        return self._bind(node, "ORDER BY")
+
+    def _above(self, value: Expression, span: Span) -> Expression:
+        return self.grouping.above(value, self.rows.seen, span)
+
+    # ------------------------------------------------------------------------------------------------- what is wrong
+
+    def _fail(self, message: str, span: Span, remedy: str | None = None) -> NoReturn:
+        raise UserError(message, span=span, text=self.text, remedy=remedy)
+
+    def _check_flat(self, value: Expression, span: Span, what: str) -> None:
+        if not value.type.is_orderable:
+            self._fail(
+                f"{what} cannot compare values of type {value.type}", span, "Name its parts one by one."
+            )
+
+    @property
+    def _streams_rows(self) -> bool:
+        """True for a select over a bare stream without aggregates, whose rows are streamed as they come."""
+        return self.sources.bare and not self.grouped and self.select.bounds is None
+
+    def _name_columns(self, bound: list[tuple[str, Expression, Span]]) -> None:
+        seen: set[str] = set()
+        for place, (written, value, span) in enumerate(bound):
+            name = f"c{place}" if self.numbered else written
+            if name.lower() in seen:
+                self._fail(
+                    f"two columns of the select list are called '{name}'",
+                    span,
+                    "Give one of them an alias with AS.",
+                )
+            seen.add(name.lower())
+            if self.select.distinct:
+                self._check_flat(value, span, "DISTINCT")
+            self.columns.append(Named(name, value))
+
+    # ---------------------------------------------------------------------------------------------------------- output
+
+    def _projected(self, node: Node, keys: tuple[SortKey, ...]) -> Node:
+        """Select list, ORDER BY and LIMIT; with DISTINCT the order is of the distinct rows, so it stands above them."""
+        select = self.select
+        topped = bool(keys) or select.limit is not None
+        if topped and not select.distinct:
+            node = Top(node, keys, select.limit)
+        node = Project(node, tuple(self.columns))
+        if select.distinct:
+            node = Distinct(node)
+            if topped:
+                node = Top(
+                    node, tuple(self._over_output(key, place) for place, key in enumerate(keys)), select.limit
+                )
+        return node
+
+    def _over_output(self, key: SortKey, place: int) -> SortKey:
+        """A sort key over the distinct rows: it may read their columns only."""
+        known = {column.expression: Column(column.name, column.expression.type) for column in self.columns}
+
+        def replaced(node: Expression) -> Expression | None:
+            return known.get(node)
+
+        expression = known.get(key.expression) or transform(key.expression, replaced)
+        names = {column.name for column in self.columns}
+        reads = columns_of(expression) - names
+        if reads:
+            self._fail(
+                "with DISTINCT, ORDER BY can read the select list only",
+                self.select.order_by[place].span,
+                "Add the expression to the select list.",
+            )
+        return SortKey(expression, key.descending, key.nulls_first)
+
+    def _emitted(self, node: Node) -> Query:
+        select, stream = self.select, self.sources.stream
+        emit = select.emit or ("istream" if self._streams_rows else None)
+        emission: Emission = "windows" if stream.sliding else "relation" if emit is None else "stream"
+        root = node if emit is None else Emit(node, emit)
+        return Query(
+            root,
+            emission,
+            select.emit_empty is not None,
+            revisions(select, self.sources, self.text, grouped=self.grouped),
+            select.shedding is not None,
+        )

@@ -1,0 +1,58 @@
+"""Which queries can say WITH REVISIONS, and how late may a row be that revises?"""
+
+from __future__ import annotations
+
+from headrace.algebra.query import Revisions, StreamScan, UnionAll
+from headrace.algebra.windows.window import (
+    Custom,
+    Delta,
+    Landmark,
+    Session,
+    TimeSlide,
+    Unbounded,
+    counts_rows,
+)
+from headrace.errors import UnsupportedQuery
+from headrace.language.binder.sources.from_clause import From
+from headrace.language.syntax.ast import Select
+
+
+def revisions(select: Select, sources: From, text: str, *, grouped: bool) -> Revisions | None:
+    """Late rows enter as long as the stream keeps its rows, when the query does not say how long.
+
+    Raises `UnsupportedQuery` for queries that have nothing to revise, or could never stop revising.
+    """
+    if select.revisions is None:
+        return None
+    reason = _reason(select, sources, grouped=grouped)
+    if reason is not None:
+        raise UnsupportedQuery(
+            f"WITH REVISIONS is not available {reason}",
+            span=select.revisions.span,
+            text=text,
+            remedy="Available are windows of time with SLIDE, sessions, and selects over a bare stream.",
+        )
+    within = select.revisions.within
+    return Revisions(sources.retain if within is None else within)
+
+
+def _reason(select: Select, sources: From, *, grouped: bool) -> str | None:
+    """What it is that late rows cannot revise; None when they can."""
+    scan, window = sources.stream.scan, sources.stream.window
+    if isinstance(scan, UnionAll):
+        return "over several streams: what is late in one of them is not late in all"
+    if not (isinstance(scan, StreamScan) and scan.channel == "rows"):
+        return f"over '{scan.name}': no row of it is late"
+    if isinstance(window, TimeSlide | Landmark | Session):
+        return "with ISTREAM and DSTREAM of windows" if select.emit in ("istream", "dstream") else None
+    if isinstance(window, Delta):
+        return "for windows that end where a value leaves them: a late row could cut every one after it anew"
+    if isinstance(window, Custom):
+        return "for windows of a user's class: which of them a row is in is said once, when it comes"
+    if window is not None and counts_rows(window):
+        return "for windows of rows: a late row would move every window after it"
+    streamed = select.emit == "istream" or (select.emit is None and sources.stream.bare)
+    whole = grouped or select.distinct or select.order_by or select.limit_span or select.bounds
+    if isinstance(window, Unbounded) and streamed and not whole:
+        return None
+    return "for a relation: it has an answer at every instant, not windows that close"

@@ -1,0 +1,232 @@
+"""What does `x IN (SELECT …)` over what changes mean? A semijoin: at every instant, the rows that meet one of its rows then.
+
+What the SELECT holds becomes one more relation that is joined, each row of it once, so that a row outside meets at most one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from headrace.algebra.expressions.aggregates import NamedAggregate
+from headrace.algebra.expressions.expression import Call, Column, Expression, Named, columns_of
+from headrace.algebra.expressions.series import AT, POSITION
+from headrace.algebra.query import (
+    Aggregate,
+    Ago,
+    Distinct,
+    Project,
+    Query,
+    QueryScan,
+    StreamScan,
+    Top,
+    Windowed,
+    walk,
+)
+from headrace.algebra.windows.window import TimeRange, Unbounded
+from headrace.errors import Span, UnsupportedQuery, UserError
+from headrace.language.binder.expressions.expression_binder import ExpressionBinder, cast
+from headrace.language.binder.expressions.scope import Scope, UnknownName
+from headrace.language.binder.sources.from_clause import From, changes_of
+from headrace.language.binder.sources.set_operators import is_several
+from headrace.language.binder.sources.stream_joins import bounded
+from headrace.language.syntax.ast import AllColumns, Expr, InSelect, Name, Select
+from headrace.schema import Type
+
+_INSTANT = "FROM s [RANGE 5 MINUTES], [ROWS 100] or [RANGE UNBOUNDED]"
+_LIMITED = "members"
+
+
+@dataclass(frozen=True, slots=True)
+class Semijoin:
+    """The relation that is looked into, and the equalities with its columns, place by place."""
+
+    right: Windowed
+    conditions: tuple[Expression, ...]
+
+    @property
+    def alias(self) -> str:
+        """The name of the relation, which no user sees."""
+        return self.right.alias
+
+
+def semijoin(
+    node: InSelect, outer: ExpressionBinder, scope: Scope, inner: Callable[[Select], Query], alias: str
+) -> Semijoin:
+    """The semijoin that a condition is; `inner` binds its SELECT, whose columns are then called c0, c1, ….
+
+    Raises `UserError` where the values before IN and the columns of the SELECT are not as many, or cannot be compared;
+    `UnsupportedQuery` for a SELECT that holds no relation, or reads columns around it.
+    """
+    operands, query = operands_of(node, scope), _relation(node.select, scope, inner)
+    fields = query.schema.fields
+    if len(operands) != len(fields):
+        of_row = len(operands) != len(node.operands)
+        listed = ", ".join(each.parts[-1] for each in operands if isinstance(each, Name))
+        raise UserError(
+            f"IN compares place by place: {len(operands)} before it, {len(fields)} in its SELECT",
+            span=node.select.items[0].span.to(node.select.items[-1].span),
+            text=scope.text,
+            remedy=f"'{operands[0].parts[0]}' stands for {listed}."
+            if of_row and isinstance(operands[0], Name)
+            else "Select as many columns as there are values before IN.",
+        )
+    spans = _places(node)
+    conditions, kinds = [], []
+    for operand, column, span in zip(operands, fields, spans or [node.span] * len(fields), strict=True):
+        found = outer.call("=", span, outer.bind(operand), Column(f"{alias}.{column.name}", column.type))
+        assert isinstance(found, Call)
+        kinds.append(found.arguments[1].type)
+        member = Column(f"{alias}.{column.name}", kinds[-1])
+        conditions.append(replace(found, arguments=(found.arguments[0], member)))
+    held = _each_once(query, kinds)
+    scan = QueryScan(alias, alias, held.schema, held)
+    return Semijoin(Windowed(scan, alias, changes_of(scan)), tuple(conditions))
+
+
+def operands_of(node: InSelect, scope: Scope) -> tuple[Expr, ...]:
+    """The values before IN; the name of a source, where no column has it, stands for all its columns."""
+    first = node.operands[0]
+    if len(node.operands) > 1 or not isinstance(first, Name) or len(first.parts) > 1:
+        return node.operands
+    source = scope.source(first.parts[0])
+    if source is None or scope.has_column(first):
+        return node.operands
+    return tuple(Name((source.alias, name), first.span) for name in source.scan.table.names)
+
+
+def _places(node: InSelect) -> list[Span] | None:
+    """Where the columns of the SELECT stand; None when a * stands for some."""
+    items = node.select.items
+    return None if any(isinstance(item, AllColumns) for item in items) else [item.span for item in items]
+
+
+def _relation(select: Select, scope: Scope, inner: Callable[[Select], Query]) -> Query:
+    """What the SELECT of a condition means, if that is a relation."""
+    query = _bound(select, scope, inner)
+    if query.emission != "relation":
+        what = "windows, each told when it ends" if query.emission == "windows" else "a stream of rows"
+        _fail(
+            f"the SELECT of IN is {what}, and IN looks into what is there at an instant",
+            select.span,
+            scope.text,
+            f"Write a window without SLIDE: {_INSTANT}."
+            if select.emit is None
+            else f"Leave {select.emit.upper()} out.",
+        )
+    return query
+
+
+def _bound(select: Select, scope: Scope, inner: Callable[[Select], Query]) -> Query:
+    try:
+        return inner(select)
+    except UnknownName as error:
+        if not scope.has_column(error.name):
+            raise
+        raise UnsupportedQuery(
+            f"a SELECT over what changes cannot read '{'.'.join(error.name.parts)}' of the query around it",
+            span=error.name.span,
+            text=scope.text,
+            remedy="Write what is equal before IN: (a, b) IN (SELECT c, d FROM …); or JOIN what the SELECT reads.",
+        ) from None
+
+
+def _each_once(query: Query, kinds: Sequence[Type]) -> Query:
+    """The different rows of a relation, as these types: values that are equal as what they are compared as are one."""
+    root = query.root
+    top: Top | None = None
+    if isinstance(root, Top):
+        top = root
+        root = root.source
+    if isinstance(root, Distinct):
+        root = root.source
+    assert isinstance(root, Project)
+    columns, below = root.columns, root.source
+    if isinstance(below, Top):
+        top = below
+        below = below.source
+    limited = top is not None and top.limit is not None
+    several, same = is_several(query), [field.type for field in query.schema] == list(kinds)
+    if several and same and not limited and any(isinstance(node, Aggregate) for node in walk(below)):
+        return Query(Project(below, columns), "relation")  # EXCEPT and INTERSECT have each row once
+    if limited or (several and not same):
+        # Which rows are the first is asked of all, also of equal ones; which are on either side, as what they are there.
+        scan = QueryScan(_LIMITED, _LIMITED, query.schema, query)
+        below = Windowed(scan, _LIMITED, changes_of(scan))
+        columns = tuple(
+            Named(field.name, Column(f"{_LIMITED}.{field.name}", field.type)) for field in query.schema.fields
+        )
+    named = tuple(
+        Named(column.name, cast(column.expression, kind)) for column, kind in zip(columns, kinds, strict=True)
+    )
+    return Query(Distinct(Project(below, named)), "relation")
+
+
+# ------------------------------------------------------------------------------------------- what may stand around them
+
+
+def beside_semijoins(select: Select, sources: From, text: str) -> From:
+    """The sources of a query that has semijoins; `BEGIN NOW - INTERVAL d END NOW` is the window of its stream.
+
+    Raises `UnsupportedQuery` for a query that holds no relation at every instant, and for what is not available then.
+    """
+    for source in sources.streams:
+        if source.sliding:
+            where = "its SLIDE" if select.window is None else "it"
+            _fail(
+                f"the window of '{source.alias}' slides, and IN over what changes looks into what is there at an instant",
+                source.span if select.window is None else select.window.span,
+                text,
+                f"Leave {where} out: {_INSTANT}.",
+            )
+        if isinstance(source.scan, StreamScan) and source.scan.channel != "rows":
+            _fail(
+                f"{source.scan.channel.upper()} rows come after their time: what was there then is gone",
+                source.span,
+                text,
+                "Select them by themselves, or look into a stored relation.",
+            )
+    if select.emit == "rstream":
+        _fail(
+            "RSTREAM is not available beside IN over what changes",
+            sources.stream.span,
+            text,
+            "Use ISTREAM, which tells a row when it begins to meet one.",
+        )
+    if select.revisions is not None:
+        _fail(
+            "WITH REVISIONS is not available beside IN over what changes",
+            select.revisions.span,
+            text,
+            "Leave it out, or give the streams a SLACK that keeps their late rows.",
+        )
+    if select.bounds is None or sources.others:
+        return sources
+    begin, end = select.bounds
+    upto = isinstance(begin, Ago) and end == Ago()
+    if not upto or not isinstance(sources.stream.window, Unbounded | TimeRange):
+        _fail(
+            "BEGIN … END beside IN over what changes is a stretch up to NOW, beside no window but [RANGE d]",
+            select.bounds_span or sources.stream.span,
+            text,
+            "Write BEGIN NOW - INTERVAL d END NOW, or compare the stream's time column in WHERE.",
+        )
+    return replace(sources, stream=bounded(sources.stream, begin, end, text))
+
+
+def check_order(aggregates: Iterable[NamedAggregate], select: Select, text: str) -> None:
+    """Raises `UnsupportedQuery` for aggregates that ask which row comes first: what begins to meet has no order."""
+    for item in aggregates:
+        names = frozenset[str]() if item.call.argument is None else columns_of(item.call.argument)
+        if any(name.endswith((AT, POSITION)) for name in names):
+            _fail(
+                f"{item.call.function.upper()} depends on the order of rows, and beside IN over what changes they have none",
+                select.span,
+                text,
+                "Use MIN, MAX or another aggregate that does not.",
+            )
+
+
+def _fail(message: str, span: Span, text: str, remedy: str) -> NoReturn:
+    raise UnsupportedQuery(message, span=span, text=text, remedy=remedy)

@@ -1,0 +1,44 @@
+"""Whose sessions does `GROUP BY session_window(t, gap), k` mean? Those of each group, over the rows that WHERE keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headrace.algebra.expressions.expression import Named, columns_of
+from headrace.algebra.windows.window import Session
+from headrace.errors import Span, UnsupportedQuery
+from headrace.language.binder.sources.from_clause import From
+
+
+def per_group(sources: From, keys: Sequence[Named], span: Span, text: str) -> From:
+    """The sources with the window partitioned by the keys of GROUP BY.
+
+    Raises `UnsupportedQuery` where rows would be kept or grouped by what is known above the window only.
+    """
+    stream = sources.stream
+    assert isinstance(stream.window, Session)
+    if sources.relations:
+        raise UnsupportedQuery(
+            "session_window over a join is not available: its sessions are of the stream's own rows",
+            span=span,
+            text=text,
+            remedy="Use FROM SESSION(TABLE s PARTITION BY k, DESCRIPTOR(t), gap) and join that.",
+        )
+    bounds = {f"{stream.alias}.window_{part}" for part in ("start", "end", "id")}
+    for key in keys:
+        if columns_of(key.expression) & bounds:
+            raise UnsupportedQuery(
+                "a key of GROUP BY cannot be computed from the session it is to be in",
+                span=span,
+                text=text,
+                remedy="Group by columns of the stream; compute with the bounds in SELECT.",
+            )
+    window = replace(stream.window, partition=tuple(key.expression for key in keys))
+    scope = replace(
+        sources.scope,
+        sources=tuple(
+            replace(source, window=window) if source is stream else source for source in sources.scope.sources
+        ),
+    )
+    return replace(sources, stream=replace(stream, window=window), scope=scope)

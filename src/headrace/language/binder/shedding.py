@@ -1,0 +1,122 @@
+"""Which queries can say WITH SHEDDING, and what do their answers say beside what was asked?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from headrace.algebra.expressions.aggregates import AggregateCall
+from headrace.algebra.expressions.correlated import depends_on
+from headrace.algebra.expressions.expression import Column, Expression, columns_of, transform
+from headrace.algebra.expressions.shedding_estimates import ESTIMATED, ONE_SIDED
+from headrace.algebra.query import QueryScan, StreamScan, UnionAll
+from headrace.algebra.windows.window import Landmark, TimeSlide
+from headrace.errors import Span, UnsupportedQuery
+from headrace.language.binder.aggregates import Grouping
+from headrace.language.binder.sources.from_clause import From
+from headrace.language.syntax.ast import Select
+from headrace.schema import DOUBLE
+
+KEPT = "kept"
+"""The last column of an answer: the share of the group's rows that were looked at."""
+_AVAILABLE = "Available are COUNT, SUM, AVG, MIN and MAX over windows of time with SLIDE of one stream, by groups or not."
+
+Bound = tuple[str, Expression, Span]
+"""An item of the select list: its name, what it is, and where it stands."""
+
+
+def check_shedding(
+    select: Select, sources: From, grouping: Grouping, having: Expression | None, text: str
+) -> None:
+    """Raises `UnsupportedQuery` for a query WITH SHEDDING of which no answer could say how wrong it is."""
+    assert select.shedding is not None
+    reason = _reason(select, sources) or _reason_above(select, grouping)
+    if reason is not None:
+        _refuse(reason, select.shedding, text)
+    reads = frozenset() if having is None else columns_of(having)
+    if reads & {item.name for item in grouping.aggregates}:
+        _refuse(
+            "with HAVING over estimates: which groups are told would be uncertain, and nothing would say so",
+            select.having_span or select.shedding,
+            text,
+            "Leave HAVING out, and read the query in another one: WHERE n - n_error > 100.",
+        )
+
+
+def estimated(
+    select: Select, grouping: Grouping, items: Sequence[Bound], order: Sequence[Expression], text: str
+) -> tuple[list[Bound], list[Expression]]:
+    """The select list and the order over estimates, each followed by its error; what was looked at comes last.
+
+    Raises `UnsupportedQuery` for aggregates that fewer rows say nothing of, and for expressions over estimates.
+    """
+    known = {item.name: item.call for item in grouping.aggregates}
+    spans = [span for _, _, span in items] + [item.span for item in select.order_by]
+    for value, span in zip([*(value for _, value, _ in items), *order], spans, strict=True):
+        for name in sorted(columns_of(value) & known.keys()):
+            _check_call(known[name], grouping, span, text)
+    for place, item in enumerate(grouping.aggregates):
+        if item.call.function in ESTIMATED:
+            grouping.estimate(place)
+
+    def retyped(node: Expression) -> Expression | None:
+        if isinstance(node, Column) and node.name in known and known[node.name].function in ESTIMATED:
+            return Column(node.name, DOUBLE)
+        return None
+
+    told: list[Bound] = []
+    for name, value, span in items:
+        told.append((name, transform(value, retyped), span))
+        if isinstance(value, Column) and value.name in known:
+            told.append((f"{name}_error", grouping.beside(value.name, "error"), span))
+        elif columns_of(value) & known.keys():
+            _refuse("for an expression over estimates: nothing would say how wrong it is", span, text)
+    told.append((KEPT, grouping.beside(None, "kept"), items[-1][2]))
+    return told, [transform(value, retyped) for value in order]
+
+
+def _check_call(call: AggregateCall, grouping: Grouping, span: Span, text: str) -> None:
+    if depends_on(call, grouping.aggregates):
+        _refuse("for aggregates that compare rows with their group", span, text)
+    if call.distinct:
+        _refuse("for DISTINCT: how many values were not seen cannot be told from those that were", span, text)
+    if call.function not in (*ESTIMATED, *ONE_SIDED) or call.within is not None:
+        _refuse(
+            f"for {call.function.upper()}: how wrong it is with fewer rows cannot be told yet", span, text
+        )
+
+
+def _reason(select: Select, sources: From) -> str | None:
+    """What of a query keeps its answers from saying how wrong they are; None when nothing does."""
+    scan, window = sources.stream.scan, sources.stream.window
+    if isinstance(scan, UnionAll) or len(sources.streams) > 1:
+        return "over several streams: each sheds by itself"
+    if isinstance(scan, QueryScan):
+        return f"over '{scan.name}': answers of queries are not shed"
+    assert isinstance(scan, StreamScan)
+    if scan.channel != "rows":
+        return f"over {scan.channel.upper()} rows: these are not shed"
+    if select.joins:
+        return "with a join: a row that meets several is lost with all of them, which no error could count"
+    if not isinstance(window, TimeSlide | Landmark):
+        return "where windows do not end at instants that are known before"
+    return None
+
+
+def _reason_above(select: Select, grouping: Grouping) -> str | None:
+    if not (select.group_by or select.window or grouping.aggregates):
+        return "without aggregates: nothing could say which rows are not there"
+    if select.distinct or select.limit_span is not None:
+        what = "DISTINCT" if select.distinct else "LIMIT"
+        return f"with {what}: which rows are told would be uncertain, and nothing would say so"
+    if select.emit_empty is not None:
+        return "with EMIT EMPTY: an empty window could not be told from one of which all is shed"
+    if select.emit is not None:
+        return f"with {select.emit.upper()}"
+    if select.revisions is not None:
+        return "together with WITH REVISIONS"
+    return "with BEGIN and END" if select.bounds is not None else None
+
+
+def _refuse(reason: str, span: Span, text: str, remedy: str = _AVAILABLE) -> NoReturn:
+    raise UnsupportedQuery(f"WITH SHEDDING is not available {reason}", span=span, text=text, remedy=remedy)

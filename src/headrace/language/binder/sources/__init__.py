@@ -1,0 +1,1 @@
+"""The sources of FROM: streams, relations, queries, their windows, joins and unions."""

@@ -1,0 +1,58 @@
+"""What does `BEGIN b END e` mean beside a window that slides or counts rows? That both apply (docs/semantics.md, Bounds)."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from headrace.algebra.expressions.expression import Call, Expression, Literal
+from headrace.algebra.query import Ago, StreamScan, UnionAll
+from headrace.algebra.windows.window import Changing, Rows, TimeRange, Unbounded
+from headrace.errors import UnsupportedQuery
+from headrace.language.binder.expressions.scope import BoundSource
+from headrace.language.syntax.ast import Select
+from headrace.schema import BOOLEAN
+
+
+def condition(select: Select, stream: BoundSource, text: str) -> Expression | None:
+    """The bounds as a condition on the rows of such a window, to be added to WHERE; None over other windows.
+
+    Raises `UnsupportedQuery` for NOW, and where the stream's time is not one of its columns.
+    """
+    if select.bounds is None or isinstance(stream.window, TimeRange | Unbounded):
+        return None
+    begin, end = select.bounds
+    if isinstance(begin, Ago) or isinstance(end, Ago):
+        _refuse_now(select, stream, text)
+    time = stream.find(stream.scan.time or "") if isinstance(stream.scan, StreamScan | UnionAll) else None
+    if time is None:
+        raise UnsupportedQuery(
+            f"BEGIN … END {_beside(stream)} compares the stream's time column, and here there is none",
+            span=select.bounds_span,
+            text=text,
+            remedy="Put BEGIN … END into the query that is read, or leave out the window or its SLIDE.",
+        )
+    low = Call(">=", (time, Literal(begin, time.type)), BOOLEAN)
+    return Call("and", (low, Call("<=", (time, Literal(end, time.type)), BOOLEAN)), BOOLEAN)
+
+
+def _refuse_now(select: Select, stream: BoundSource, text: str) -> NoReturn:
+    remedy = "Give two instants, or leave out the window or its SLIDE."
+    if isinstance(stream.window, Changing):
+        reason = "the rows of a relation have no time"
+        remedy = "Put BEGIN … END into the SELECT that is read."
+    elif isinstance(stream.window, Rows):
+        reason = "a window of ROWS changes only when rows come, and rows would leave it as NOW moves on"
+        remedy = "Give two instants, or use a window of time: FROM s [RANGE 10 MINUTES]."
+    else:
+        reason = "NOW moves on, and a window that has ended is told once"
+    raise UnsupportedQuery(
+        f"NOW in BEGIN … END is not available {_beside(stream)}: {reason}",
+        span=select.bounds_span,
+        text=text,
+        remedy=remedy,
+    )
+
+
+def _beside(stream: BoundSource) -> str:
+    relation = isinstance(stream.window, Changing)
+    return "over a relation" if relation else "beside a window that slides or counts rows"

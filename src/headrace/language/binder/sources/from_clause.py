@@ -1,0 +1,315 @@
+"""What does FROM mean: which scans, under which windows, joined how?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+from typing import Literal as Choice
+
+from headrace.algebra.expressions.expression import Column, Expression, conjuncts
+from headrace.algebra.functions.resolve import UserFunction
+from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
+from headrace.algebra.windows.window import CHANGE, Changing, Session, TimeSlide, Unbounded, Window
+from headrace.errors import UnsupportedQuery, UserError, did_you_mean
+from headrace.language.binder.expressions.expression_binder import ExpressionBinder, joined, located
+from headrace.language.binder.expressions.scope import REJECTS, WINDOW_COLUMNS, BoundSource, Names, Scope
+from headrace.language.binder.sources.set_operators import several
+from headrace.language.binder.sources.stream_joins import bounded, check_grouped_window, check_together
+from headrace.language.binder.sources.unions import check_read, united
+from headrace.language.binder.sources.window_binder import bind_window, check_attribute
+from headrace.language.syntax.ast import (
+    FunctionCall,
+    JoinClause,
+    Select,
+    SessionWindow,
+    Source,
+    StartingWindow,
+)
+from headrace.schema import TINYINT, Schema
+from headrace.time import Duration
+
+STREAM_FIRST: Final = (
+    "Available are streams and any number of relations, the streams first: FROM s JOIN r ON …"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """Bound sources. `scope` has them in the order of FROM; `stream` is the first stream, `others` the streams joined with it.
+
+    `relations` is the rest. `conditions` are of inner joins, not yet attached; a LEFT join holds its own. `retain` is how
+    much of its past the stream keeps, None for all.
+    """
+
+    scope: Scope
+    stream: BoundSource
+    others: tuple[BoundSource, ...]
+    relations: tuple[tuple[BoundSource, Choice["inner", "left"], Expression | None], ...]
+    conditions: tuple[Expression, ...]
+    retain: Duration | None = None
+
+    @property
+    def streams(self) -> tuple[BoundSource, ...]:
+        """All streams, in the order of FROM."""
+        return (self.stream, *self.others)
+
+    @property
+    def bare(self) -> bool:
+        """True when no stream has a window written."""
+        return all(each.bare for each in self.streams)
+
+
+def bind_from(
+    select: Select,
+    names: Names,
+    text: str,
+    functions: Mapping[str, UserFunction],
+    inner: Callable[[Select], Query],
+) -> From:
+    """Sources, windows and joins of a SELECT; `inner` binds a SELECT in FROM.
+
+    Raises `UserError` for unknown names and for windows that do not fit; `UnsupportedQuery` for joins there are not.
+    """
+    sources = [
+        _source(source, names, text, functions, inner)
+        for source in (select.source, *(j.source for j in select.joins))
+    ]
+    if select.window is not None:
+        check_grouped_window(select.window, [each for each in sources if each.window is not None], text)
+        sources = [_with_group_window(source, select.window, text) for source in sources]
+    _check_aliases(sources, text)
+    stream, *others = _streams(sources, text)
+    if others and select.bounds is not None:
+        limits = select.bounds
+        sources = [each if each.window is None else bounded(each, *limits, text) for each in sources]
+        stream, *others = _streams(sources, text)
+    if others:
+        check_together(select, (stream, *others), text)
+    scope = Scope(text, (sources[0],))
+    relations: list[tuple[BoundSource, Choice["inner", "left"], Expression | None]] = []
+    conditions: list[Expression] = []
+    for clause, source in zip(select.joins, sources[1:], strict=True):
+        scope, condition = _joined(scope, clause, source, functions)
+        if clause.kind == "left":
+            if source.window is not None:
+                raise _keeps_the_stream(source, text, others=bool(others))
+            relations.append((source, clause.kind, condition))
+            continue
+        conditions += [] if condition is None else list(conjuncts(condition))
+        if source.window is None:
+            relations.append((source, clause.kind, None))
+    if sources[0].window is None:
+        if any(kind == "left" for _, kind, _ in relations):
+            raise _keeps_the_stream(sources[0], text, others=bool(others))
+        relations.insert(0, (sources[0], "inner", None))
+    definition = names.stream(stream.scan.name)
+    retain = definition.retain if definition is not None else None
+    return From(scope, stream, tuple(others), tuple(relations), tuple(conditions), retain)
+
+
+def _keeps_the_stream(source: BoundSource, text: str, *, others: bool) -> UnsupportedQuery:
+    if others:
+        return UnsupportedQuery(
+            "a LEFT JOIN of streams is not available: that a row meets none is known only when its window has passed",
+            span=source.span,
+            text=text,
+            remedy="Use JOIN; rows that meet none are those of the stream that are not among the pairs.",
+        )
+    return UnsupportedQuery(
+        "a LEFT JOIN keeps the rows of the stream", span=source.span, text=text, remedy=STREAM_FIRST
+    )
+
+
+def _check_aliases(sources: list[BoundSource], text: str) -> None:
+    seen: set[str] = set()
+    for source in sources:
+        if source.alias.lower() in seen:
+            raise UserError(
+                f"two sources of FROM are called '{source.alias}'",
+                span=source.span,
+                text=text,
+                remedy="Give one of them another name: FROM s AS a, s AS b.",
+            )
+        seen.add(source.alias.lower())
+
+
+def _streams(sources: list[BoundSource], text: str) -> list[BoundSource]:
+    streams = [source for source in sources if source.window is not None]
+    if not streams:
+        raise UnsupportedQuery(
+            "a query over relations alone is not available: its answer would never change by itself",
+            span=sources[0].span,
+            text=text,
+            remedy=STREAM_FIRST,
+        )
+    return streams
+
+
+def _source(
+    source: Source,
+    names: Names,
+    text: str,
+    functions: Mapping[str, UserFunction],
+    inner: Callable[[Select], Query],
+) -> BoundSource:
+    with located(source.span, text):
+        scan: StreamScan | RelationScan | QueryScan | UnionAll
+        if source.sets is not None:
+            scan = several(source.sets, source.name, text, inner)
+        elif source.others:
+            scan = united(source, text, lambda each: _scan(each, names))
+        else:
+            scan = _scan(source, names) if source.select is None else _derived(source, inner(source.select))
+        if "." in scan.alias:
+            raise UserError(
+                f"'{scan.alias}' cannot qualify columns: it contains a dot",
+                remedy=f"Give it an alias: FROM `{scan.name}` AS s.",
+            )
+    if isinstance(scan, RelationScan):
+        if source.window is not None:
+            raise UserError(
+                f"'{source.name}' is a relation: only streams have windows",
+                span=source.window.span,
+                text=text,
+                remedy="Leave the brackets out.",
+            )
+        return BoundSource(scan, None, bare=False, span=source.span)
+    window: Window = Unbounded()
+    if holds_relation(scan):
+        window = changes_of(scan)
+        if source.window is not None:
+            raise UserError(
+                f"'{scan.alias}' holds a relation: only streams have windows",
+                span=source.window.span,
+                text=text,
+                remedy="Leave the brackets out, or make it a stream with ISTREAM(SELECT …).",
+            )
+    elif source.window is not None:
+        with located(source.window.span, text):
+            window = bind_window(source.window, scan, text, functions, names)
+    bare = source.window is None and not isinstance(window, Changing)
+    found = BoundSource(scan, window, bare=bare, span=source.span)
+    return _without_clash(found, text)
+
+
+def _without_clash(source: BoundSource, text: str) -> BoundSource:
+    """The source, without the columns that its window adds too: of a query's, they are refused where they are named.
+
+    Raises `UserError` where a stream has such a column.
+    """
+    both = frozenset(name for name in WINDOW_COLUMNS if source.sliding and source.scan.table.find(name))
+    if not both:
+        return source
+    source = replace(source, doubled=both)
+    if not isinstance(source.scan, QueryScan):
+        source.check_single(min(both), source.span, text)
+    table = Schema(tuple(each for each in source.scan.table if each.name.lower() not in both))
+    return replace(source, scan=replace(source.scan, table=table))
+
+
+def _scan(source: Source, names: Names) -> StreamScan | RelationScan | QueryScan:
+    if (stream := names.stream(source.name)) is not None:
+        alias = source.alias or stream.name
+        if source.channel == "rejects":
+            return StreamScan(stream.name, alias, REJECTS, None, "rejects")
+        return StreamScan(stream.name, alias, stream.schema, stream.time, source.channel)
+    if source.channel != "rows":
+        raise UserError(f"only a stream has {source.channel.upper()}, and '{source.name}' is none")
+    if (relation := names.relation(source.name)) is not None:
+        return RelationScan(relation.name, source.alias or relation.name, relation.schema)
+    if (query := names.query(source.name)) is not None:
+        definition, bound = query
+        check_read(bound, f"the query '{definition.name}'")
+        held = bound if bound.emission == "relation" else None
+        return QueryScan(
+            definition.name, source.alias or definition.name, bound.schema, held, held is not None
+        )
+    raise UserError(
+        f"there is no stream, relation or query '{source.name}'",
+        remedy=did_you_mean(source.name, names.known()),
+    )
+
+
+def _derived(source: Source, query: Query) -> QueryScan:
+    check_read(query, "the SELECT in FROM")
+    return QueryScan(source.name, source.alias or source.name, query.schema, query)
+
+
+def holds_relation(scan: StreamScan | QueryScan | UnionAll) -> bool:
+    """True for a query that holds a relation at every instant, and is read as that; and for several."""
+    if isinstance(scan, UnionAll):
+        return holds_relation(scan.members[0])
+    return isinstance(scan, QueryScan) and scan.query is not None and scan.query.emission == "relation"
+
+
+def changes_of(scan: StreamScan | QueryScan | UnionAll) -> Changing:
+    """The window of a relation that is read."""
+    return Changing(Column(f"{scan.alias}.{CHANGE}", TINYINT))
+
+
+def _with_group_window(source: BoundSource, clause: StartingWindow | SessionWindow, text: str) -> BoundSource:
+    """The stream under the window of GROUP BY window(…)."""
+    if source.window is None:
+        return source
+    if isinstance(source.window, Changing):
+        raise UserError(
+            f"'{source.alias}' holds a relation, and GROUP BY a window is of a stream",
+            span=clause.span,
+            text=text,
+            remedy="Put the window into the SELECT that is read.",
+        )
+    if not source.bare:
+        raise UserError(
+            "the stream has a window in FROM and another one in GROUP BY",
+            span=clause.span,
+            text=text,
+            remedy="Keep one of them.",
+        )
+    assert not isinstance(source.scan, RelationScan)
+    check_attribute(clause.attribute, source.scan, text)
+    window: Window
+    if isinstance(clause, SessionWindow):
+        window = Session(clause.gap)
+    else:
+        window = TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
+    return _without_clash(replace(source, window=window, bare=False), text)
+
+
+def _joined(
+    scope: Scope, clause: JoinClause, source: BoundSource, functions: Mapping[str, UserFunction]
+) -> tuple[Scope, Expression | None]:
+    """The scope with one more source, and the condition of its join."""
+    if not clause.using:
+        wider = Scope(scope.text, (*scope.sources, source))
+        if clause.condition is None:
+            return wider, None
+        return wider, _conditions(wider, functions).condition(clause.condition, "the condition of ON")
+    pairs = []
+    binder = _conditions(scope, functions)
+    for name in clause.using:
+        source.check_single(name.parts[-1], name.span, scope.text)
+        right = source.find(name.parts[-1])
+        if right is None or len(name.parts) > 1:
+            raise UserError(
+                f"there is no column '{'.'.join(name.parts)}' in '{source.alias}' for USING",
+                span=name.span,
+                text=scope.text,
+                remedy=did_you_mean(name.parts[-1], source.scan.table.names),
+            )
+        pairs.append(binder.call("=", name.span, binder.bind(name), right))
+    hidden = source.hidden | {name.parts[-1].lower() for name in clause.using}
+    condition = joined("and", pairs)
+    return Scope(scope.text, (*scope.sources, replace(source, hidden=hidden))), condition
+
+
+def _conditions(scope: Scope, functions: Mapping[str, UserFunction]) -> ExpressionBinder:
+    def aggregate(call: FunctionCall) -> Expression:
+        raise UserError(
+            f"ON cannot hold the aggregate {call.name.upper()}",
+            span=call.span,
+            text=scope.text,
+            remedy="Compare it in HAVING.",
+        )
+
+    return ExpressionBinder(scope.text, scope.column, aggregate, functions)

@@ -1,0 +1,282 @@
+"""What do `A UNION ALL B`, `A EXCEPT B` and `A INTERSECT B` mean? The changes of all members as one relation, and what is asked of it.
+
+UNION is the different rows of that; for EXCEPT and INTERSECT equal rows are grouped and counted by the members that hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, NoReturn
+
+from headrace.algebra.expressions.aggregates import is_aggregate
+from headrace.algebra.expressions.expression import Column, Literal, Named
+from headrace.algebra.functions.resolve import common_type
+from headrace.algebra.query import (
+    Aggregate,
+    Distinct,
+    Emit,
+    Node,
+    Project,
+    Query,
+    QueryScan,
+    Top,
+    UnionAll,
+    Windowed,
+    walk,
+)
+from headrace.algebra.windows.window import CHANGE, Changing, Unbounded
+from headrace.errors import Span, UnsupportedQuery, UserError
+from headrace.language.binder.expressions.expression_binder import cast, located
+from headrace.language.binder.expressions.scope import BoundSource
+from headrace.language.binder.sources.unions import MOST_MEMBERS, check_names, check_read
+from headrace.language.syntax.ast import (
+    AllColumns,
+    Chain,
+    Constant,
+    Expr,
+    FunctionCall,
+    Infix,
+    Item,
+    Name,
+    Select,
+    Sets,
+    parts_of,
+)
+from headrace.schema import INT, TINYINT, Type
+
+SIDE: Final = "__side"
+"""The column that says which members a row is of, where that is asked."""
+_NARROW: Final = "narrow"
+_ONCE: Final = {
+    "UNION": "would have to remember every row for ever, to tell equal ones apart",
+    "INTERSECT": "would have to remember every row for ever, to find equal ones",
+    "EXCEPT": "would have to take back what it has told: a stream only ever grows",
+}
+
+
+def several(sets: Sets, alias: str, text: str, inner: Callable[[Select], Query]) -> UnionAll:
+    """The members of a set operator as one source; `inner` binds a SELECT.
+
+    Raises `UserError` where columns do not agree, `UnsupportedQuery` for what no operator can be between.
+    """
+    if len(sets.members) > MOST_MEMBERS:
+        _refuse(
+            f"{sets.operator} is of at most {MOST_MEMBERS} SELECTs",
+            sets.members[MOST_MEMBERS].span,
+            text,
+            "Put some of them in parentheses.",
+        )
+    queries = [inner(each) for each in sets.members]
+    for query, written in zip(queries, sets.members, strict=True):
+        with located(written.span, text):
+            check_read(query, f"a SELECT beside {sets.operator}")
+            check_names(query)
+    _check_emissions(sets, queries, text)
+    kinds = _kinds(sets, queries, text)
+    wide = [_widened(query, kinds, later=place > 0) for place, query in enumerate(queries)]
+    if sets.operator in ("EXCEPT", "INTERSECT"):
+        last = len(wide) if sets.operator == "INTERSECT" else 1
+        wide = [_with_side(query, min(place, last)) for place, query in enumerate(wide)]
+    members = tuple(
+        QueryScan(f"{place}", f"{place}", query.schema, query) for place, query in enumerate(wide)
+    )
+    return UnionAll(members, alias, members[0].table)
+
+
+def is_later(member: Select, select: Select) -> bool:
+    """Whether a SELECT stands beside a first one, whose columns have the names."""
+    sets = select.source.sets
+    return sets is not None and member is not sets.members[0]
+
+
+def spelled_out(select: Select, source: BoundSource, text: str) -> Select:
+    """A SELECT of everything from several, with its columns written out, and what EXCEPT and INTERSECT ask of groups."""
+    sets = select.source.sets
+    if sets is None:
+        return select
+    _check_order(select, text)
+    names = [name for name in source.scan.table.names if name != SIDE]
+    columns = [
+        Name((source.alias, name), span)
+        for name, span in zip(names, _spans(sets.members[0], len(names)), strict=True)
+    ]
+    items = tuple(Item(column, name, column.span) for column, name in zip(columns, names, strict=True))
+    select = replace(select, items=items)
+    if sets.operator in ("UNION ALL", "UNION"):
+        return select
+
+    def count(side: int) -> Expr:
+        is_of = Infix("=", Name((source.alias, SIDE), sets.span), _number(side, sets.span), sets.span)
+        return FunctionCall("count", (), sets.span, star=True, condition=is_of)
+
+    none = _number(0, sets.span)
+    having: Expr = Infix("=", count(1), none, sets.span)
+    if sets.operator == "INTERSECT":
+        held = tuple(Infix(">", count(side), none, sets.span) for side in range(len(sets.members)))
+        having = Chain("and", held, sets.span)
+    return replace(select, group_by=tuple(columns), having=having, having_span=sets.span)
+
+
+def _with_side(query: Query, side: int) -> Query:
+    return _over_list(query, lambda columns: (*columns, Named(SIDE, Literal(side, INT))))
+
+
+def is_several(query: Query) -> bool:
+    """Whether the query is a set operator between relations, with nothing but ORDER BY and LIMIT above."""
+    return any(isinstance(node, Windowed) and _holds_several(node) for node in walk(query.root))
+
+
+def _holds_several(node: Windowed) -> bool:
+    return isinstance(node.source, UnionAll) and isinstance(node.window, Changing)
+
+
+def _check_order(select: Select, text: str) -> None:
+    """Raises `UserError` for an aggregate in the ORDER BY of several: it orders their rows, which are no groups."""
+    waiting = [item.expression for item in select.order_by]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, FunctionCall) and is_aggregate(node.name):
+            raise UserError(
+                f"ORDER BY behind several SELECTs cannot hold the aggregate {node.name.upper()}",
+                span=node.span,
+                text=text,
+                remedy="Select it in each of them, and order by its column.",
+            )
+        waiting += parts_of(node)
+
+
+def without_side(query: Query) -> Query:
+    """A member without the column that says which it is."""
+    return _over_list(query, lambda columns: tuple(each for each in columns if each.name != SIDE))
+
+
+def _number(value: int, span: Span) -> Constant:
+    return Constant(value, INT, f"{value}", span)
+
+
+def _check_emissions(sets: Sets, queries: Sequence[Query], text: str) -> None:
+    """Raises `UnsupportedQuery` for streams where only relations can be, and for both beside each other."""
+    held = [query.emission == "relation" for query in queries]
+    if all(held):
+        return
+    if sets.operator != "UNION ALL":
+        _refuse(
+            f"{sets.operator} of streams {_ONCE[sets.operator]}",
+            sets.members[held.index(False)].span,
+            text,
+            "Write windows without SLIDE, and no ISTREAM: FROM s [RANGE 5 MINUTES], [ROWS 100] or [RANGE UNBOUNDED]"
+            + ("; or UNION ALL, which keeps all rows." if sets.operator == "UNION" else "."),
+        )
+    if any(held):
+        place = held.index(not held[0])
+        first, other = ("holds a relation", "is a stream")[:: 1 if held[0] else -1]
+        _refuse(
+            f"the first SELECT of UNION ALL {first}, and this one {other}",
+            sets.members[place].span,
+            text,
+            "Make both a relation, by windows without SLIDE and no ISTREAM; or both a stream: ISTREAM(SELECT …).",
+        )
+
+
+def _kinds(sets: Sets, queries: Sequence[Query], text: str) -> list[Type]:
+    """What the columns are of, place by place."""
+    first = queries[0].schema.fields
+    for query, member in zip(queries[1:], sets.members[1:], strict=True):
+        found = len(query.schema.fields)
+        if found != len(first):
+            raise UserError(
+                f"the SELECTs of {sets.operator} have as many columns: {len(first)} in the first, {found} in this one",
+                span=member.items[0].span.to(member.items[-1].span),
+                text=text,
+                remedy="Leave some out, or add constants such as NULL.",
+            )
+    return [_kind(sets, queries, place, text) for place in range(len(first))]
+
+
+def _kind(sets: Sets, queries: Sequence[Query], place: int, text: str) -> Type:
+    fields = [query.schema.fields[place] for query in queries]
+    spans = [_spans(member, len(queries[0].schema.fields))[place] for member in sets.members]
+    for number in range(2, len(fields) + 1):
+        try:
+            kind = common_type([each.type for each in fields[:number]])
+        except UserError:
+            raise UserError(
+                f"column {place + 1} of this SELECT is {fields[number - 1].type}, and that of"
+                f" {'the first' if number == 2 else 'those before it'} {common_type([each.type for each in fields[: number - 1]])}",
+                span=spans[number - 1],
+                text=text,
+                remedy="CAST one of them to the type of the other.",
+            ) from None
+    if sets.operator != "UNION ALL" and not kind.is_orderable:
+        _refuse(
+            f"{sets.operator} compares rows, and values of type {kind} cannot be compared",
+            spans[0],
+            text,
+            "Select their parts one by one.",
+        )
+    return kind
+
+
+def _spans(member: Select, count: int) -> list[Span]:
+    """Where the columns of a SELECT stand; where a * stands for some, all of them there."""
+    spans = [item.span for item in member.items]
+    return (
+        [spans[0].to(spans[-1])] * count
+        if any(isinstance(each, AllColumns) for each in member.items)
+        else spans
+    )
+
+
+def _widened(query: Query, kinds: Sequence[Type], *, later: bool) -> Query:
+    """The query with columns of these types; where it stands `later` nobody reads their names."""
+    fields = query.schema.fields
+    if [each.type for each in fields] == list(kinds):
+        return query
+    if _is_row_by_row(query):
+        return _over_list(
+            query,
+            lambda columns: tuple(
+                Named(each.name, cast(each.expression, kind))
+                for each, kind in zip(columns, kinds, strict=True)
+            ),
+        )
+    # Rows that are different may be equal as what they are compared as: which there are is asked first.
+    held = query.emission == "relation"
+    scan = QueryScan(_NARROW, _NARROW, query.schema, query)
+    window = Changing(Column(f"{_NARROW}.{CHANGE}", TINYINT)) if held else Unbounded()
+    columns = tuple(
+        Named(f"c{place}" if later else each.name, cast(Column(f"{_NARROW}.{each.name}", each.type), kind))
+        for place, (each, kind) in enumerate(zip(fields, kinds, strict=True))
+    )
+    root = Project(Windowed(scan, _NARROW, window), columns)
+    return Query(root, "relation") if held else Query(Emit(root, "istream"), "stream")
+
+
+def _is_row_by_row(query: Query) -> bool:
+    """Whether the select list stands over everything that compares rows; a stream that only adds rows compares none."""
+    nodes = walk(query.root)
+    ranked = any(
+        isinstance(node, Distinct) or (isinstance(node, Top) and node.limit is not None) for node in nodes
+    )
+    if ranked or is_several(query) or not isinstance(query.root, Emit):
+        return not ranked and not is_several(query)
+    windows = [node.window for node in nodes if isinstance(node, Windowed)]
+    grows = all(isinstance(window, Unbounded) for window in windows)
+    return query.root.kind == "istream" and grows and not any(isinstance(node, Aggregate) for node in nodes)
+
+
+def _over_list(query: Query, change: Callable[[tuple[Named, ...]], tuple[Named, ...]]) -> Query:
+    """The query with another select list."""
+
+    def changed(node: Node) -> Node:
+        if isinstance(node, Project):
+            return replace(node, columns=change(node.columns))
+        assert isinstance(node, Emit | Top | Distinct)
+        return replace(node, source=changed(node.source))
+
+    return replace(query, root=changed(query.root))
+
+
+def _refuse(message: str, span: Span, text: str, remedy: str) -> NoReturn:
+    raise UnsupportedQuery(message, span=span, text=text, remedy=remedy)

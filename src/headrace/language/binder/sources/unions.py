@@ -1,0 +1,111 @@
+"""What does `FROM a UNION ALL b` mean: which streams, under whose names, and do their columns agree?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from headrace.algebra.query import Query, QueryScan, RelationScan, StreamScan, UnionAll
+from headrace.errors import UnsupportedQuery, UserError
+from headrace.language.binder.expressions.expression_binder import located
+from headrace.language.syntax.ast import Source
+from headrace.schema import OURS
+
+MOST_MEMBERS: Final = 15
+"""Streams that are read as one: a row's position says in four bits which it came from."""
+_UNNAMED: Final = "union"
+
+
+def united(
+    source: Source, text: str, scan_of: Callable[[Source], StreamScan | RelationScan | QueryScan]
+) -> UnionAll:
+    """The union that a source with `others` means; `scan_of` finds what a name means.
+
+    Raises `UserError` where columns do not agree, and `UnsupportedQuery` for what is no stream of accepted rows.
+    """
+    if len(source.others) >= MOST_MEMBERS:
+        raise UnsupportedQuery(
+            f"a union is of at most {MOST_MEMBERS} streams",
+            span=source.others[MOST_MEMBERS - 1].span,
+            text=text,
+            remedy="Register the union of some of them as a query, and read that.",
+        )
+    members: list[StreamScan | QueryScan] = []
+    for each in (replace(source, others=(), alias=None), *source.others):
+        with located(each.span, text):
+            members.append(_member(each, scan_of(each), members))
+    members = [replace(member, alias=f"{place}") for place, member in enumerate(members)]
+    first = members[0]
+    times = {_time_place(member) for member in members}
+    time = first.time if isinstance(first, StreamScan) and len(times) == 1 else None
+    return UnionAll(tuple(members), source.alias or _UNNAMED, first.table, time)
+
+
+def _time_place(member: StreamScan | QueryScan) -> int | None:
+    """Which of its columns is the event time."""
+    time = member.time if isinstance(member, StreamScan) else None
+    return None if time is None else member.table.names.index(time)
+
+
+def _member(
+    source: Source,
+    scan: StreamScan | RelationScan | QueryScan,
+    earlier: list[StreamScan | QueryScan],
+) -> StreamScan | QueryScan:
+    if isinstance(scan, RelationScan):
+        raise UserError(
+            f"'{source.name}' is a relation: only streams are united with UNION ALL",
+            remedy="Join it: FROM a JOIN r ON ….",
+        )
+    if isinstance(scan, QueryScan) and scan.query is not None:
+        raise UserError(
+            f"'{source.name}' holds a relation: only streams are united with UNION ALL",
+            remedy="Unite SELECTs: SELECT * FROM a UNION ALL SELECT * FROM b; or register an ISTREAM(SELECT …) over it.",
+        )
+    if isinstance(scan, StreamScan) and scan.channel != "rows":
+        raise UnsupportedQuery(
+            f"{scan.channel.upper()} rows of several streams cannot be read as one",
+            remedy="Register a query over those of each stream.",
+        )
+    if earlier:
+        _check_columns(scan, earlier[0])
+    return scan
+
+
+def _check_columns(scan: StreamScan | QueryScan, first: StreamScan | QueryScan) -> None:
+    own, wanted = [field.type for field in scan.table], [field.type for field in first.table]
+    if own == wanted:
+        return
+    remedy = f"Register a query that selects the columns of '{first.name}' in their order and types, and read that."
+    if len(own) != len(wanted):
+        raise UserError(
+            f"'{scan.name}' has {len(own)} columns, '{first.name}' has {len(wanted)}: streams in UNION ALL have"
+            " the same types of columns, in the same order",
+            remedy=remedy,
+        )
+    place = next(place for place, kind in enumerate(own) if kind != wanted[place])
+    raise UserError(
+        f"column {place + 1} of '{scan.name}', '{scan.table.names[place]}', is {own[place]}, that of"
+        f" '{first.name}', '{first.table.names[place]}', is {wanted[place]}",
+        remedy=remedy,
+    )
+
+
+def check_read(query: Query, what: str) -> None:
+    """Raises `UnsupportedQuery` for a query that takes back what it has said."""
+    if query.revisions is not None and query.emission == "windows":
+        raise UnsupportedQuery(
+            f"{what} revises its windows, and cannot be read in FROM: what was read is gone",
+            remedy="Read a query without WITH REVISIONS.",
+        )
+
+
+def check_names(query: Query) -> None:
+    """Raises `UserError` for a query that has a column called as ours are."""
+    for column in query.schema.names:
+        if column.startswith(OURS):
+            raise UserError(
+                f"the column '{column}' of the answer cannot be called that: names that begin with {OURS} are ours",
+                remedy=f"Give it another name: … AS {column.lstrip('_') or 'x'}.",
+            )

@@ -1,0 +1,195 @@
+"""What does a window of FROM mean: which window of the algebra, over which of the stream's columns?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+
+from headrace.algebra.expressions.expression import Cast, Expression, Literal
+from headrace.algebra.functions.resolve import UserFunction
+from headrace.algebra.query import QueryScan, StreamScan, UnionAll
+from headrace.algebra.windows.window import (
+    Custom,
+    Delta,
+    Landmark,
+    Numbering,
+    Rows,
+    RowsSlide,
+    Session,
+    TimeRange,
+    TimeSlide,
+    TupleSlide,
+    Unbounded,
+    Window,
+)
+from headrace.algebra.windows.window_kinds import WRITTEN
+from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
+from headrace.language.binder.expressions.expression_binder import ExpressionBinder, located
+from headrace.language.binder.expressions.scope import BoundSource, Names, Scope
+from headrace.language.syntax.ast import (
+    Constant,
+    DeltaWindow,
+    FunctionCall,
+    LandmarkWindow,
+    Name,
+    NamedWindow,
+    RangeWindow,
+    RowNumber,
+    RowsWindow,
+    SessionWindow,
+    StartingWindow,
+    TupleWindow,
+    WindowClause,
+)
+from headrace.schema import DOUBLE
+
+
+def bind_window(
+    clause: WindowClause,
+    scan: StreamScan | QueryScan | UnionAll,
+    text: str,
+    functions: Mapping[str, UserFunction],
+    names: Names,
+) -> Window:
+    """The window that a clause means over a stream or a query's results; raises `UserError` for columns that do not fit."""
+    match clause:
+        case RowsWindow(count=None):
+            return Unbounded()
+        case RowsWindow(count=int(count)):
+            partition = tuple(_partition(scan, text, functions).bind(item) for item in clause.partition)
+            numbered = _numbering(clause.numbered, scan, text)
+            if clause.slide is None:
+                return Rows(count, partition)
+            return RowsSlide(count, clause.slide, partition, numbered)
+        case TupleWindow():
+            check_attribute(clause.attribute, scan, text)
+            partition = tuple(_partition(scan, text, functions).bind(item) for item in clause.partition)
+            return TupleSlide(clause.range, clause.every, partition, _numbering(clause.numbered, scan, text))
+        case DeltaWindow():
+            binder = _partition(scan, text, functions, "a DELTA")
+            on = binder.bind(clause.on)
+            if not (on.type.is_numeric or on.type.name == "VOID"):
+                raise UserError(
+                    f"a DELTA is measured on a number, not on {on.type}",
+                    span=clause.on.span,
+                    text=text,
+                    remedy="Write for example [DELTA 0.5 ON price].",
+                )
+            partition = tuple(binder.bind(item) for item in clause.partition)
+            return Delta(clause.threshold, on if on.type == DOUBLE else Cast(on, DOUBLE), partition)
+        case StartingWindow():
+            check_attribute(clause.attribute, scan, text)
+            return TimeSlide(clause.range, clause.slide, clause.origin + clause.range)
+        case SessionWindow():
+            check_attribute(clause.attribute, scan, text)
+            partition = tuple(_partition(scan, text, functions).bind(item) for item in clause.partition)
+            return Session(clause.gap, partition)
+        case NamedWindow():
+            check_attribute(clause.attribute, scan, text)
+            binder = _partition(scan, text, functions, "a WINDOW")
+            given = tuple(binder.bind(item) for item in clause.on)
+            return replace(_registered(clause, text, names), on=given)
+        case LandmarkWindow():
+            check_attribute(clause.attribute, scan, text)
+            return Landmark(clause.slide, clause.origin)
+        case RangeWindow():
+            check_attribute(clause.attribute, scan, text)
+            if clause.range is None:
+                return Unbounded()
+            return (
+                TimeRange(clause.range)
+                if clause.slide is None
+                else TimeSlide(clause.range, clause.slide, clause.origin)
+            )
+        case _:
+            raise AssertionError(clause)
+
+
+def _registered(clause: NamedWindow, text: str, names: Names) -> Custom:
+    """The user's window or a built-in one, made once to see that its constants suit it."""
+    found = names.window(clause.name)
+    name, body = (clause.name.lower(), None) if found is None else (found.name, found.body)
+    if found is None and name not in WRITTEN:
+        raise UserError(
+            f"there is no window '{clause.name}'",
+            span=clause.span,
+            text=text,
+            remedy="Register its class with hub.register_window first.",
+        )
+    arguments = []
+    for item in clause.arguments:
+        if not isinstance(item, Constant):
+            raise UserError(
+                f"the arguments of the window {name} are constants",
+                span=item.span,
+                text=text,
+                remedy="Columns stand after ON: [WINDOW name(5) ON x].",
+            )
+        value = float(item.value) if isinstance(item.value, Decimal) else item.value
+        arguments.append(Literal(value, DOUBLE if isinstance(item.value, Decimal) else item.type))
+    window = Custom(name, tuple(arguments), body)
+    with located(clause.span, text):
+        assert window.kind is not None
+    return window
+
+
+def _partition(
+    scan: StreamScan | QueryScan | UnionAll,
+    text: str,
+    functions: Mapping[str, UserFunction],
+    what: str = "PARTITION BY",
+) -> ExpressionBinder:
+    def aggregate(call: FunctionCall) -> Expression:
+        raise UserError(f"{what} cannot hold the aggregate {call.name.upper()}", span=call.span, text=text)
+
+    own = Scope(text, (BoundSource(scan, Unbounded(), bare=True, span=Span(0, 0)),))
+    return ExpressionBinder(text, own.column, aggregate, functions)
+
+
+def _numbering(number: RowNumber | None, scan: StreamScan | QueryScan | UnionAll, text: str) -> Numbering:
+    if number is None:
+        return "rank"
+    check_attribute(number.attribute, scan, text)
+    if number.attribute is None and isinstance(scan, UnionAll):
+        raise UnsupportedQuery(
+            "rows of several streams have no common order of arrival to be numbered by",
+            remedy="Number them in the order of event time: rank(t), or leave the attribute out.",
+        )
+    return "row_num" if number.attribute is None else "rank"
+
+
+def check_attribute(attribute: Name | None, scan: StreamScan | QueryScan | UnionAll, text: str) -> None:
+    """A window is taken over the event time of its stream."""
+    if attribute is None:
+        return
+    time = scan.time if isinstance(scan, StreamScan | UnionAll) else None
+    *qualifier, name = attribute.parts
+    if qualifier and [part.lower() for part in qualifier] != [scan.alias.lower()]:
+        raise UserError(
+            f"there is no source '{'.'.join(qualifier)}' for this window",
+            span=attribute.span,
+            text=text,
+            remedy=did_you_mean(qualifier[0], [scan.alias]),
+        )
+    if scan.table.find(name) is None:
+        raise UserError(
+            f"there is no column '{name}'",
+            span=attribute.span,
+            text=text,
+            remedy=did_you_mean(name, scan.table.names),
+        )
+    if time is None or name.lower() != time.lower():
+        said = (
+            f"the event time of '{scan.name}' is '{time}'"
+            if time
+            else f"'{scan.name}' has no column of event times"
+        )
+        raise UnsupportedQuery(
+            f"windows over '{name}' are not available: {said}",
+            span=attribute.span,
+            text=text,
+            remedy=f"Take the window over '{time}', or make '{name}' the event time of a stream: TIMESTAMP BY {name}."
+            if time
+            else "Use a bracket without WATTR: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE].",
+        )

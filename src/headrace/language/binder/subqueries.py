@@ -1,0 +1,230 @@
+"""What does a SELECT inside WHERE mean? Over a stored relation a column of truth: is there such a row in it?
+
+Over what changes it is a semijoin (`semijoins`), which only a condition by itself can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from headrace.algebra.expressions.expression import Call, Column, Expression, columns_of
+from headrace.algebra.functions.resolve import UserFunction
+from headrace.algebra.query import Mark, Node, Query, RelationScan
+from headrace.catalog.definitions import RelationDefinition
+from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
+from headrace.language.binder.expressions.expression_binder import ExpressionBinder
+from headrace.language.binder.expressions.scope import Names, Scope
+from headrace.language.binder.semijoins import Semijoin, operands_of, semijoin
+from headrace.language.syntax.ast import AllColumns, Chain, Exists, Expr, FunctionCall, InSelect, Name, Select
+from headrace.schema import BOOLEAN
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A `Mark` without the node it stands over."""
+
+    right: RelationScan
+    name: str
+    condition: Expression | None
+    test: Call | None
+
+
+@dataclass(slots=True)
+class Memberships:
+    """Collects the subqueries of one WHERE; `scope` are the sources around them, `inner` binds a SELECT over what changes."""
+
+    names: Names
+    scope: Scope
+    functions: Mapping[str, UserFunction]
+    inner: Callable[[Select], Query]
+    found: list[Membership] = field(default_factory=list)
+    semijoins: list[Semijoin] = field(default_factory=list)
+
+    def where(self, node: Expr, binder: ExpressionBinder) -> Expression | None:
+        """What is left of a WHERE beside its semijoins, which are collected; None when there is nothing else."""
+        rest = []
+        for each in _conjuncts(node):
+            if isinstance(each, InSelect) and not each.negated and self._changes(each.select):
+                alias = self._alias()
+                self.semijoins.append(semijoin(each, binder, self.scope, self.inner, alias))
+            else:
+                rest.append(each)
+        if not self.semijoins:
+            return binder.condition(node, "WHERE")
+        if not rest:
+            return None
+        return binder.condition(rest[0] if len(rest) == 1 else Chain("and", tuple(rest), node.span), "WHERE")
+
+    def bind(self, node: InSelect | Exists, outer: ExpressionBinder) -> Expression:
+        """The column that holds the truth of a subquery.
+
+        Raises `UserError` for unknown names, `UnsupportedQuery` for subqueries over anything but a relation.
+        """
+        select = node.select
+        if self._changes(select):
+            self._refuse(node)
+        definition = self._relation(select)
+        self._check_plain(select)
+        alias = self._alias()
+        inner = _Inner(outer, RelationScan(definition.name, alias, definition.schema), select)
+        binder = ExpressionBinder(outer.text, inner.column, self._no_aggregate, self.functions)
+        condition = None if select.where is None else binder.condition(select.where, "WHERE")
+        test = self._test(node, outer, binder, alias) if isinstance(node, InSelect) else None
+        if isinstance(node, Exists):
+            for item in _items(select):
+                if item is not None:
+                    binder.bind(item)
+        found = Membership(inner.scan, f"{alias}.matched", condition, test)
+        self.found.append(found)
+        column = Column(found.name, BOOLEAN)
+        negated = isinstance(node, InSelect) and node.negated
+        return Call("not", (column,), BOOLEAN) if negated else column
+
+    def over(self, node: Node) -> Node:
+        """The node with all that look into stored relations above it."""
+        for each in self.found:
+            node = Mark(node, each.right, each.name, each.condition, each.test)
+        return node
+
+    def _test(
+        self, node: InSelect, outer: ExpressionBinder, binder: ExpressionBinder, alias: str
+    ) -> Call | None:
+        operands = operands_of(node, self.scope)
+        if len(operands) != 1:
+            remedy = "For several write EXISTS (SELECT 1 FROM r WHERE r.a = s.a AND r.b = s.b)."
+            raise UnsupportedQuery(
+                "IN compares one column with a stored relation",
+                span=node.operands[0].span.to(node.operands[-1].span),
+                text=self.scope.text,
+                remedy=remedy.replace("EXISTS", "NOT EXISTS") if node.negated else remedy,
+            )
+        items, table = _items(node.select), self._relation(node.select).schema
+        item: Expr | None = items[0]
+        if item is None and len(items) == 1 and len(table.names) == 1:
+            item = Name((table.names[0],), node.select.span)
+        if item is None or len(items) != 1:
+            self._fail("the SELECT of IN has one column", node.select.span, "Name it: IN (SELECT id FROM r).")
+        member = binder.bind(item)
+        if any(not name.startswith(f"{alias}.") for name in columns_of(member)):
+            self._fail(
+                "the column that IN looks into is one of its own SELECT",
+                item.span,
+                "Compare columns of the stream in the WHERE of the inner SELECT.",
+            )
+        test = outer.call("=", node.span, outer.bind(operands[0]), member)
+        assert isinstance(test, Call)
+        return test
+
+    def _alias(self) -> str:
+        """A name of its own for what is looked into: it may stand in FROM too, and be asked more than once."""
+        taken = {source.alias.lower() for source in self.scope.sources}
+        taken |= {each.right.alias for each in self.found} | {each.alias for each in self.semijoins}
+        return next(f"in{place}" for place in range(len(taken) + 1) if f"in{place}" not in taken)
+
+    def _changes(self, select: Select) -> bool:
+        """True for a SELECT that reads more than stored relations; a name that nothing has is taken for one's."""
+        sources = (select.source, *(join.source for join in select.joins))
+        if any(source.select is not None or source.others or source.sets for source in sources):
+            return True
+        if len(sources) == 1 and select.beyond is None and not self._is_known(select.source.name):
+            return False
+        return any(self.names.relation(source.name) is None for source in sources)
+
+    def _is_known(self, name: str) -> bool:
+        known = self.names.stream(name), self.names.relation(name), self.names.query(name)
+        return any(each is not None for each in known)
+
+    def _relation(self, select: Select) -> RelationDefinition:
+        found = self.names.relation(select.source.name)
+        if found is not None:
+            return found
+        raise UserError(
+            f"there is no relation '{select.source.name}'",
+            span=select.source.span,
+            text=self.scope.text,
+            remedy=did_you_mean(select.source.name, self.names.known()),
+        )
+
+    def _check_plain(self, select: Select) -> None:
+        """Raises `UnsupportedQuery` for clauses that a SELECT over a stored relation cannot have here."""
+        trailer = select.revisions.span if select.revisions is not None else select.shedding
+        beyond = select.beyond or select.emit_empty or trailer
+        if beyond is None and (select.emit is not None or select.source.channel != "rows"):
+            beyond = select.source.span if select.emit is None else select.span
+        if beyond is not None:
+            raise UnsupportedQuery(
+                "a SELECT inside a condition has SELECT, one relation in FROM, and WHERE only",
+                span=beyond,
+                text=self.scope.text,
+                remedy="JOIN the relation, or make one that holds what is asked.",
+            )
+        for item in select.items:
+            alias = select.source.alias or select.source.name
+            if isinstance(item, AllColumns) and (item.qualifier or alias).lower() != alias.lower():
+                self._fail(f"there is no source '{item.qualifier}' in FROM", item.span, f"There is: {alias}.")
+
+    def _refuse(self, node: InSelect | Exists) -> NoReturn:
+        """Raises `UnsupportedQuery`: this is over what changes, and no semijoin."""
+        message = "a SELECT over what changes is a condition of WHERE by itself, beside others with AND"
+        remedy = "Write WHERE … AND k IN (SELECT …); in place of OR register a query for each side."
+        if isinstance(node, Exists):
+            message = "EXISTS over what changes is not available"
+            remedy = "Write IN, which compares columns: k IN (SELECT k FROM s [RANGE 5 MINUTES])."
+        elif node.negated:
+            message = "NOT IN over what changes is not available: rows would have to come back when what they meet goes"
+            remedy = "Write IN, or keep what is looked into in a relation: NOT IN (SELECT id FROM r)."
+        raise UnsupportedQuery(message, span=node.select.span, text=self.scope.text, remedy=remedy)
+
+    def _no_aggregate(self, call: FunctionCall) -> Expression:
+        raise UnsupportedQuery(
+            f"the aggregate {call.name.upper()} is not available in a SELECT inside a condition",
+            span=call.span,
+            text=self.scope.text,
+            remedy="Keep the aggregate in a relation of its own.",
+        )
+
+    def _fail(self, message: str, span: Span, remedy: str | None = None) -> NoReturn:
+        raise UserError(message, span=span, text=self.scope.text, remedy=remedy)
+
+
+def _conjuncts(node: Expr) -> Iterator[Expr]:
+    """The conditions that AND joins, in order."""
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Chain) and each.operator == "and":
+            waiting.extend(reversed(each.operands))
+        else:
+            yield each
+
+
+def _items(select: Select) -> list[Expr | None]:
+    """The select list; None stands for all columns."""
+    return [None if isinstance(item, AllColumns) else item.expression for item in select.items]
+
+
+@dataclass(frozen=True, slots=True)
+class _Inner:
+    """Names inside a subquery: its own relation's first, then those around it."""
+
+    outer: ExpressionBinder
+    scan: RelationScan
+    select: Select
+
+    def column(self, name: Name) -> Expression:
+        *qualifier, plain = name.parts
+        alias = self.select.source.alias or self.select.source.name
+        if not qualifier or [part.lower() for part in qualifier] == [alias.lower()]:
+            own = self.scan.table.find(plain)
+            if own is not None:
+                return Column(f"{self.scan.alias}.{own.name}", own.type)
+            if qualifier:
+                raise UserError(
+                    f"there is no column '{plain}' in '{alias}'",
+                    span=name.span,
+                    text=self.outer.text,
+                    remedy=did_you_mean(plain, self.scan.table.names),
+                )
+        return self.outer.column(name)

@@ -1,0 +1,139 @@
+"""What do statistics of time series say? Aggregates of two numbers, of a number with its time, of the first or last row."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.algebra.expressions.aggregates import OF_PAIRS, AggregateCall, canonical, result_type
+from headrace.algebra.expressions.expression import Call, Expression, Literal
+from headrace.algebra.expressions.series import pair, placed, seconds_of, timed
+from headrace.errors import UserError
+from headrace.language.binder.expressions.expression_binder import cast, joined
+from headrace.language.syntax.ast import FunctionCall
+from headrace.schema import BIGINT, BOOLEAN, DOUBLE
+
+ZSCORE: Final = "zscore"
+_ALONE: Final = ("regr_slope", "regr_intercept", "regr_r2")
+_MEANS: Final = {"regr_avgy": 0, "regr_avgx": 1}
+_SHORT: Final = ("SLOPE", "INTERCEPT", "R2")
+SERIES: Final = ("regr_count", *_MEANS)
+"""Names that stand for aggregates of other names."""
+
+
+def series_call(
+    node: FunctionCall, arguments: list[Expression], condition: Expression | None, stream: str
+) -> AggregateCall | None:
+    """The aggregate of a call over bound arguments; None when it is none of these. `stream` is the alias of the stream.
+
+    Raises `UserError` for arguments it cannot take.
+    """
+    name, function = node.name.lower(), canonical(node.name)
+    if function not in (*OF_PAIRS, "ewma", "first", "last") and name not in SERIES:
+        return None
+    what = node.name.upper()
+    if node.distinct:
+        raise UserError(f"{what} does not take DISTINCT")
+    if node.star:
+        raise UserError(f"{what} does not take *", remedy="Only COUNT takes *.")
+    if function in ("first", "last"):
+        return _of_order(what, function, arguments, condition, stream)
+    if function == "ewma":
+        return _faded(what, arguments, condition, stream)
+    y, x = _two_numbers(what, function, arguments, stream)
+    if name in _MEANS:
+        place = _MEANS[name]
+        return _mean(arguments[place], (x, y)[place], condition)
+    both = pair(y, x)
+    if name == "regr_count":
+        return AggregateCall("count", both, BIGINT, condition=condition)
+    assert function is not None
+    return AggregateCall(function, both, result_type(function, both.type), condition=condition)
+
+
+def _mean(wanted: Expression, other: Expression, condition: Expression | None) -> AggregateCall:
+    """The mean of one side of the pairs, in the type that AVG has."""
+    present = Call("isnotnull", (other,), BOOLEAN)
+    factors = (present,) if condition is None else (condition, present)
+    return AggregateCall("avg", wanted, result_type("avg", wanted.type), condition=joined("and", factors))
+
+
+def zscore_parts(
+    node: FunctionCall, arguments: list[Expression], condition: Expression | None, stream: str
+) -> tuple[AggregateCall, AggregateCall, AggregateCall]:
+    """What a z-score is made of: the last value, the mean and the standard deviation of the values that are not NULL."""
+    if node.distinct:
+        raise UserError("ZSCORE does not take DISTINCT")
+    if node.star or len(arguments) != 1:
+        raise UserError(f"ZSCORE takes one argument, not {'*' if node.star else len(arguments)}")
+    value = _number("ZSCORE", arguments[0])
+    present = Call("isnotnull", (value,), BOOLEAN)
+    factors = (present,) if condition is None else (condition, present)
+    last = placed(value, stream)
+    return (
+        AggregateCall("last", last, DOUBLE, condition=joined("and", factors)),
+        AggregateCall("avg", value, DOUBLE, condition=condition),
+        AggregateCall("stddev_samp", value, DOUBLE, condition=condition),
+    )
+
+
+def _number(what: str, value: Expression) -> Expression:
+    if not (value.type.is_numeric or value.type.name == "VOID"):
+        raise UserError(
+            f"{what} needs a number, not {value.type}", remedy="CAST the argument to a numeric type first."
+        )
+    return cast(value, DOUBLE)
+
+
+def _two_numbers(
+    what: str, function: str | None, arguments: list[Expression], stream: str
+) -> tuple[Expression, Expression]:
+    """(y, x); the x of a regression may be a time, and is the event time when it is left out."""
+    if len(arguments) == 1 and function in _ALONE:
+        return _number(what, arguments[0]), seconds_of(stream)
+    if len(arguments) != 2:
+        raise UserError(
+            f"{what} takes two numbers, not {len(arguments)} argument{'s' if len(arguments) != 1 else ''}",
+            remedy=f"Write for example {what}(y, x).",
+        )
+    y, x = arguments
+    x = (
+        cast(x, DOUBLE)
+        if what.startswith(("REGR", *_SHORT)) and x.type.name == "TIMESTAMP"
+        else _number(what, x)
+    )
+    return _number(what, y), x
+
+
+def _faded(
+    what: str, arguments: list[Expression], condition: Expression | None, stream: str
+) -> AggregateCall:
+    if len(arguments) != 2:
+        raise UserError(
+            f"{what} takes a number and a half-life, not {len(arguments)} argument{'s' if len(arguments) != 1 else ''}",
+            remedy=f"Write for example {what}(x, INTERVAL 5 MINUTES).",
+        )
+    value, span = arguments
+    if not (isinstance(span, Literal) and span.type.name == "INTERVAL" and isinstance(span.value, int)):
+        raise UserError(
+            f"the half-life of {what} must be a constant INTERVAL",
+            remedy="Write for example INTERVAL 5 MINUTES.",
+        )
+    argument = timed(_number(what, value), stream)
+    return AggregateCall("ewma", argument, DOUBLE, condition=condition, half_life=span.value)
+
+
+def _of_order(
+    what: str, function: str, arguments: list[Expression], condition: Expression | None, stream: str
+) -> AggregateCall:
+    """FIRST(x) and LAST(x); with TRUE as second argument of the values that are not NULL, as in Spark."""
+    if len(arguments) not in (1, 2):
+        raise UserError(f"{what} takes one argument, and TRUE to ignore NULLs, not {len(arguments)}")
+    value = arguments[0]
+    if len(arguments) == 2:
+        ignores = arguments[1]
+        if not (isinstance(ignores, Literal) and isinstance(ignores.value, bool)):
+            raise UserError(f"the second argument of {what} is TRUE (ignore NULLs) or FALSE")
+        if ignores.value:
+            present = Call("isnotnull", (value,), BOOLEAN)
+            condition = present if condition is None else joined("and", (condition, present))
+    return AggregateCall(function, placed(value, stream), value.type, condition=condition)

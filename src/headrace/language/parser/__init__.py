@@ -1,0 +1,1 @@
+"""The parser of SELECT: from tokens to syntax."""

@@ -1,0 +1,215 @@
+"""How is a scalar expression read? Precedence climbing; one recursion per level of nesting, none per term of a chain.
+
+From loosest to tightest, as in Spark: OR, AND, NOT, predicates and comparisons, |, ^, &, shifts, + - ||, * / % DIV, signs, `::`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from typing import Literal as Choice
+
+from headrace.errors import Span, UserError
+from headrace.language.parser.literals import number
+from headrace.language.parser.primaries import primary
+from headrace.language.parser.subqueries import at_subselect, subselect
+from headrace.language.parser.type_names import column_type
+from headrace.language.syntax.ast import (
+    Between,
+    CastTo,
+    Chain,
+    Constant,
+    Expr,
+    Infix,
+    InSelect,
+    Is,
+    Matches,
+    OneOf,
+    Prefix,
+    parts_of,
+)
+from headrace.language.syntax.cursor import DEEPEST, Cursor
+
+OR, AND, NOT, PREDICATE, BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, SIGN, CAST = range(1, 13)
+
+_SIGNS: Final = {
+    **dict.fromkeys(("=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>"), PREDICATE),
+    "|": BIT_OR,
+    "^": BIT_XOR,
+    "&": BIT_AND,
+    **dict.fromkeys(("<<", ">>"), SHIFT),
+    **dict.fromkeys(("+", "-", "||"), SUM),
+    **dict.fromkeys(("*", "/", "%"), PRODUCT),
+    "::": CAST,
+}
+_WORDS: Final = {
+    "OR": OR,
+    "AND": AND,
+    **dict.fromkeys(("NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN"), PREDICATE),
+    "DIV": PRODUCT,
+}
+_SAME: Final = {"==": "=", "!=": "<>"}
+_MATCHES: Final[dict[str, Choice["like", "ilike", "rlike"]]] = {
+    "LIKE": "like",
+    "ILIKE": "ilike",
+    "RLIKE": "rlike",
+    "REGEXP": "rlike",
+}
+
+
+def expression(cursor: Cursor) -> Expr:
+    """Pass an expression.
+
+    Raises `UserError` for what is none and for one that nests too deep.
+    """
+    found = _climb(cursor, OR)
+    if not cursor.nested:
+        _check_depth(cursor, found)
+    return found
+
+
+def parse_expression(text: str, zone: str = "UTC") -> Expr:
+    """The one expression of a text; its times are those of a zone's clocks where they do not say.
+
+    Raises `UserError` for anything else.
+    """
+    cursor = Cursor(text, zone=zone)
+    found = expression(cursor)
+    if not cursor.at_end:
+        raise cursor.wanted("the end of the expression")
+    return found
+
+
+def _climb(cursor: Cursor, loosest: int) -> Expr:
+    """An expression of operators that bind at least as tightly as `loosest`."""
+    cursor.down()
+    left = _prefix(cursor)
+    while (level := _level(cursor)) >= loosest:
+        left = _continued(cursor, left, level)
+    cursor.up()
+    return left
+
+
+def _level(cursor: Cursor) -> int:
+    """How tightly the operator at the cursor binds; 0 when there is none."""
+    token = cursor.token
+    if token.kind == "sign":
+        return _SIGNS.get(token.text, 0)
+    if token.upper == "NOT" and cursor.ahead().upper not in _WORDS:
+        return 0
+    return _WORDS.get(token.upper, 0)
+
+
+def _prefix(cursor: Cursor) -> Expr:
+    token = cursor.token
+    if token.kind == "number":
+        return _number(cursor, token.span, negative=False)
+    if token.upper == "NOT" or (token.kind == "sign" and token.text == "!"):
+        cursor.advance()
+        return Prefix("not", _climb(cursor, NOT), cursor.since(token.span))
+    if token.kind == "sign" and token.text in ("-", "+", "~"):
+        cursor.advance()
+        if token.text == "-" and cursor.token.kind == "number":
+            return _number(cursor, token.span, negative=True)
+        return Prefix(token.text, _climb(cursor, SIGN), cursor.since(token.span))
+    return primary(cursor, expression)
+
+
+def _number(cursor: Cursor, start: Span, *, negative: bool) -> Constant:
+    written = cursor.advance().text
+    span = cursor.since(start)
+    try:
+        value, kind, shown = number(written, negative=negative)
+    except UserError as error:
+        raise cursor.error(error.message, span, error.remedy) from None
+    return Constant(value, kind, shown, span)
+
+
+def _continued(cursor: Cursor, left: Expr, level: int) -> Expr:
+    """`left` with the operator at the cursor and what follows it."""
+    word = cursor.token.upper
+    if word in ("AND", "OR"):
+        return _chain(cursor, left, "and" if word == "AND" else "or", level)
+    if word in _WORDS and word != "DIV":
+        return _predicate(cursor, left)
+    sign = cursor.advance().text.lower()
+    if sign == "::":
+        return CastTo(left, column_type(cursor), False, cursor.since(left.span))
+    return Infix(_SAME.get(sign, sign), left, _climb(cursor, level + 1), cursor.since(left.span))
+
+
+def _chain(cursor: Cursor, left: Expr, operator: Choice["and", "or"], level: int) -> Expr:
+    operands = [left]
+    while cursor.accept(operator.upper()):
+        operands.append(_climb(cursor, level + 1))
+    return Chain(operator, tuple(operands), cursor.since(left.span))
+
+
+def _predicate(cursor: Cursor, left: Expr) -> Expr:
+    if cursor.accept("IS"):
+        return _is(cursor, left)
+    negated = cursor.accept("NOT")
+    if cursor.accept("BETWEEN"):
+        low = _climb(cursor, PREDICATE + 1)
+        cursor.expect("AND", purpose=" and the upper end of BETWEEN")
+        high = _climb(cursor, PREDICATE + 1)
+        return Between(left, low, high, negated, cursor.since(left.span))
+    if cursor.accept("IN"):
+        return _one_of(cursor, left, negated)
+    if (kind := _MATCHES.get(cursor.token.upper)) is None:
+        raise cursor.wanted("IN, LIKE, RLIKE or BETWEEN after NOT")
+    cursor.advance()
+    pattern = _climb(cursor, PREDICATE + 1)
+    if cursor.at_any("ESCAPE"):
+        raise cursor.unsupported(
+            "LIKE with ESCAPE is not available",
+            cursor.token.span,
+            "Escape % and _ with a backslash, or use RLIKE.",
+        )
+    return Matches(kind, left, pattern, negated, cursor.since(left.span))
+
+
+def _is(cursor: Cursor, left: Expr) -> Expr:
+    negated = cursor.accept("NOT")
+    if cursor.accept("DISTINCT", "FROM"):
+        right = _climb(cursor, PREDICATE + 1)
+        span = cursor.since(left.span)
+        same = Infix("<=>", left, right, span)
+        return same if negated else Prefix("not", same, span)
+    for word, what in _IS.items():
+        if cursor.accept(word):
+            return Is(left, what, negated, cursor.since(left.span))
+    raise cursor.wanted("NULL, TRUE, FALSE or DISTINCT FROM after IS")
+
+
+_IS: Final[dict[str, Choice["null", "true", "false"]]] = {
+    "NULL": "null",
+    "UNKNOWN": "null",
+    "TRUE": "true",
+    "FALSE": "false",
+}
+
+
+def _one_of(cursor: Cursor, left: Expr, negated: bool) -> Expr:
+    cursor.expect_sign("(", " and the candidates of IN")
+    if at_subselect(cursor):
+        select = subselect(cursor)
+        return InSelect((left,), select, negated, cursor.since(left.span))
+    items = [_climb(cursor, OR)]
+    while cursor.accept_sign(","):
+        items.append(_climb(cursor, OR))
+    cursor.expect_sign(")", " or ',' in the list of IN")
+    return OneOf(left, tuple(items), negated, cursor.since(left.span))
+
+
+def _check_depth(cursor: Cursor, root: Expr) -> None:
+    """Chains of operators that are not AND or OR lean to the left: their depth shows only in the finished tree."""
+    level, depth = [root], 0
+    while level:
+        depth += 1
+        if depth > DEEPEST:
+            raise cursor.error(
+                f"an expression nests deeper than {DEEPEST} levels, here through a long chain of operators",
+                root.span,
+                "Split the expression, or compute parts of it in a query of their own.",
+            )
+        level = [part for node in level for part in parts_of(node)]

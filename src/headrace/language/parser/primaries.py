@@ -1,0 +1,370 @@
+"""How are the operands of an expression read: names, literals, function calls, CASE, CAST, parentheses?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Final, NoReturn
+
+from headrace.algebra.expressions.aggregates import APPROXIMATE, BELONGS, canonical
+from headrace.errors import Span, UserError
+from headrace.language.parser.durations import interval_literal
+from headrace.language.parser.literals import date_of, instant_of, shown_instant, shown_interval
+from headrace.language.parser.subqueries import at_subselect, subselect
+from headrace.language.parser.type_names import TYPES, column_type
+from headrace.language.syntax.ast import (
+    CaseWhen,
+    CastTo,
+    Constant,
+    Exists,
+    Expr,
+    Extract,
+    FunctionCall,
+    InSelect,
+    Name,
+)
+from headrace.language.syntax.cursor import Cursor
+from headrace.schema import BINARY, BOOLEAN, DATE, INTERVAL, STRING, TIMESTAMP, TIMESTAMP_NTZ, VOID
+
+_RESERVED_LIST: Final = """
+SELECT FROM WHERE GROUP HAVING ORDER LIMIT AND OR NOT CASE WHEN THEN ELSE END IN IS LIKE BETWEEN AS
+ON JOIN USING UNION EXCEPT INTERSECT DISTINCT BY INNER OUTER CROSS FULL SET WITH BEGIN EMIT
+"""
+RESERVED: Final = frozenset(_RESERVED_LIST.split())
+"""Words that begin or continue a clause: as names they need backticks, except after a dot."""
+
+_NEVER_COLUMNS: Final = frozenset(
+    {"SELECT", "FROM", "WHERE", "AND", "OR", "NOT", "AS", "WHEN", "THEN", "ELSE", "ON"}
+)
+
+Whole = Callable[[Cursor], Expr]
+"""The parser of a whole expression, handed in because expressions and their operands contain each other."""
+
+
+def primary(cursor: Cursor, whole: Whole) -> Expr:
+    """Pass an operand.
+
+    Raises `UserError` for what is none.
+    """
+    token = cursor.token
+    if token.kind == "string":
+        return _string(cursor)
+    if cursor.at_sign("("):
+        return _parenthesised(cursor, whole)
+    if (
+        token.kind == "name"
+        and cursor.ahead().kind == "string"
+        and (typed := _typed_literal(cursor)) is not None
+    ):
+        return typed
+    if token.upper in _CONSTANTS:
+        cursor.advance()
+        value, kind = _CONSTANTS[token.upper]
+        return Constant(value, kind, "NULL" if value is None else token.text.lower(), token.span)
+    if token.upper == "INTERVAL" and cursor.ahead().kind in ("number", "sign") and cursor.ahead().text != ".":
+        return _interval(cursor)
+    if token.upper == "CASE":
+        return _case(cursor, whole)
+    if token.kind in ("name", "quoted") and cursor.ahead().text == "(" and cursor.ahead().kind == "sign":
+        return _call(cursor, whole)
+    return column(cursor)
+
+
+_CONSTANTS: Final = {"NULL": (None, VOID), "TRUE": (True, BOOLEAN), "FALSE": (False, BOOLEAN)}
+
+
+def _string(cursor: Cursor) -> Constant:
+    """One string; neighbouring ones are joined."""
+    start, text = cursor.token.span, ""
+    while cursor.token.kind == "string":
+        text += cursor.advance().text
+    return Constant(text, STRING, text, cursor.since(start))
+
+
+def column(cursor: Cursor) -> Name:
+    """Pass the name of a column, with or without qualifier."""
+    token = cursor.token
+    if token.kind not in ("name", "quoted") or token.upper in RESERVED:
+        likely = token.upper in RESERVED - _NEVER_COLUMNS
+        raise cursor.wanted(
+            "an expression", f"A column of that name is written `{token.text}`." if likely else None
+        )
+    parts = [cursor.advance().text]
+    while cursor.accept_sign("."):
+        parts.append(cursor.name("a column's name after the dot"))
+    return Name(tuple(parts), cursor.since(token.span))
+
+
+def _parenthesised(cursor: Cursor, whole: Whole) -> Expr:
+    start = cursor.advance().span
+    if cursor.at_any("SELECT", "WITH"):
+        raise cursor.unsupported(
+            "a SELECT inside an expression is not available yet",
+            cursor.token.span,
+            "Register it as a query or a relation of its own and JOIN it.",
+        )
+    inside = whole(cursor)
+    if cursor.at_sign(","):
+        return _row(cursor, whole, start, inside)
+    cursor.expect_sign(")")
+    return inside
+
+
+def _row(cursor: Cursor, whole: Whole, start: Span, first: Expr) -> InSelect:
+    """`(a, b) IN (SELECT …)`, after its first value: the one place where several values stand in parentheses."""
+    values, span = [first], cursor.since(start)
+    while cursor.accept_sign(","):
+        values.append(whole(cursor))
+    closed = cursor.accept_sign(")")
+    negated = closed and cursor.accept("NOT")
+    if not (closed and cursor.accept("IN") and cursor.accept_sign("(") and at_subselect(cursor)):
+        raise cursor.unsupported(
+            "rows of several values in parentheses stand before IN (SELECT …) only",
+            span,
+            "Compare the values one by one: a = 1 AND b = 2.",
+        )
+    return InSelect(tuple(values), subselect(cursor), negated, cursor.since(start))
+
+
+def _typed_literal(cursor: Cursor) -> Constant | None:
+    """`DATE '…'`, `TIMESTAMP '…'`, `INTERVAL '…'`, `X'…'`; None when the word is none of these."""
+    token, text = cursor.token, cursor.ahead()
+    span = token.span.to(text.span)
+    try:
+        match token.upper:
+            case "DATE":
+                day = date_of(text.text)
+                constant = Constant(day, DATE, f"DATE '{day.isoformat()}'", span)
+            case "TIMESTAMP" | "TIMESTAMP_LTZ":
+                at = instant_of(text.text, zone=cursor.zone)
+                constant = Constant(at, TIMESTAMP, f"TIMESTAMP '{shown_instant(at, cursor.zone)}'", span)
+            case "TIMESTAMP_NTZ":
+                at = instant_of(text.text, zoned=False)
+                constant = Constant(at, TIMESTAMP_NTZ, f"TIMESTAMP_NTZ '{shown_instant(at)}'", span)
+            case "INTERVAL":
+                return _interval(cursor)
+            case "X" if token.span.end == text.span.start:
+                value = _hexadecimal(text.text)
+                constant = Constant(value, BINARY, f"X'{value.hex().upper()}'", span)
+            case _:
+                return None
+    except UserError as error:
+        raise cursor.error(error.message, text.span, error.remedy) from None
+    cursor.advance()
+    cursor.advance()
+    return constant
+
+
+def _hexadecimal(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text if len(text) % 2 == 0 else "0" + text)
+    except ValueError:
+        raise UserError(f"'{text[:30]}' is not hexadecimal", remedy="Write for example X'1F2A'.") from None
+
+
+def _interval(cursor: Cursor) -> Constant:
+    start = cursor.token.span
+    length, fields = interval_literal(cursor)
+    return Constant(length, INTERVAL, shown_interval(length, fields), cursor.since(start))
+
+
+def _case(cursor: Cursor, whole: Whole) -> CaseWhen:
+    start = cursor.advance().span
+    operand = None if cursor.at_any("WHEN") else whole(cursor)
+    branches = []
+    while cursor.accept("WHEN"):
+        condition = whole(cursor)
+        cursor.expect("THEN", purpose=" after the condition of WHEN")
+        branches.append((condition, whole(cursor)))
+    if not branches:
+        raise cursor.wanted("WHEN in CASE")
+    otherwise = whole(cursor) if cursor.accept("ELSE") else None
+    cursor.expect("END", purpose=" of CASE")
+    return CaseWhen(operand, tuple(branches), otherwise, cursor.since(start))
+
+
+def _call(cursor: Cursor, whole: Whole) -> Expr:
+    name = cursor.token
+    if name.upper in ("CAST", "TRY_CAST"):
+        return _cast(cursor, whole)
+    if name.upper == "EXISTS" and cursor.ahead(2).upper in ("SELECT", "WITH"):
+        cursor.advance()
+        cursor.advance()
+        return Exists(subselect(cursor), cursor.since(name.span))
+    if name.upper in RESERVED:
+        raise cursor.wanted("an expression")
+    if name.upper in _SPECIAL:
+        cursor.advance()
+        cursor.advance()
+        return _SPECIAL[name.upper](cursor, whole, name.span)
+    cursor.advance()
+    cursor.advance()
+    if cursor.accept_sign("*"):
+        cursor.expect_sign(")")
+        return _with_condition(cursor, whole, FunctionCall(name.text, (), cursor.since(name.span), star=True))
+    distinct = cursor.accept("DISTINCT")
+    arguments = _arguments(cursor, whole)
+    if name.upper in _CONVERSIONS and len(arguments) == 1 and not distinct:
+        return CastTo(arguments[0], TYPES[name.upper], False, cursor.since(name.span))
+    call = FunctionCall(name.text, arguments, cursor.since(name.span), distinct=distinct)
+    return _with_condition(cursor, whole, call)
+
+
+_CONVERSIONS: Final = frozenset(
+    {
+        "BOOLEAN",
+        "TINYINT",
+        "SMALLINT",
+        "INT",
+        "BIGINT",
+        "FLOAT",
+        "DOUBLE",
+        "DECIMAL",
+        "STRING",
+        "BINARY",
+        "DATE",
+        "TIMESTAMP",
+    }
+)
+"""`int(x)` is `CAST(x AS INT)`."""
+
+
+def _arguments(cursor: Cursor, whole: Whole) -> tuple[Expr, ...]:
+    """Arguments up to and with the closing parenthesis; the opening one has been passed."""
+    if cursor.accept_sign(")"):
+        return ()
+    found = [whole(cursor)]
+    while cursor.accept_sign(","):
+        found.append(whole(cursor))
+    cursor.expect_sign(")", " or ','")
+    return tuple(found)
+
+
+def _with_condition(cursor: Cursor, whole: Whole, call: FunctionCall) -> FunctionCall:
+    condition = None
+    if cursor.at_word("FILTER") and cursor.ahead().text == "(":
+        cursor.advance()
+        cursor.advance()
+        cursor.expect("WHERE", purpose=" in FILTER (WHERE …)")
+        condition = whole(cursor)
+        cursor.expect_sign(")")
+    within = _within(cursor) if cursor.at_word("WITHIN") and cursor.ahead().kind == "number" else None
+    if cursor.at_word("BUCKETS") and cursor.ahead().kind == "number":
+        within = _buckets(cursor)
+    may_be = (
+        canonical(call.name) in (*APPROXIMATE, "l2_norm")
+        or condition is not None
+        or call.name.lower() == "count_if"
+    )
+    if within is not None and not may_be:
+        raise cursor.error(
+            f"{call.name.upper()} is exact: {BELONGS}",
+            cursor.since(call.span),
+            "Leave it out.",
+        )
+    if cursor.at_word("OVER"):
+        raise cursor.unsupported(
+            "functions OVER a window are not available",
+            cursor.token.span,
+            "Put a window after the stream's name: FROM s [RANGE 10 MINUTES SLIDE 1 MINUTE].",
+        )
+    span = cursor.since(call.span)
+    return FunctionCall(call.name, call.arguments, span, call.distinct, call.star, condition, within)
+
+
+_MOST_BUCKETS: Final = 1_000_000
+
+
+def _buckets(cursor: Cursor) -> Fraction:
+    """`BUCKETS n`: n parts of equal weight, of which one may be cut and counts half."""
+    start = cursor.advance().span
+    written = cursor.advance().text
+    if not written.isdigit() or not 0 < int(written) <= _MOST_BUCKETS:
+        raise cursor.error(
+            f"BUCKETS takes a whole number from 1 to {_MOST_BUCKETS:,}, not '{written}'",
+            cursor.since(start),
+            "Write for example BUCKETS 10.",
+        )
+    return Fraction(1, 2 * int(written))
+
+
+def _within(cursor: Cursor) -> Fraction:
+    """`WITHIN p PERCENT`, as a part of one."""
+    start = cursor.advance().span
+    written = cursor.advance().text
+    cursor.expect("PERCENT", purpose=" after WITHIN and a number")
+    try:
+        part = Fraction(written) / 100
+    except ValueError:
+        raise cursor.error(f"'{written}' is not a number of percent", cursor.since(start)) from None
+    if not 0 < part <= 1:
+        raise cursor.error(
+            "an error is above 0 and at most 100 percent",
+            cursor.since(start),
+            "Write for example WITHIN 1 PERCENT.",
+        )
+    return part
+
+
+def _cast(cursor: Cursor, whole: Whole) -> CastTo:
+    name = cursor.advance()
+    cursor.advance()
+    operand = whole(cursor)
+    cursor.expect("AS", purpose=" and the type of CAST")
+    kind = column_type(cursor)
+    cursor.expect_sign(")")
+    return CastTo(operand, kind, name.upper == "TRY_CAST", cursor.since(name.span))
+
+
+def _extract(cursor: Cursor, whole: Whole, start: Span) -> Expr:
+    field = cursor.name("a field such as HOUR") if cursor.token.kind != "string" else cursor.advance().text
+    cursor.expect("FROM", purpose=" and the timestamp of EXTRACT")
+    operand = whole(cursor)
+    cursor.expect_sign(")")
+    return Extract(field, operand, cursor.since(start))
+
+
+def _position(cursor: Cursor, whole: Whole, start: Span) -> Expr:
+    """`POSITION('a' IN s)` is `locate('a', s)`; the needle is an operand, or IN would be taken for a predicate."""
+    needle = primary(cursor, whole)
+    if not cursor.accept("IN"):
+        cursor.expect_sign(",", " or IN")
+    haystack = whole(cursor)
+    cursor.expect_sign(")")
+    return FunctionCall("locate", (needle, haystack), cursor.since(start))
+
+
+def _substring(cursor: Cursor, whole: Whole, start: Span) -> Expr:
+    name = cursor.text[start.start : start.end]
+    arguments = [whole(cursor)]
+    while cursor.accept_sign(",") or cursor.accept("FROM") or cursor.accept("FOR"):
+        arguments.append(whole(cursor))
+    cursor.expect_sign(")")
+    return FunctionCall(name, tuple(arguments), cursor.since(start))
+
+
+def _trim(cursor: Cursor, whole: Whole, start: Span) -> Expr:
+    if cursor.at_any("BOTH", "LEADING", "TRAILING"):
+        _refuse_trim(cursor)
+    arguments = [whole(cursor)]
+    if cursor.at_any("FROM"):
+        _refuse_trim(cursor)
+    cursor.expect_sign(")")
+    return FunctionCall("trim", tuple(arguments), cursor.since(start))
+
+
+def _refuse_trim(cursor: Cursor) -> NoReturn:
+    raise cursor.unsupported(
+        "TRIM of other characters than spaces is not available",
+        cursor.token.span,
+        "Use regexp_replace, or TRIM(s).",
+    )
+
+
+_SPECIAL: Final[dict[str, Callable[[Cursor, Whole, Span], Expr]]] = {
+    "EXTRACT": _extract,
+    "POSITION": _position,
+    "SUBSTRING": _substring,
+    "SUBSTR": _substring,
+    "TRIM": _trim,
+}

@@ -1,0 +1,53 @@
+"""How is a SELECT inside a condition read: `IN (SELECT y FROM r WHERE …)`, `EXISTS (SELECT 1 FROM r WHERE …)`?"""
+
+from __future__ import annotations
+
+from typing import Final
+from typing import Literal as Choice
+
+from headrace.language.syntax.ast import Select
+from headrace.language.syntax.cursor import Cursor
+
+EMITS: Final[dict[str, Choice["istream", "dstream", "rstream"]]] = {
+    "ISTREAM": "istream",
+    "DSTREAM": "dstream",
+    "RSTREAM": "rstream",
+}
+
+
+def at_emitted(cursor: Cursor) -> bool:
+    """True at `ISTREAM(`."""
+    return cursor.token.upper in EMITS and cursor.ahead().text == "("
+
+
+def at_select(cursor: Cursor, ahead: int = 0) -> bool:
+    """True where a SELECT begins, bare, in parentheses, or inside ISTREAM, DSTREAM or RSTREAM; or so many tokens further on."""
+    while cursor.ahead(ahead).text == "(" and cursor.ahead(ahead).kind == "sign":
+        ahead += 1
+    word = cursor.ahead(ahead).upper
+    return word in ("SELECT", "WITH") or (word in EMITS and cursor.ahead(ahead + 1).text == "(")
+
+
+def at_subselect(cursor: Cursor) -> bool:
+    """True after a parenthesis in which a SELECT stands; a function may be called ISTREAM."""
+    return at_select(cursor) and (not at_emitted(cursor) or at_select(cursor, 2))
+
+
+def subselect(cursor: Cursor) -> Select:
+    """Pass a SELECT and the parenthesis after it.
+
+    Raises `UserError` for mistakes, `UnsupportedQuery` where no SELECT is around.
+    """
+    start = cursor.token.span
+    if cursor.at_any("WITH"):
+        raise cursor.unsupported("WITH is not available yet", start, "Write the SELECT itself.")
+    if cursor.read_select is None:
+        raise cursor.unsupported(
+            "a SELECT inside an expression stands in the WHERE of a query only",
+            start,
+            "JOIN the relation instead.",
+        )
+    with cursor.inside_select(start):
+        found = cursor.read_select(cursor)
+    cursor.expect_sign(")", " of the SELECT")
+    return found

@@ -1,0 +1,393 @@
+"""How are windows read: brackets after a stream's name, TUMBLE, HOP and SESSION in FROM, `window(…)` in GROUP BY?"""
+
+from __future__ import annotations
+
+from headrace.algebra.windows.window import WHOLE
+from headrace.errors import Span, UserError
+from headrace.language.parser.durations import duration
+from headrace.language.parser.expressions import expression
+from headrace.language.parser.literals import interval_text
+from headrace.language.parser.primaries import column
+from headrace.language.parser.window_options import (
+    Options,
+    expressions,
+    measured_first,
+    measured_in_both,
+    measured_in_rows,
+    measured_in_time,
+    options,
+    positive,
+    positive_duration,
+)
+from headrace.language.syntax.ast import (
+    Constant,
+    DeltaWindow,
+    Expr,
+    FunctionCall,
+    LandmarkWindow,
+    Name,
+    NamedWindow,
+    RangeWindow,
+    RowNumber,
+    RowsWindow,
+    SessionWindow,
+    StartingWindow,
+    TupleWindow,
+    WindowClause,
+)
+from headrace.language.syntax.cursor import Cursor
+from headrace.schema import INTERVAL, STRING
+from headrace.time import Duration
+
+AVAILABLE = "Available are [RANGE d], [RANGE d SLIDE e], [RANGE d SLIDE n ROWS], [RANGE TUMBLING d], [RANGE TUMBLING ALL], [ROWS n], [ROWS n SLIDE m], [PARTITION BY a ROWS n], [SESSION gap], [DELTA d ON x], [WINDOW name(…)], [NOW], [RANGE UNBOUNDED] and [LANDMARK SLIDE e]."
+
+
+def bracket(cursor: Cursor) -> WindowClause:
+    """Pass a window in brackets; the opening one is at the cursor.
+
+    Raises `UserError` for what is no window, `UnsupportedQuery` for windows that are not available yet.
+    """
+    start = cursor.expect_sign("[").span
+    if cursor.accept("NOW"):
+        cursor.expect_sign("]", " after NOW")
+        return RangeWindow(0, None, 0, None, cursor.since(start))
+    given = measured_first(cursor)
+    if cursor.accept("RANGE"):
+        window = _range(cursor, start, given)
+    elif cursor.accept("ROWS"):
+        window = _rows(cursor, start, _row_count(cursor), (), given)
+    elif given.attribute is not None:
+        raise cursor.wanted("RANGE or ROWS after what the window is measured on")
+    elif cursor.accept("PARTITION", "BY"):
+        window = _partitioned(cursor, start)
+    elif cursor.accept("DELTA"):
+        window = _delta(cursor, start, ())
+    elif cursor.accept("SESSION"):
+        window = _session(cursor, start, ())
+    elif cursor.accept("LANDMARK"):
+        window = _landmark(cursor, start, given)
+    elif cursor.accept("WINDOW"):
+        window = _named(cursor, start)
+    else:
+        raise cursor.wanted("RANGE, ROWS, PARTITION BY, LANDMARK, SESSION, DELTA, WINDOW or NOW", AVAILABLE)
+    cursor.expect_sign("]", " or SLIDE, ORIGIN, WATTR, RATTR, SATTR, PA")
+    return window
+
+
+def part_of_window(cursor: Cursor) -> Duration:
+    """Pass `[RANGE d]` after the name of a query: how much of its window is asked for.
+
+    Raises `UserError` for any other window.
+    """
+    found = bracket(cursor)
+    if isinstance(found, RangeWindow) and found.range and found.slide is None and found.attribute is None:
+        return found.range
+    raise cursor.error(
+        "a part of a query's window is [RANGE d]: how far it reaches back from where the query's window ends",
+        found.span,
+        "INVOKE name [RANGE 10 MINUTES];",
+    )
+
+
+def _range(cursor: Cursor, start: Span, given: Options) -> WindowClause:
+    if cursor.accept("UNBOUNDED"):
+        if given.attribute is not None:
+            raise cursor.error(
+                "an UNBOUNDED window is measured on nothing", cursor.since(start), "Leave WATTR out."
+            )
+        return _unbounded(cursor, start)
+    if cursor.accept("ALL"):
+        return _landmark(cursor, start, given)
+    if cursor.token.kind == "number" and cursor.ahead().upper in ("ROWS", "ROW"):
+        count = _row_count(cursor)
+        cursor.advance()
+        return _rows(cursor, start, count, (), given)
+    tumbling = cursor.accept("TUMBLING")
+    if tumbling and cursor.accept("ALL"):
+        return RangeWindow(WHOLE.range, WHOLE.slide, WHOLE.anchor, None, cursor.since(start))
+    began = cursor.token.span
+    length = duration(cursor, "the range of the window")
+    extent = cursor.since(began)
+    found = options(cursor, given)
+    if length < 0 or (length == 0 and (tumbling or found.slides)):
+        raise cursor.error(
+            "the range of a window that slides must be longer than nothing"
+            if length == 0
+            else "the range of the window must be nothing or longer",
+            extent,
+            "[RANGE 0 SECONDS], like [NOW], holds the rows of an instant, and has no SLIDE.",
+        )
+    if tumbling and found.slides:
+        raise cursor.error("a TUMBLING window has no SLIDE of its own", cursor.since(start))
+    if found.slide_rows is not None:
+        return _tuple_slide(cursor, start, length, found)
+    if found.partition:
+        raise cursor.error(
+            "PA belongs to windows of ROWS",
+            cursor.since(start),
+            "For a window of time GROUP BY gives the same answer.",
+        )
+    slide = length if tumbling else found.slide
+    if found.origin is not None and slide is None:
+        raise cursor.error("ORIGIN belongs to windows with a SLIDE", cursor.since(start))
+    attribute = measured_in_time(cursor, found)
+    return RangeWindow(length, slide, found.origin or 0, attribute, cursor.since(start))
+
+
+def _tuple_slide(cursor: Cursor, start: Span, length: Duration, found: Options) -> TupleWindow:
+    if found.origin is not None:
+        raise cursor.error(
+            "a window that slides by rows has no ORIGIN: it ends at rows",
+            cursor.since(start),
+            "Leave ORIGIN out.",
+        )
+    attribute, numbered = measured_in_both(cursor, found)
+    assert found.slide_rows is not None
+    return TupleWindow(length, found.slide_rows, found.partition, attribute, numbered, cursor.since(start))
+
+
+def _unbounded(cursor: Cursor, start: Span) -> RangeWindow:
+    if cursor.at_any("SLIDE"):
+        raise cursor.error(
+            "an UNBOUNDED window has no SLIDE",
+            cursor.token.span,
+            "[LANDMARK SLIDE e] tells all rows so far at every multiple of e.",
+        )
+    return RangeWindow(None, None, 0, None, cursor.since(start))
+
+
+def _rows(
+    cursor: Cursor, start: Span, count: int | None, partition: tuple[Expr, ...], given: Options
+) -> RowsWindow:
+    found = options(cursor, given)
+    span = cursor.since(start)
+    if found.slide is not None:
+        raise cursor.error(
+            "a window of ROWS slides by rows, not by time", span, "Write for example [ROWS 100 SLIDE 10]."
+        )
+    if found.origin is not None:
+        raise cursor.error("ORIGIN belongs to windows of time", span)
+    numbered = measured_in_rows(cursor, found)
+    if numbered is not None and numbered.attribute is None and found.slide_rows is None:
+        raise cursor.unsupported(
+            "a window of ROWS in the order of arrival needs a SLIDE",
+            numbered.span,
+            "Write for example [ROWS 100 SLIDE 10 WATTR row_num].",
+        )
+    if count is None and found.slide_rows is not None:
+        raise cursor.error("an UNBOUNDED window has no SLIDE", span)
+    if partition and found.partition:
+        raise cursor.error("PARTITION BY and PA say the same twice", span)
+    if count is None and (partition or found.partition):
+        raise cursor.error(
+            "an UNBOUNDED window has no partitions", span, "Leave PARTITION BY out: the rows are the same."
+        )
+    return RowsWindow(count, found.slide_rows, partition or found.partition, span, numbered)
+
+
+def _row_count(cursor: Cursor) -> int | None:
+    return None if cursor.accept("UNBOUNDED") else positive(cursor, "ROWS")
+
+
+def _delta(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> DeltaWindow:
+    threshold = cursor.token
+    try:
+        number = float(threshold.text) if threshold.kind == "number" else None
+    except ValueError:
+        number = None
+    if number is None or number == float("inf"):
+        raise cursor.wanted("how far a value may be from the first one, such as DELTA 0.5 ON price")
+    cursor.advance()
+    cursor.expect("ON", purpose=" and what the DELTA is measured on")
+    on = expression(cursor)
+    found = options(cursor)
+    if found != Options(partition=found.partition):
+        raise cursor.error(
+            "a DELTA window takes PA only: it ends where the value leaves it", cursor.since(start)
+        )
+    if partition and found.partition:
+        raise cursor.error("PARTITION BY and PA say the same twice", cursor.since(start))
+    return DeltaWindow(number, on, partition or found.partition, cursor.since(start))
+
+
+def _named(cursor: Cursor, start: Span) -> NamedWindow:
+    name = cursor.name("the name of a registered window")
+    cursor.expect_sign("(", " and constants, if only ()")
+    arguments: list[Expr] = []
+    while not cursor.accept_sign(")"):
+        if arguments:
+            cursor.expect_sign(",", " or ')'")
+        arguments.append(expression(cursor))
+    on = expressions(cursor) if cursor.accept("ON") else ()
+    return NamedWindow(name, tuple(arguments), on, cursor.since(start))
+
+
+def _partitioned(cursor: Cursor, start: Span) -> WindowClause:
+    partition = expressions(cursor)
+    if cursor.accept("DELTA"):
+        return _delta(cursor, start, partition)
+    if cursor.accept("SESSION"):
+        return _session(cursor, start, partition)
+    cursor.expect("ROWS", purpose=" and their number, SESSION or DELTA after PARTITION BY")
+    return _rows(cursor, start, _row_count(cursor), partition, Options())
+
+
+def _session(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> SessionWindow:
+    gap = positive_duration(cursor, "the gap of the session")
+    found = options(cursor)
+    if found != Options(partition=found.partition, attribute=found.attribute):
+        raise cursor.error(
+            "a SESSION window takes PA and WATTR only: it ends where rows stay away", cursor.since(start)
+        )
+    if partition and found.partition:
+        raise cursor.error("PARTITION BY and PA say the same twice", cursor.since(start))
+    if isinstance(found.attribute, RowNumber):
+        raise cursor.error(
+            "the gap of a session is a length of time", found.attribute.span, "Leave WATTR out."
+        )
+    return SessionWindow(found.attribute, gap, partition or found.partition, cursor.since(start))
+
+
+def _landmark(cursor: Cursor, start: Span, given: Options) -> LandmarkWindow:
+    found = options(cursor, given)
+    if found.slide is None:
+        raise cursor.wanted(
+            "SLIDE and a length of time in a LANDMARK window", "Write for example [LANDMARK SLIDE 1 HOUR]."
+        )
+    if found.partition:
+        raise cursor.error(
+            "PA belongs to windows of ROWS", cursor.since(start), "GROUP BY gives the same answer."
+        )
+    return LandmarkWindow(
+        found.slide, found.origin or 0, measured_in_time(cursor, found), cursor.since(start)
+    )
+
+
+# -------------------------------------------------------------------------------------- windows that start at multiples
+
+
+def table_function(cursor: Cursor) -> tuple[str, StartingWindow | SessionWindow | NamedWindow]:
+    """Pass `TUMBLE(TABLE s, DESCRIPTOR(t), size[, offset])`, `HOP(TABLE s, DESCRIPTOR(t), slide, size[, offset])`,
+    `CUMULATE(TABLE s, DESCRIPTOR(t), step, size[, offset])` or `SESSION(TABLE s [PARTITION BY k], DESCRIPTOR(t), gap)`.
+
+    Returns the stream's name and the window.
+    """
+    function = cursor.advance()
+    cursor.expect_sign("(")
+    cursor.expect("TABLE", purpose=f" and a stream's name in {function.upper}")
+    name = cursor.name("a stream's name")
+    partition: tuple[Expr, ...] = ()
+    if function.upper == "SESSION" and cursor.accept("PARTITION", "BY"):
+        partition = _before_descriptor(cursor)
+    cursor.expect_sign(",")
+    cursor.expect("DESCRIPTOR", purpose=" and the column of event times")
+    cursor.expect_sign("(")
+    attribute = column(cursor)
+    cursor.expect_sign(")")
+    lengths = []
+    while cursor.accept_sign(","):
+        lengths.append(duration(cursor, "a length of time"))
+    cursor.expect_sign(")", " or ','")
+    span = cursor.since(function.span)
+    if function.upper == "SESSION":
+        if len(lengths) != 1:
+            raise cursor.error("SESSION takes a stream, its event time and a gap", span)
+        return name, _with_gap(cursor, SessionWindow(attribute, lengths[0], partition, span))
+    if function.upper == "CUMULATE":
+        if len(lengths) not in (2, 3):
+            raise cursor.error(
+                "CUMULATE takes a stream, its event time, a step, a size and perhaps an offset", span
+            )
+        given = tuple(Constant(length, INTERVAL, str(length), span) for length in lengths)
+        return name, NamedWindow("cumulate", given, (), span, attribute)
+    return name, _starting(cursor, function.upper, _lattice(cursor, function.upper, attribute, lengths, span))
+
+
+def _before_descriptor(cursor: Cursor) -> tuple[Expr, ...]:
+    found = [expression(cursor)]
+    while cursor.at_sign(",") and cursor.ahead().upper != "DESCRIPTOR":
+        cursor.advance()
+        found.append(expression(cursor))
+    return tuple(found)
+
+
+def _lattice(
+    cursor: Cursor, function: str, attribute: Name, lengths: list[Duration], span: Span
+) -> StartingWindow:
+    if function == "TUMBLE":
+        if len(lengths) not in (1, 2):
+            raise cursor.error("TUMBLE takes a stream, its event time, a size and perhaps an offset", span)
+        return StartingWindow(attribute, lengths[0], lengths[0], (*lengths, 0)[1], span)
+    if len(lengths) not in (2, 3):
+        raise cursor.error("HOP takes a stream, its event time, a slide, a size and perhaps an offset", span)
+    slide, size, origin = (*lengths, 0)[:3]
+    return StartingWindow(attribute, size, slide, origin, span)
+
+
+def _with_gap(cursor: Cursor, window: SessionWindow) -> SessionWindow:
+    if window.gap <= 0:
+        raise cursor.error("the gap of a session must be longer than nothing", window.span)
+    return window
+
+
+def is_window_call(item: Expr) -> bool:
+    """True for `window(…)` or `session_window(…)` as an item of GROUP BY."""
+    return isinstance(item, FunctionCall) and item.name.lower() in ("window", "session_window")
+
+
+def grouped_window(cursor: Cursor, call: Expr) -> StartingWindow | SessionWindow:
+    """The window of `GROUP BY window(t, size[, slide[, start]])` or `GROUP BY session_window(t, gap)`.
+
+    Raises `UserError` for other arguments.
+    """
+    assert isinstance(call, FunctionCall)
+    attribute, *lengths = call.arguments or (None,)
+    if call.name.lower() == "session_window":
+        if not isinstance(attribute, Name) or len(lengths) != 1:
+            raise cursor.error(
+                "session_window takes a column and a gap",
+                call.span,
+                "Write for example session_window(at, '5 minutes').",
+            )
+        return _with_gap(cursor, SessionWindow(attribute, _length(cursor, lengths[0]), (), call.span))
+    if not isinstance(attribute, Name) or not 1 <= len(lengths) <= 3:
+        raise cursor.error(
+            "window takes a column, a size and perhaps a slide and a start",
+            call.span,
+            "Write for example window(at, '10 minutes').",
+        )
+    size, *rest = (_length(cursor, item) for item in lengths)
+    slide, origin = rest[0] if rest else size, rest[1] if len(rest) > 1 else 0
+    return _starting(cursor, "window()", StartingWindow(attribute, size, slide, origin, call.span))
+
+
+def _length(cursor: Cursor, item: Expr | None) -> Duration:
+    if isinstance(item, Constant) and item.type == INTERVAL and isinstance(item.value, int):
+        return item.value
+    if isinstance(item, Constant) and item.type == STRING and isinstance(item.value, str):
+        try:
+            return interval_text(item.value)
+        except UserError as error:
+            raise cursor.error(error.message, item.span, error.remedy) from None
+    assert item is not None
+    raise cursor.error(
+        "window needs constant lengths of time", item.span, "Write for example window(at, '10 minutes')."
+    )
+
+
+def _starting(cursor: Cursor, what: str, window: StartingWindow) -> StartingWindow:
+    if window.range <= 0 or window.slide <= 0:
+        raise cursor.error("a window's size and slide must be longer than nothing", window.span)
+    if abs(window.origin) >= window.slide:
+        raise cursor.error(
+            f"the start of {what} must be shorter than its slide",
+            window.span,
+            "Windows start at start + i*slide for every i.",
+        )
+    if window.slide > window.range:
+        raise cursor.error(
+            f"the slide of {what} cannot be longer than its size",
+            window.span,
+            "A bracket can: FROM s [RANGE 1 MINUTE SLIDE 5 MINUTES].",
+        )
+    return window

@@ -1,0 +1,1 @@
+"""Bound queries and definitions as text."""

@@ -1,0 +1,69 @@
+"""How is a definition said as the CREATE statement that makes it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.language.render.expression_text import identifier, string
+from headrace.schema import Schema
+from headrace.time import DAY, render_duration
+
+
+def render_stream(stream: StreamDefinition) -> str:
+    """The CREATE STREAM that makes this definition."""
+    options = dict(stream.options)
+    if stream.retain is not None:
+        options["retain"] = render_duration(stream.retain)
+    if stream.max_ahead != DAY:
+        options["maxAhead"] = render_duration(stream.max_ahead)
+    if stream.archive != "copy":
+        options["archive"] = stream.archive
+    if stream.blocks != 1:
+        options["blocks"] = str(stream.blocks)
+    if stream.keep != 1:
+        options["keep"] = f"{Decimal(repr(stream.keep)):f}"
+    text = f"CREATE STREAM {identifier(stream.name)} {_columns(stream.schema)} USING {identifier(stream.using)}{_options(options)}"
+    if stream.time is not None:
+        text += f" TIMESTAMP BY {identifier(stream.time)}"
+    if stream.slack:
+        text += f" SLACK INTERVAL {render_duration(stream.slack)}"
+    if stream.punctuated_by is not None:
+        text += f" PUNCTUATED BY {stream.punctuated_by}"
+    if stream.idle_timeout is not None:
+        text += f" IDLE TIMEOUT INTERVAL {render_duration(stream.idle_timeout)}"
+    return text
+
+
+def render_relation(relation: RelationDefinition) -> str:
+    """The CREATE RELATION that makes this definition."""
+    using = identifier(relation.using)
+    return f"CREATE RELATION {identifier(relation.name)} {_columns(relation.schema)} USING {using}{_options(relation.options)}"
+
+
+def render_query(query: QueryDefinition) -> str:
+    """The CREATE QUERY that makes this definition."""
+    options = {} if query.retain is None else {"retain": render_duration(query.retain)}
+    options |= {} if query.owner is None else {"owner": query.owner}
+    options |= {} if query.sharing else {"sharing": "off"}
+    if query.tags:
+        options["tags"] = ", ".join(query.tags)
+    if query.materialize is not None:
+        options["materialize"] = query.materialize
+    if query.zone != "UTC":
+        options["timeZone"] = query.zone
+    told = f"{' FROM NOW' if query.from_now else ''}{_options(options)}"
+    return f"CREATE QUERY {identifier(query.name)}{told} AS {query.text}"
+
+
+def _columns(schema: Schema) -> str:
+    return "(" + ", ".join(f"{identifier(field.name)} {field.type}" for field in schema) + ")"
+
+
+def _options(options: Mapping[str, str]) -> str:
+    return (
+        f" OPTIONS ({', '.join(f'{string(key)} {string(value)}' for key, value in options.items())})"
+        if options
+        else ""
+    )

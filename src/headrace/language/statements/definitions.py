@@ -1,0 +1,356 @@
+"""How are the columns, options and clauses of CREATE STREAM and CREATE RELATION read and checked?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from typing import Literal as Choice
+
+from headrace.catalog.definitions import RelationDefinition, StreamDefinition
+from headrace.errors import Span, UserError, did_you_mean
+from headrace.language.binder.expressions.expression_binder import bind_condition
+from headrace.language.parser.durations import duration
+from headrace.language.parser.expressions import expression
+from headrace.language.parser.literals import interval_text
+from headrace.language.parser.type_names import column_type
+from headrace.language.statements.progress_clauses import ProgressClauses, progress_clause
+from headrace.language.syntax.ast import Expr
+from headrace.language.syntax.cursor import Cursor
+from headrace.schema import BIGINT, OURS, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
+from headrace.time import DAY, Duration
+from headrace.zones import rules_of
+
+FILES: Final = frozenset({"csv", "json", "parquet", "arrow"})
+"""Formats read from a path."""
+
+_MOST_BLOCKS: Final = 1024
+_DECIMAL: Final = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
+_TEXTS: Final = ("csv", "json")
+_ARCHIVES: Final[dict[str, Choice["copy", "in place", "none"]]] = {
+    "copy": "copy",
+    "in place": "in place",
+    "none": "none",
+}
+
+
+@dataclass(slots=True)
+class _Clauses:
+    """Clauses of CREATE STREAM, each once, in any order."""
+
+    time: str | None = None
+    time_span: Span | None = None
+    slack: Duration | None = None
+    punctuated: Expr | None = None
+    idle_timeout: Duration | None = None
+    options: dict[str, str] | None = None
+    progress: ProgressClauses = field(default_factory=ProgressClauses)
+    places: dict[str, Span] = field(default_factory=dict)
+
+
+def stream(cursor: Cursor) -> StreamDefinition:
+    """Pass what follows CREATE STREAM.
+
+    Raises `UserError` for a definition that cannot be one.
+    """
+    name = cursor.name("the stream's name")
+    schema = columns(cursor)
+    using = _using(cursor)
+    clauses = _clauses(cursor, schema)
+    options = dict(clauses.options or {})
+    ahead = taken(options, "maxahead")
+    archive = taken(options, "archive")
+    retain = taken(options, "retain")
+    blocks = taken(options, "blocks")
+    keep = taken(options, "keep")
+    _check_path(cursor, using, options)
+    _by_whose_clocks(cursor, using, options, clauses.places)
+    _check_order(cursor, using, options, clauses.places)
+    punctuated = clauses.punctuated
+    clauses.progress.check(cursor, using, punctuated is not None, archive)
+    return StreamDefinition(
+        name,
+        schema,
+        using,
+        options,
+        clauses.time,
+        clauses.slack or 0,
+        None if punctuated is None else cursor.text[punctuated.span.start : punctuated.span.end],
+        clauses.idle_timeout,
+        DAY if ahead is None else interval_option(cursor, "maxAhead", ahead, clauses.places["maxahead"]),
+        "copy" if archive is None else _archive(cursor, archive, clauses.places["archive"]),
+        None if retain is None else interval_option(cursor, "retain", retain, clauses.places["retain"]),
+        clauses.progress.definition(),
+        clauses.progress.deduplicate,
+        1 if blocks is None else _blocks(cursor, blocks, archive, clauses.places["blocks"]),
+        1.0 if keep is None else share_to_keep(cursor, keep, clauses.places["keep"]),
+    )
+
+
+def stream_options(cursor: Cursor) -> float:
+    """`(keep '0.25')`: what of a stream is changed while it runs.
+
+    Raises `UserError` for anything else.
+    """
+    start = cursor.token.span
+    places: dict[str, Span] = {}
+    given = option_list(cursor, places)
+    keep = taken(given, "keep")
+    for name in given:
+        raise cursor.error(
+            f"a stream has no option '{name}' that can be changed",
+            places[name.lower()],
+            "It has keep: (keep '0.25'). For others CREATE OR REPLACE STREAM.",
+        )
+    if keep is None:
+        raise cursor.error("no option is given", cursor.since(start), "Write (keep '0.25').")
+    return share_to_keep(cursor, keep, places["keep"])
+
+
+def share_to_keep(cursor: Cursor, text: str, at: Span) -> float:
+    """A share above 0 and at most 1, as a decimal number."""
+    if not _DECIMAL.fullmatch(text) or not 0 < float(text) <= 1:
+        raise cursor.error(
+            f"keep is a number above 0 and at most 1, not '{text}'",
+            at,
+            "It is the share of its rows that queries WITH SHEDDING are shown: '0.25' is every fourth, '1' all.",
+        )
+    return float(text)
+
+
+def relation(cursor: Cursor) -> RelationDefinition:
+    """Pass what follows CREATE RELATION.
+
+    Raises `UserError` for a definition that cannot be one.
+    """
+    name = cursor.name("the relation's name")
+    schema = columns(cursor)
+    using = _using(cursor)
+    places: dict[str, Span] = {}
+    options = option_list(cursor, places) if cursor.accept("OPTIONS") else {}
+    if cursor.at_any("TIMESTAMP", "SLACK", "PUNCTUATED", "IDLE", "PROGRESS", "HEARTBEAT", "DEDUPLICATE"):
+        raise cursor.error(
+            f"a relation has no {cursor.token.upper}",
+            cursor.token.span,
+            "CREATE STREAM for rows with an event time.",
+        )
+    _check_path(cursor, using, options)
+    _by_whose_clocks(cursor, using, options, places)
+    return RelationDefinition(name, schema, using, options)
+
+
+def columns(cursor: Cursor) -> Schema:
+    """Pass columns and their types in parentheses.
+
+    Raises `UserError` when two have one name.
+    """
+    cursor.expect_sign("(", " and the columns with their types")
+    fields: dict[str, Field] = {}
+    while True:
+        token = cursor.token
+        name = cursor.name("a column's name")
+        if name.lower() in fields:
+            raise cursor.error(
+                f"the column '{name}' appears twice", token.span, "Names are compared without case."
+            )
+        if name.startswith(OURS):
+            raise cursor.error(
+                f"a column cannot be called '{name}': names that begin with {OURS} are ours",
+                token.span,
+                "Give it another name.",
+            )
+        fields[name.lower()] = Field(name, column_type(cursor))
+        if cursor.at_word("NOT", "NULL") or cursor.at_any("DEFAULT", "PRIMARY", "COMMENT"):
+            raise cursor.unsupported(
+                f"{cursor.token.upper} is not available for columns",
+                cursor.token.span,
+                "Leave it out: a column is a name and a type.",
+            )
+        if not cursor.accept_sign(","):
+            break
+    cursor.expect_sign(")", " or ',' after a column")
+    return Schema(tuple(fields.values()))
+
+
+def _using(cursor: Cursor) -> str:
+    cursor.expect("USING", purpose=" and a format such as csv or push")
+    return cursor.name("a format such as csv, json, parquet, arrow, rate, push or kafka").lower()
+
+
+def _clauses(cursor: Cursor, schema: Schema) -> _Clauses:
+    found = _Clauses()
+    while True:
+        start = cursor.token.span
+        if cursor.accept("OPTIONS"):
+            _once(cursor, found.options is None, "OPTIONS", start)
+            found.options = option_list(cursor, found.places)
+        elif cursor.accept("TIMESTAMP"):
+            _once(cursor, found.time is None, "TIMESTAMP BY", start)
+            cursor.expect("BY", purpose=" after TIMESTAMP")
+            found.time, found.time_span = _time(cursor, schema), cursor.before.span
+        elif progress_clause(cursor, schema, found.progress):
+            continue
+        elif cursor.accept("SLACK"):
+            _once(cursor, found.slack is None and found.progress.behind is None, "SLACK", start)
+            found.slack = _length(cursor, "SLACK", smallest=0)
+        elif cursor.accept("PUNCTUATED"):
+            cursor.expect("BY", purpose=" or EXTERNALLY after PUNCTUATED")
+            condition = expression(cursor)
+            bind_condition(condition, schema, cursor.text, "PUNCTUATED BY")
+            if found.progress.accept_groups(cursor, schema, condition, start):
+                continue
+            _once(cursor, found.punctuated is None, "PUNCTUATED BY", start)
+            found.punctuated = condition
+        elif cursor.accept("IDLE"):
+            _once(cursor, found.idle_timeout is None, "IDLE TIMEOUT", start)
+            cursor.expect("TIMEOUT", purpose=" after IDLE")
+            found.idle_timeout = _length(cursor, "IDLE TIMEOUT", smallest=1)
+        else:
+            return found
+
+
+def _once(cursor: Cursor, first: bool, word: str, at: Span) -> None:
+    if not first:
+        raise cursor.error(f"{word} appears twice", at)
+
+
+def _length(cursor: Cursor, word: str, *, smallest: Duration) -> Duration:
+    start = cursor.token.span
+    length = duration(cursor, f"a length of time after {word}")
+    if length < smallest:
+        raise cursor.error(
+            f"{word} must be {'longer than nothing' if smallest else 'nothing or longer'}",
+            cursor.since(start),
+        )
+    return length
+
+
+def _time(cursor: Cursor, schema: Schema) -> str:
+    token = cursor.token
+    name = cursor.name("the column of event times")
+    column = schema.find(name)
+    if column is None:
+        raise cursor.error(
+            f"there is no column '{name}' for TIMESTAMP BY", token.span, did_you_mean(name, schema.names)
+        )
+    if column.type == BIGINT:
+        raise cursor.error(
+            f"the event time '{column.name}' is BIGINT, not a TIMESTAMP",
+            token.span,
+            "Declare the column as TIMESTAMP; a number does not say whether it counts seconds or milliseconds.",
+        )
+    if column.type not in (TIMESTAMP, TIMESTAMP_NTZ):
+        raise cursor.error(
+            f"the event time '{column.name}' is {column.type}, not a TIMESTAMP",
+            token.span,
+            "Declare the column as TIMESTAMP, or leave TIMESTAMP BY out to use the time of arrival.",
+        )
+    return column.name
+
+
+def option_list(cursor: Cursor, places: dict[str, Span]) -> dict[str, str]:
+    """`(key 'value', key = value, …)`; `places` gets the place of each value by lower-case key."""
+    cursor.expect_sign("(", " and options")
+    found: dict[str, str] = {}
+    while not cursor.accept_sign(")"):
+        start = cursor.token.span
+        key = _key(cursor)
+        if key.lower() in (known.lower() for known in found):
+            raise cursor.error(f"the option '{key}' appears twice", start)
+        cursor.accept_sign("=")
+        places[key.lower()] = cursor.token.span
+        found[key] = _value(cursor, key)
+        if not cursor.accept_sign(",") and not cursor.at_sign(")"):
+            raise cursor.wanted("')' or ',' after an option")
+    return found
+
+
+def _key(cursor: Cursor) -> str:
+    if cursor.token.kind == "string":
+        return cursor.advance().text
+    parts = [cursor.name("an option's name")]
+    while cursor.accept_sign("."):
+        parts.append(cursor.name("the rest of the option's name"))
+    return ".".join(parts)
+
+
+def _value(cursor: Cursor, key: str) -> str:
+    if cursor.token.kind in ("string", "number") or cursor.at_any("TRUE", "FALSE"):
+        return cursor.advance().text
+    raise cursor.wanted(f"the value of the option '{key}', in quotes")
+
+
+def taken(options: dict[str, str], key: str) -> str | None:
+    """The value of an option whatever the case of its name, removed from the options."""
+    found = next((name for name in options if name.lower() == key), None)
+    return None if found is None else options.pop(found)
+
+
+def interval_option(cursor: Cursor, option: str, text: str, at: Span) -> Duration:
+    """A length of time given as an option's value.
+
+    Raises `UserError` for anything else.
+    """
+    try:
+        length = interval_text(text)
+    except UserError as error:
+        raise cursor.error(f"{option}: {error.message}", at, error.remedy) from None
+    if length < 0:
+        raise cursor.error(f"{option} must be nothing or longer", at)
+    return length
+
+
+def checked_zone(cursor: Cursor, zone: str, at: Span) -> str:
+    """The name of a time zone that there is, UTC by one name; raises `UserError` for any other."""
+    rules = rules_of(zone)
+    if rules is None:
+        remedy = "Zones are named as in 'UTC' or 'Europe/Berlin'."
+        raise cursor.error(f"there is no time zone '{zone}'", at, remedy)
+    return zone if rules else "UTC"
+
+
+def _by_whose_clocks(cursor: Cursor, using: str, options: dict[str, str], places: Mapping[str, Span]) -> None:
+    """Files of text hold times as clocks show them: those of the option, else those of the session."""
+    if using not in _TEXTS:
+        return
+    zone = next((value for name, value in options.items() if name.lower() == "timezone"), None)
+    if zone is not None:
+        checked_zone(cursor, zone, places["timezone"])
+    elif cursor.zone != "UTC":
+        options["timeZone"] = cursor.zone
+
+
+def _archive(cursor: Cursor, text: str, at: Span) -> Choice["copy", "in place", "none"]:
+    if text.lower() not in _ARCHIVES:
+        raise cursor.error(f"there is no archive '{text}'", at, "An archive is 'copy', 'in place' or 'none'.")
+    return _ARCHIVES[text.lower()]
+
+
+def _blocks(cursor: Cursor, text: str, archive: str | None, at: Span) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MOST_BLOCKS:
+        raise cursor.error(f"blocks must be a number from 1 to {_MOST_BLOCKS}, not '{text}'", at)
+    if archive is not None and archive.lower() != "copy":
+        raise cursor.error(
+            f"an archive '{archive.lower()}' has no blocks", at, "Blocks are parts of copies: archive 'copy'."
+        )
+    return int(text)
+
+
+def _check_path(cursor: Cursor, using: str, options: dict[str, str]) -> None:
+    if using in FILES and "path" not in (key.lower() for key in options):
+        raise cursor.error(
+            f"USING {using} needs to know where its files are",
+            cursor.before.span,
+            f"Write USING {using} OPTIONS (path 'data/…').",
+        )
+
+
+def _check_order(cursor: Cursor, using: str, options: dict[str, str], places: dict[str, Span]) -> None:
+    order = next((value for key, value in options.items() if key.lower() == "order"), "name")
+    if using in FILES and order.lower() != "name":
+        raise cursor.error(
+            f"files cannot be read in the order '{order}'",
+            places["order"],
+            "order 'name' reads them by name; without it they come by modification time, then name.",
+        )

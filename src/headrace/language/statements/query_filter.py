@@ -1,0 +1,92 @@
+"""Which queries is a statement about: `LIKE 'pattern'` and `WHERE tag = 'night' AND owner = 'ana'`.
+
+With thousands of queries a statement is about all of a team's, or all of one kind. In a pattern % stands for any text and
+_ for one character; names, owners and tags are compared without case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from typing import Literal as Choice
+
+from headrace.errors import did_you_mean
+from headrace.language.syntax.cursor import Cursor
+
+Property = Choice["name", "owner", "tag", "state"]
+
+_PROPERTIES: Final[dict[str, Property]] = {"NAME": "name", "OWNER": "owner", "TAG": "tag", "STATE": "state"}
+_STATES: Final = ("registered", "backfilling", "live", "paused")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition: a property that equals a value or, with `like`, fits a pattern; or, `negated`, does not."""
+
+    property: Property
+    value: str
+    like: bool = False
+    negated: bool = False
+
+    def holds(self, values: Sequence[str]) -> bool:
+        """Whether it holds for something with these values of the property: one of them suffices, negated none may."""
+        if self.like:
+            fits = re.compile(pattern_of(self.value), re.IGNORECASE | re.DOTALL).fullmatch
+            found = any(fits(each) for each in values)
+        else:
+            found = self.value.casefold() in (each.casefold() for each in values)
+        return found != self.negated
+
+
+Selection = tuple[Condition, ...]
+"""Conditions that must all hold; none: everything."""
+
+
+def pattern_of(like: str) -> str:
+    """A LIKE pattern as a regular expression."""
+    return "".join(".*" if mark == "%" else "." if mark == "_" else re.escape(mark) for mark in like)
+
+
+def selection(cursor: Cursor) -> Selection:
+    """`[LIKE 'pattern'] [WHERE condition {AND condition}]`.
+
+    Raises `UserError` for a property there is not, or a state no query is in.
+    """
+    found: list[Condition] = []
+    if cursor.accept("LIKE"):
+        found.append(Condition("name", cursor.string("a pattern in quotes after LIKE"), like=True))
+    if cursor.accept("WHERE"):
+        found.append(_condition(cursor))
+        while cursor.accept("AND"):
+            found.append(_condition(cursor))
+        if cursor.at_any("OR"):
+            raise cursor.unsupported(
+                "conditions on queries are joined with AND",
+                cursor.token.span,
+                "Run the statement once for each.",
+            )
+    return tuple(found)
+
+
+def _condition(cursor: Cursor) -> Condition:
+    token = cursor.token
+    about = _PROPERTIES.get(token.upper)
+    if about is None:
+        remedy = did_you_mean(token.text, _PROPERTIES.values()) if token.kind == "name" else None
+        raise cursor.wanted("name, owner, tag or state", remedy)
+    cursor.advance()
+    if cursor.accept_sign("="):
+        like, negated = False, False
+    elif cursor.accept_sign("<>") or cursor.accept_sign("!="):
+        like, negated = False, True
+    elif cursor.at_word("LIKE") or cursor.at_word("NOT", "LIKE"):
+        negated, like = cursor.accept("NOT"), cursor.accept("LIKE")
+    else:
+        raise cursor.wanted(f"=, <>, LIKE or NOT LIKE after {about}")
+    at = cursor.token.span
+    value = cursor.string(f"{'a pattern' if like else f'the {about}'} in quotes")
+    if about == "state" and not like and value.lower() not in _STATES:
+        raise cursor.error(f"no query is ever '{value}'", at, did_you_mean(value, _STATES))
+    return Condition(about, value, like, negated)

@@ -1,0 +1,222 @@
+"""What statements are there? One value for each; `text` is the statement as written, `span` its place in the script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal as Choice
+from typing import TypeAlias
+
+from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.errors import Span
+from headrace.language.statements.query_filter import Selection
+from headrace.language.statements.query_options import QuerySettings
+from headrace.language.syntax.ast import Select
+from headrace.time import Duration, Instant
+
+Kind: TypeAlias = Choice["stream", "relation", "query"]
+Form: TypeAlias = Choice["text", "dot", "svg"]
+"""In what form a plan is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    text: str = field(compare=False)
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStream(_Written):
+    """`CREATE [OR REPLACE] STREAM`, all clauses checked and defaults filled in."""
+
+    definition: StreamDefinition
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRelation(_Written):
+    """`CREATE [OR REPLACE] RELATION`."""
+
+    definition: RelationDefinition
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateQuery(_Written):
+    """`CREATE [OR REPLACE] QUERY name [FROM NOW] AS SELECT …`. `select` has places in the script, `definition.text` is
+    the SELECT as written.
+    """
+
+    definition: QueryDefinition
+    select: Select = field(compare=False)
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterQuery(_Written):
+    """`ALTER QUERY name AS SELECT …`; `query` is the SELECT as written, `zone` whose clocks it is read by."""
+
+    name: str
+    query: str
+    select: Select = field(compare=False)
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class RenameQuery(_Written):
+    """`ALTER QUERY name RENAME TO new_name`."""
+
+    name: str
+    new_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuery(_Written):
+    """`ALTER QUERY name SET (retain '…', owner '…', tags '…')`: those that are given."""
+
+    name: str
+    settings: QuerySettings
+
+
+@dataclass(frozen=True, slots=True)
+class SetStream(_Written):
+    """`ALTER STREAM name SET (keep '0.25')`: the share of its rows that queries WITH SHEDDING are shown from now on."""
+
+    name: str
+    keep: float
+
+
+@dataclass(frozen=True, slots=True)
+class SetWindow(_Written):
+    """`ALTER QUERY name SET WINDOW [RANGE … SLIDE …]`; `window` is the brackets as written, `at` their place in the script."""
+
+    name: str
+    window: str
+    at: Span = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop(_Written):
+    """`DROP STREAM | RELATION | QUERY [IF EXISTS] name`."""
+
+    kind: Kind
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PauseQuery(_Written):
+    """`PAUSE [QUERY] name`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeQuery(_Written):
+    """`RESUME [QUERY] name`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllQueries(_Written):
+    """`PAUSE | RESUME | DROP QUERIES [LIKE 'pattern'] [WHERE …]`: every query that is meant, as one change."""
+
+    verb: Choice["pause", "resume", "drop"]
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Show(_Written):
+    """`SHOW STREAMS | RELATIONS | SINKS [LIKE 'pattern']`, `SHOW QUERIES [LIKE 'pattern'] [WHERE …]`."""
+
+    kind: Kind | Choice["sink"]
+    selection: Selection = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Describe(_Written):
+    """`DESCRIBE [EXTENDED] name`: a stream, relation or query; extended: how far a stream has come, and why."""
+
+    name: str
+    extended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainQuery(_Written):
+    """`EXPLAIN QUERY name [AS TEXT | DOT | SVG]`."""
+
+    name: str
+    form: Form = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainAll(_Written):
+    """`EXPLAIN ALL [AS TEXT | DOT | SVG]`: all that runs, and what is shared."""
+
+    form: Form = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainSelect(_Written):
+    """`EXPLAIN SELECT …`; `query` is the SELECT as written, `zone` whose clocks it is read by."""
+
+    query: str
+    select: Select = field(compare=False)
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Invoke(_Written):
+    """`INVOKE [QUERY] name [RANGE d]`: the current answer; `last` is the d, None where there is none."""
+
+    name: str
+    last: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshRelation(_Written):
+    """`REFRESH RELATION name`: read it again."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuate(_Written):
+    """`PUNCTUATE stream [AT TIMESTAMP '…'] [WHERE pattern]`: no row below that instant, or that matches, follows."""
+
+    name: str
+    at: Instant | None
+    where: str | None = None
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimeZone(_Written):
+    """`SET TIME ZONE 'zone'`; the zone exists."""
+
+    zone: str
+
+
+Statement: TypeAlias = (
+    CreateStream
+    | CreateRelation
+    | CreateQuery
+    | AlterQuery
+    | SetStream
+    | SetWindow
+    | RenameQuery
+    | SetQuery
+    | Drop
+    | PauseQuery
+    | ResumeQuery
+    | AllQueries
+    | Show
+    | Describe
+    | ExplainQuery
+    | ExplainAll
+    | ExplainSelect
+    | Invoke
+    | RefreshRelation
+    | Punctuate
+    | SetTimeZone
+)

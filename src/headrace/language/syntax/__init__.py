@@ -1,0 +1,1 @@
+"""Tokens, the cursor over them, and the syntax tree."""

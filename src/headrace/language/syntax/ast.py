@@ -1,0 +1,427 @@
+"""What was written: statements, selects and expressions with the places they stand at, before any name means anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal as Choice
+from typing import TypeAlias
+
+from headrace.algebra.expressions.expression import Value
+from headrace.algebra.query import Ago
+from headrace.errors import Span
+from headrace.schema import Type
+from headrace.time import Duration, Instant
+
+# --------------------------------------------------------------------------------------------------------- expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """`price`, `b.price`, `window.start`."""
+
+    parts: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal. `shown` is what Spark calls a column that holds it."""
+
+    value: Value
+    type: Type
+    shown: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """`-x`, `+x`, `~x`, `NOT x` (`not`)."""
+
+    operator: str
+    operand: Expr
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Infix:
+    """`a + b`; comparisons too. `<>` stands for `!=`, `=` for `==`."""
+
+    operator: str
+    left: Expr
+    right: Expr
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """`a AND b AND c`, however long: one node."""
+
+    operator: Choice["and", "or"]
+    operands: tuple[Expr, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """`a BETWEEN low AND high`."""
+
+    operand: Expr
+    low: Expr
+    high: Expr
+    negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """`a IN (b, c)`."""
+
+    operand: Expr
+    items: tuple[Expr, ...]
+    negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class InSelect:
+    """`a IN (SELECT …)`, `(a, b) IN (SELECT …)`."""
+
+    operands: tuple[Expr, ...]
+    select: Select
+    negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """`EXISTS (SELECT …)`."""
+
+    select: Select
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """`a LIKE b`, `a ILIKE b`, `a RLIKE b`."""
+
+    kind: Choice["like", "ilike", "rlike"]
+    operand: Expr
+    pattern: Expr
+    negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Is:
+    """`a IS [NOT] NULL | TRUE | FALSE`."""
+
+    operand: Expr
+    what: Choice["null", "true", "false"]
+    negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCall:
+    """`f(a, b)`, `COUNT(*)` (`star`), `COUNT(DISTINCT x) FILTER (WHERE c)`, `APPROX_COUNT(*) WITHIN 1 PERCENT`."""
+
+    name: str
+    arguments: tuple[Expr, ...]
+    span: Span
+    distinct: bool = False
+    star: bool = False
+    condition: Expr | None = None
+    within: Fraction | None = None
+    """`WITHIN p PERCENT` as a part of one; `BUCKETS n` as half of one of n."""
+
+
+@dataclass(frozen=True, slots=True)
+class CastTo:
+    """`CAST(a AS t)`; TRY_CAST when `safe`."""
+
+    operand: Expr
+    type: Type
+    safe: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CaseWhen:
+    """Both forms of CASE; `operand` is None in the searched one."""
+
+    operand: Expr | None
+    branches: tuple[tuple[Expr, Expr], ...]
+    otherwise: Expr | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """`EXTRACT(field FROM operand)`."""
+
+    field: str
+    operand: Expr
+    span: Span
+
+
+Expr: TypeAlias = (
+    Name
+    | Constant
+    | Prefix
+    | Infix
+    | Chain
+    | Between
+    | OneOf
+    | InSelect
+    | Exists
+    | Matches
+    | Is
+    | FunctionCall
+    | CastTo
+    | CaseWhen
+    | Extract
+)
+
+
+def parts_of(node: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions, left to right; those of a SELECT inside are its own."""
+    match node:
+        case Name() | Constant() | Exists():
+            return ()
+        case InSelect():
+            return node.operands
+        case Prefix() | Is() | CastTo() | Extract():
+            return (node.operand,)
+        case Infix():
+            return (node.left, node.right)
+        case Chain():
+            return node.operands
+        case Between():
+            return (node.operand, node.low, node.high)
+        case OneOf():
+            return (node.operand, *node.items)
+        case Matches():
+            return (node.operand, node.pattern)
+        case FunctionCall():
+            return (*node.arguments, *(() if node.condition is None else (node.condition,)))
+        case CaseWhen():
+            pairs = tuple(part for branch in node.branches for part in branch)
+            return (
+                *(() if node.operand is None else (node.operand,)),
+                *pairs,
+                *(() if node.otherwise is None else (node.otherwise,)),
+            )
+
+
+# ------------------------------------------------------------------------------------------------------------- selects
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream, relation or query in FROM, by name, or a SELECT of its own; or with `others` several as one: UNION ALL.
+
+    With `sets` it is several SELECTs, all that the SELECT around them reads.
+    """
+
+    name: str
+    alias: str | None
+    window: WindowClause | None
+    channel: Choice["rows", "late", "rejects"]
+    span: Span
+    select: Select | None = None
+    others: tuple[Source, ...] = ()
+    sets: Sets | None = None
+
+
+SetOperator: TypeAlias = Choice["UNION ALL", "UNION", "EXCEPT", "INTERSECT"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """`A UNION ALL B UNION ALL C`: SELECTs with one operator between them, which stands at `span` first."""
+
+    operator: SetOperator
+    members: tuple[Select, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class JoinClause:
+    """What follows the first source: `, s`, `JOIN s ON c`, `LEFT JOIN s USING (a)`. A comma has neither ON nor USING."""
+
+    kind: Choice["inner", "left"]
+    source: Source
+    condition: Expr | None
+    using: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a select list."""
+
+    expression: Expr
+    alias: str | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AllColumns:
+    """`*` or `alias.*`."""
+
+    qualifier: str | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class OrderItem:
+    """One item of ORDER BY."""
+
+    expression: Expr
+    descending: bool
+    nulls_first: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionsClause:
+    """`WITH REVISIONS [FOR INTERVAL d]`."""
+
+    within: Duration | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A SELECT. `window` is the `window(...)` item of GROUP BY, which is not among `group_by`.
+
+    `beyond` is where more begins than items, one source without a window, and WHERE.
+    """
+
+    items: tuple[Item | AllColumns, ...]
+    source: Source
+    span: Span
+    distinct: bool = False
+    emit: Choice["istream", "dstream", "rstream"] | None = None
+    joins: tuple[JoinClause, ...] = ()
+    where: Expr | None = None
+    bounds: tuple[Instant | Ago, Instant | Ago] | None = None
+    group_by: tuple[Expr, ...] = ()
+    window: StartingWindow | SessionWindow | None = None
+    having: Expr | None = None
+    order_by: tuple[OrderItem, ...] = ()
+    limit: int | None = None
+    limit_span: Span | None = None
+    emit_empty: Span | None = None
+    revisions: RevisionsClause | None = None
+    shedding: Span | None = None
+    having_span: Span | None = field(default=None, compare=False)
+    bounds_span: Span | None = field(default=None, compare=False)
+    beyond: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeWindow:
+    """`[RANGE r SLIDE e ORIGIN o]`; `range` None is UNBOUNDED, `slide` None is no SLIDE; `[NOW]` is a range of 0."""
+
+    range: Duration | None
+    slide: Duration | None
+    origin: Instant
+    attribute: Name | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class RowNumber:
+    """`rank(t)`, or `row_num` when `attribute` is None: what the rows of a window are numbered by."""
+
+    attribute: Name | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWindow:
+    """`[PARTITION BY p ROWS n SLIDE m]`; `count` None is UNBOUNDED."""
+
+    count: int | None
+    slide: int | None
+    partition: tuple[Expr, ...]
+    span: Span
+    numbered: RowNumber | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TupleWindow:
+    """`[RANGE r SLIDE n ROWS PA p]`: a window of time that ends at every n-th row."""
+
+    range: Duration
+    every: int
+    partition: tuple[Expr, ...]
+    attribute: Name | None
+    numbered: RowNumber | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaWindow:
+    """`[PARTITION BY p DELTA d ON x]`."""
+
+    threshold: float
+    on: Expr
+    partition: tuple[Expr, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class LandmarkWindow:
+    """`[LANDMARK SLIDE e ORIGIN o]`."""
+
+    slide: Duration
+    origin: Instant
+    attribute: Name | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class StartingWindow:
+    """`window(t, r, s, o)`, `TUMBLE(TABLE s, DESCRIPTOR(t), r)`, HOP: windows that start at `origin + i*slide`."""
+
+    attribute: Name
+    range: Duration
+    slide: Duration
+    origin: Instant
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """`session_window(t, gap)` in GROUP BY; `[PARTITION BY p SESSION gap]`, `SESSION(TABLE s PARTITION BY p, DESCRIPTOR(t), gap)`."""
+
+    attribute: Name | None
+    gap: Duration
+    partition: tuple[Expr, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class NamedWindow:
+    """`[WINDOW name(constants) ON x, y]`: a user's own kind of window; CUMULATE, which names its event time."""
+
+    name: str
+    arguments: tuple[Expr, ...]
+    on: tuple[Expr, ...]
+    span: Span
+    attribute: Name | None = None
+
+
+WindowClause: TypeAlias = (
+    RangeWindow
+    | RowsWindow
+    | TupleWindow
+    | DeltaWindow
+    | LandmarkWindow
+    | StartingWindow
+    | SessionWindow
+    | NamedWindow
+)
+Measure: TypeAlias = "Name | RowNumber"

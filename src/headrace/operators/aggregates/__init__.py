@@ -1,0 +1,1 @@
+"""Aggregates of groups: their calls, their cells, and how cells are merged."""

@@ -1,0 +1,259 @@
+"""Aggregate calls of a query as few shared partials, and the way back from partials to answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.algebra.expressions.aggregates import BY_ORDER, BY_VALUE, OF_PAIRS, OF_SHAPE, AggregateCall
+from headrace.algebra.expressions.expression import Case, Expression, Literal
+from headrace.operators.aggregates.row_weights import alike, present
+from headrace.operators.aggregates.synopsis_aggregates import is_synopsis, lower_synopsis, synopses_of
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.partials import encoding as at_rest
+from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.integer_moments import exact_variance
+from headrace.operators.partials.moment_statistics import of_pairs, of_shape
+from headrace.operators.partials.partial import Argument, Cells, Count, Sum
+from headrace.schema import BOOLEAN, to_arrow
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """An aggregate's column, and the rows on which it overflowed (None: nowhere)."""
+
+    values: pa.Array
+    errors: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Cells of every partial for the groups to answer, with the dictionaries of ranked ones."""
+
+    cells: Mapping[Fed, Cells]
+    dictionaries: Mapping[Fed, pa.Array] = field(default_factory=dict)
+
+
+def effective_argument(call: AggregateCall) -> Expression | None:
+    """The argument with FILTER folded in: rows that fail the condition become NULL, and raise no errors."""
+    if call.condition is None:
+        return call.argument
+    value = call.argument or Literal(True, BOOLEAN)
+    return Case(((call.condition, value),), Literal(None, value.type), value.type)
+
+
+def needs_values(call: AggregateCall) -> bool:
+    """True when it is computed from the distinct values, not from partials of a group."""
+    return call.distinct or (call.function in BY_VALUE and not is_synopsis(call))
+
+
+def partials_of(calls: Sequence[AggregateCall]) -> tuple[Fed, ...]:
+    """The partials needed, each once; the first is always the count of all rows."""
+    found: dict[Fed, None] = {at_rest.rows_fed(): None}
+    for call in calls:
+        found.update(dict.fromkeys(feds_of(call)))
+    return tuple(found)
+
+
+def feds_of(call: AggregateCall) -> tuple[Fed, ...]:
+    """The partials of one call."""
+    argument = effective_argument(call)
+    if argument is None:
+        return (at_rest.rows_fed(),)
+    told = present(argument)
+    counted = at_rest.rows_fed() if told is None else at_rest.count_fed(told)
+    if is_synopsis(call):
+        return synopses_of(call, argument)
+    match call.function:
+        case "count":
+            return (counted,)
+        case "sum":
+            return counted, at_rest.sum_fed(argument)
+        case "avg":
+            return counted, at_rest.sum_fed(argument)
+        case "min" | "max":
+            return counted, at_rest.extreme_fed(argument, call.function == "max")
+        case "first" | "last":
+            return (at_rest.placed_fed(argument, last=call.function == "last"),)
+        case "ewma":
+            assert call.half_life is not None
+            return (at_rest.fading_fed(argument, call.half_life),)
+        case function if function in OF_PAIRS:
+            return (at_rest.pairs_fed(argument),)
+        case function if function in OF_SHAPE:
+            return (at_rest.shape_fed(argument),)
+        case _ if argument.type.is_integer or argument.type.name == "DECIMAL":
+            return counted, at_rest.sum_fed(argument), at_rest.squares_fed(argument)
+        case _:
+            return (at_rest.moments_fed(argument),)
+
+
+def lift(
+    feds: Sequence[Fed],
+    arguments: Mapping[Expression, pa.Array],
+    codes: Ints,
+    count: int,
+    sizes: Ints | None = None,
+    live: Ints | None = None,
+) -> Answer:
+    """Rows aggregated into `count` cells, `codes[row]` says which; `sizes` are rows per cell where they are known.
+
+    With `live` cells are these codes' alone, in this order; there are no rows of others.
+    """
+    if live is not None:
+        count = int(live.max()) + 1
+    cells: dict[Fed, Cells] = {}
+    dictionaries: dict[Fed, pa.Array] = {}
+    every: Cells | None = None if sizes is None else (sizes,)
+    for fed in feds:
+        values = arguments[fed.expression] if fed.expression is not None else None
+        if isinstance(fed.partial, Count) and (values is None or not values.null_count):
+            if every is None:
+                every = _taken(fed.partial.lift(Argument(np.empty(0), None), codes, count), live)
+            cells[fed] = every  # who counts where nothing is NULL counts all rows
+            continue
+        weight = alike(fed.expression, values) if isinstance(fed.partial, Sum) else None
+        if every is not None and weight is not None:
+            cells[fed] = (every[0] * weight,)
+            continue
+        if fed.encoding == "limbs2" and (found := at_rest.summable(values)) is not None:
+            cells[fed] = _sums_as_limbs(*found, codes, count, live)
+            continue
+        if fed.encoding == "squares" and (squares := at_rest.summable_squares(values)) is not None:
+            low, high = _sums_as_limbs(*squares, codes, count, live)
+            none = np.zeros(len(low), np.int64)
+            cells[fed] = (low, high, *[none] * (fed.partial.width - 2))
+            continue
+        if (dictionary := at_rest.dictionary_of(fed, values)) is not None:
+            dictionaries[fed] = dictionary
+        weights = None if fed.weight is None else arguments[fed.weight]
+        with np.errstate(all="ignore"):
+            ready = at_rest.argument(fed, values, dictionaries.get(fed), weights)
+            cells[fed] = _taken(fed.partial.lift(ready, codes, count), live)
+    return Answer(cells, dictionaries)
+
+
+def _taken(cells: Cells, live: Ints | None) -> Cells:
+    return cells if live is None else tuple(part.take(live) for part in cells)
+
+
+def _sums_as_limbs(wholes: Ints, most: int, codes: Ints, count: int, live: Ints | None) -> Cells:
+    """Sums per cell of integers whose sums fit too: one addition a row, and limbs of the sums.
+
+    An integer of less than 32 bits is a limb itself: sums of such are as good in the lower one alone, where they grow no faster
+    than sums of lower limbs do.
+    """
+    (sums,) = _taken(Sum(1, integer=True).lift(Argument(wholes, None), codes, count), live)
+    return (sums, np.zeros(len(sums), np.int64)) if most < 1 << 32 else (sums & 0xFFFFFFFF, sums >> 32)
+
+
+def lift_each(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], count: int) -> Answer:
+    """`count` rows as a cell each; partials whose dictionaries have to meet others' are not asked for."""
+    cells: dict[Fed, Cells] = {}
+    for fed in feds:
+        values = arguments[fed.expression] if fed.expression is not None else None
+        weights = None if fed.weight is None else arguments[fed.weight]
+        ready = at_rest.argument(fed, values, None, weights)
+        if isinstance(fed.partial, Count):
+            cells[fed] = (np.ones(count, np.int64) if ready.valid is None else ready.valid.astype(np.int64),)
+        elif isinstance(fed.partial, Sum) and fed.partial.integer and fed.partial.width > 1:
+            cells[fed] = tuple(ready.values[:, limb] for limb in range(fed.partial.width))
+        elif isinstance(fed.partial, Sum):
+            cells[fed] = (ready.values + 0,)  # no negative zero, as in a sum
+        else:
+            with np.errstate(all="ignore"):
+                cells[fed] = fed.partial.lift(ready, np.arange(count), count)
+    return Answer(cells)
+
+
+def measure_of(call: AggregateCall) -> Fed:
+    """The partial that holds the number itself of a COUNT or SUM."""
+    return feds_of(call)[-1]
+
+
+def lower(call: AggregateCall, answer: Answer) -> Lowered:
+    """The aggregate's values, one per group."""
+    feds = feds_of(call)
+    if is_synopsis(call):
+        return Lowered(lower_synopsis(call, feds[0], answer.cells[feds[0]][0]))
+    if call.function == "count":
+        return Lowered(pa.array(answer.cells[feds[0]][0]))
+    if len(feds) == 1:
+        return Lowered(_of_one(call, feds[0], answer))
+    number, value = answer.cells[feds[0]][0], answer.cells[feds[1]]
+    if feds[-1].encoding == "squares":
+        assert call.argument is not None
+        scale = call.argument.type.scale if call.argument.type.name == "DECIMAL" else 0
+        return Lowered(exact_variance(call.function, number, value, answer.cells[feds[2]], scale))
+    if call.function in ("min", "max"):
+        return Lowered(_extreme(call, feds[1], value[0], number, answer))
+    if feds[1].encoding == "double":
+        with np.errstate(all="ignore"):
+            doubles = value[0] / number if call.function == "avg" else value[0]
+        return Lowered(pa.array(doubles, mask=number == 0))
+    if call.function == "avg":
+        if call.type.name == "DECIMAL":
+            return _decimal_average(call, value, number)
+        with np.errstate(all="ignore"):
+            return Lowered(pa.array(at_rest.as_doubles(value) / number, mask=number == 0))
+    whole, bad = at_rest.whole_numbers(value, call.type)
+    return Lowered(
+        pc.if_else(pa.array(number > 0), whole, pa.scalar(None, whole.type)), bad if bad.any() else None
+    )
+
+
+def _of_one(call: AggregateCall, fed: Fed, answer: Answer) -> pa.Array:
+    """Aggregates of one partial that says itself whether it is empty."""
+    cells = answer.cells[fed]
+    if call.function in BY_ORDER:
+        return at_rest.unrank(cells[2], answer.dictionaries[fed]).cast(to_arrow(call.type))
+    if call.function == "ewma":
+        return pa.array(cells[2], mask=cells[1] == 0)
+    if call.function in OF_PAIRS:
+        return of_pairs(call.function, cells)
+    return of_shape(call.function, cells) if call.function in OF_SHAPE else _variance(call.function, cells)
+
+
+def _variance(function: str, moments: Cells) -> pa.Array:
+    number, _, square = moments
+    least = 1 if function.endswith("pop") else 2
+    with np.errstate(all="ignore"):
+        spread = square / (number if function.endswith("pop") else number - 1)
+        values = np.sqrt(spread) if function.startswith("stddev") else spread
+    return pa.array(values, mask=number < least)
+
+
+def _extreme(
+    call: AggregateCall, fed: Fed, value: np.ndarray, number: np.ndarray, answer: Answer
+) -> pa.Array:
+    kind = to_arrow(call.type)
+    if fed.has_dictionary:
+        return at_rest.unrank(value, answer.dictionaries[fed]).cast(kind)
+    if call.type.is_fractional:  # which of two equal zeros came first must not show: both are 0.0
+        return pa.array(value + 0.0, mask=number == 0).cast(kind)
+    whole = pa.array(np.where(number == 0, 0, value), mask=number == 0)
+    if call.type.name == "DATE":
+        return whole.cast(pa.int32()).cast(kind)
+    return whole.cast(kind)
+
+
+def _decimal_average(call: AggregateCall, limbs: Cells, number: np.ndarray) -> Lowered:
+    """SUM / COUNT, rounded half up to the result's scale; per result row, in Python's exact integers."""
+    fed_scale = call.argument.type.scale if call.argument is not None else 0
+    shift = 10 ** (call.type.scale - fed_scale)
+    unscaled: list[int | None] = []
+    for parts in zip(number.tolist(), *(part.tolist() for part in limbs), strict=True):
+        total = sum(limb << (32 * place) for place, limb in enumerate(parts[1:])) * shift
+        unscaled.append(None if not parts[0] else _half_up(total, parts[0]))
+    whole = pa.array(unscaled, pa.decimal128(38, 0))
+    scaled = pa.Array.from_buffers(to_arrow(call.type), len(whole), whole.buffers())
+    return Lowered(scaled)
+
+
+def _half_up(numerator: int, denominator: int) -> int:
+    magnitude = (2 * abs(numerator) + denominator) // (2 * denominator)
+    return magnitude if numerator >= 0 else -magnitude

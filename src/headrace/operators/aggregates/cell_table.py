@@ -1,0 +1,308 @@
+"""Tables of cells, one row a group, and how they are merged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Expression, Named
+from headrace.operators.aggregates.aggregate_calls import Answer, lift, lift_each
+from headrace.operators.base.block_codes import Pairs, by_block_and_group
+from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints, picked, slots_of
+from headrace.operators.partials import encoding as at_rest
+from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.partial import Cells, Count, Extreme, Sum, reduce_onto
+from headrace.schema import to_arrow
+
+KEY: Final = "__key"
+SLOT: Final = "__slot"
+_FIRST_CELL: Final = "p0_0"
+"""The count of rows, which every table of partials has."""
+_FEW_COLUMNS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a store keeps per pane and group: key expressions and partials. The first partial counts rows."""
+
+    keys: tuple[Named, ...]
+    feds: tuple[Fed, ...]
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Names of the key columns at rest."""
+        return tuple(f"k{place}" for place in range(len(self.keys)))
+
+    def cell_names(self, place: int) -> list[str]:
+        """Names of the columns of partial `place`."""
+        return [f"p{place}_{column}" for column in range(self.feds[place].partial.width)]
+
+    @property
+    def arguments(self) -> tuple[Expression, ...]:
+        """What the partials are fed, each once: the columns of a row that lies as it is."""
+        fed = (each.expression for each in self.feds if each.expression is not None)
+        return tuple(dict.fromkeys(fed))
+
+    @property
+    def is_light(self) -> bool:
+        """Whether cells are so few numbers that taking some of many cells is cheaper than numbering rows anew."""
+        plain = all(
+            isinstance(fed.partial, Count | Sum | Extreme) and not fed.has_dictionary for fed in self.feds
+        )
+        return plain and sum(fed.partial.width for fed in self.feds) <= _FEW_COLUMNS
+
+    def row_schema(self) -> pa.Schema:
+        """Columns of rows that lie as they are."""
+        return _row_schema(self)
+
+    def are_rows(self, table: pa.Table) -> bool:
+        """True for a table of rows that lie as they are."""
+        place = 2 + len(self.keys)
+        return bool(table.num_columns == place or table.field(place).name != _FIRST_CELL)
+
+    def given(self, rows: pa.Table) -> dict[Expression, pa.Array]:
+        """Values of the arguments of rows that lie as they are."""
+        columns = [flat(rows.column(place)) for place in range(2 + len(self.keys), rows.num_columns)]
+        return dict(zip(self.arguments, columns, strict=True))
+
+    def lift(self, rows: pa.Table) -> Answer:
+        """The cells of rows that lie as they are, each by itself; of numbers alone."""
+        return lift_each(self.feds, self.given(rows), rows.num_rows)
+
+    def lifted(self, table: pa.Table) -> pa.Table:
+        """Rows that lie as they are, as a partial each."""
+        columns = [flat(column) for column in table.columns[: 2 + len(self.keys)]]
+        answer = lift(self.feds, self.given(table), np.arange(table.num_rows), table.num_rows)
+        slots = columns[1].to_numpy(zero_copy_only=False)
+        return self.table(columns[0].to_numpy(), columns[2:], slots, answer)
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of its rows."""
+        return _schema(self)
+
+    def table(self, blocks: Ints, keys: Sequence[pa.Array], slots: np.ndarray, answer: Answer) -> pa.Table:
+        """Rows at rest."""
+        columns: list[pa.Array] = [pa.array(blocks), pa.array(slots), *keys]
+        for fed in self.feds:
+            columns += at_rest.store(fed, answer.cells[fed], answer.dictionaries.get(fed))
+        return pa.table(columns, schema=self.schema())
+
+
+@lru_cache(maxsize=1024)  # asked for several times an epoch
+def _schema(layout: Layout) -> pa.Schema:
+    fields = [pa.field(KEY, pa.int64()), pa.field(SLOT, pa.int16())]
+    fields += [
+        pa.field(name, to_arrow(key.expression.type))
+        for name, key in zip(layout.key_names, layout.keys, strict=True)
+    ]
+    for place, fed in enumerate(layout.feds):
+        fields += [pa.field(n, t) for n, t in zip(layout.cell_names(place), fed.arrow_types(), strict=True)]
+    return pa.schema(fields)
+
+
+@lru_cache(maxsize=1024)
+def _row_schema(layout: Layout) -> pa.Schema:
+    fields = list(_schema(layout))[: 2 + len(layout.keys)]
+    fields += [
+        pa.field(f"v{place}", to_arrow(argument.type)) for place, argument in enumerate(layout.arguments)
+    ]
+    return pa.schema(fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Rows of several tables, in memory: block keys, group codes, cells."""
+
+    blocks: Ints
+    slots: np.ndarray
+    groups: Groups
+    answer: Answer
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.blocks)
+
+
+def gather(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
+    """Load tables, of partials or of rows, in their order, and number their groups."""
+    if not tables:
+        tables = [layout.schema().empty_table()]
+    if any(fed.has_dictionary for fed in layout.feds):
+        tables = _as_partials(layout, tables)  # their values have to meet in one dictionary
+    if not any(layout.are_rows(table) for table in tables):
+        tables = [pa.concat_tables(tables)]
+    cells, dictionaries = _cells_of(layout, tables)
+    return replace(headed(layout, tables), answer=Answer(cells, dictionaries))
+
+
+def headed(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
+    """Blocks, slots and groups of tables of both forms, without cells."""
+    heads = pa.concat_tables([table.select([KEY, SLOT, *layout.key_names]) for table in tables])
+    return Gathered(
+        ints(heads, KEY),
+        ints(heads, SLOT),
+        group([flat(heads.column(name)) for name in layout.key_names], heads.num_rows),
+        Answer({}),
+    )
+
+
+def _cells_of(layout: Layout, tables: Sequence[pa.Table]) -> tuple[dict[Fed, Cells], dict[Fed, pa.Array]]:
+    """The cells of tables of both forms, in the tables' order; rows are lifted together."""
+    rows = np.array([layout.are_rows(table) for table in tables])
+    partials = [table for table, lies in zip(tables, rows, strict=True) if not lies]
+    cells, dictionaries = cells_of_partials(layout, pa.concat_tables(partials)) if partials else ({}, {})
+    if not rows.any():
+        return cells, dictionaries
+    lying = [table for table, lies in zip(tables, rows, strict=True) if lies]
+    lifted = layout.lift(pa.concat_tables(lying)).cells
+    if not partials:
+        return dict(lifted), dictionaries
+    joined = {
+        fed: tuple(np.concatenate(both) for both in zip(cells[fed], lifted[fed], strict=True))
+        for fed in layout.feds
+    }
+    if rows[len(partials) :].all():
+        return joined, dictionaries
+    ends = np.cumsum([table.num_rows for table in (*partials, *lying)])
+    places = iter(np.split(np.arange(ends[-1]), ends[:-1]))
+    of_partials = [next(places) for _ in partials]
+    order = np.concatenate([next(places) if lies else of_partials.pop(0) for lies in rows])
+    return {fed: tuple(part[order] for part in parts) for fed, parts in joined.items()}, dictionaries
+
+
+def cells_of_partials(layout: Layout, whole: pa.Table) -> tuple[dict[Fed, Cells], dict[Fed, pa.Array]]:
+    """The cells of a table of partials, and their dictionaries."""
+    cells: dict[Fed, Cells] = {}
+    dictionaries: dict[Fed, pa.Array] = {}
+    every: Cells | None = None
+    at = 2 + len(layout.keys)
+    for fed in layout.feds:
+        columns = [flat(whole.column(at + place)) for place in range(fed.partial.width)]
+        at += fed.partial.width
+        cells[fed], dictionary = at_rest.load(fed, columns)
+        if isinstance(fed.partial, Count):  # where nothing was NULL all rows are counted: once for all who do
+            every = cells[fed] if every is None else every
+            cells[fed] = every if np.array_equal(every[0], cells[fed][0]) else cells[fed]
+        if dictionary is not None:
+            dictionaries[fed] = dictionary
+    return cells, dictionaries
+
+
+def _as_partials(layout: Layout, tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
+    """The tables, those of rows as partials, which are made together."""
+    rows = [table for table in tables if layout.are_rows(table)]
+    if not rows:
+        return tables
+    lifted, start = layout.lifted(pa.concat_tables(rows)), 0
+    found = []
+    for table in tables:
+        if layout.are_rows(table):
+            found.append(lifted.slice(start, table.num_rows))
+            start += table.num_rows
+        else:
+            found.append(table)
+    return found
+
+
+def reduce_answer(layout: Layout, answer: Answer, codes: Ints, count: int) -> Answer:
+    """Combine the cells of equal codes."""
+    made: dict[int, Cells] = {}
+    with np.errstate(all="ignore"):
+        for fed in layout.feds:
+            held = answer.cells[fed]
+            if id(held) not in made:
+                made[id(held)] = fed.partial.reduce(held, codes, count)
+    return Answer({fed: made[id(answer.cells[fed])] for fed in layout.feds}, answer.dictionaries)
+
+
+def answer_onto(layout: Layout, answer: Answer, codes: Ints, onto: Answer) -> Answer:
+    """Combine the cells of equal codes with that of `onto`, which is used up; of partials without dictionaries."""
+    keys = {fed: (id(answer.cells[fed]), id(onto.cells[fed])) for fed in layout.feds}
+    uses = Counter(start for _, start in set(keys.values()))
+    made: dict[tuple[int, int], Cells] = {}
+    with np.errstate(all="ignore"):
+        for fed, key in keys.items():
+            if key not in made:
+                start = onto.cells[fed]
+                if uses[key[1]] > 1:  # counts of all rows are the same cells
+                    start = tuple(part.copy() for part in start)
+                made[key] = reduce_onto(fed.partial, answer.cells[fed], codes, start)
+    return Answer({fed: made[key] for fed, key in keys.items()})
+
+
+def select(answer: Answer, rows: np.ndarray | slice) -> Answer:
+    """Some of the cells."""
+    taken: dict[int, Cells] = {}
+    for cells in answer.cells.values():  # counts of all rows are the same cells
+        if id(cells) not in taken:
+            taken[id(cells)] = tuple(part[rows] for part in cells)
+    return Answer({fed: taken[id(cells)] for fed, cells in answer.cells.items()}, answer.dictionaries)
+
+
+def merge(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
+    """One row per block and group, sorted by block."""
+    if not tables:
+        return layout.schema().empty_table()
+    rows = [layout.are_rows(table) for table in tables]
+    if any(rows) and not any(fed.has_dictionary for fed in layout.feds):
+        halves = (
+            [each for each, lies in zip(tables, rows, strict=True) if lies == half] for half in (False, True)
+        )
+        return _merge_both(layout, *halves)
+    return merge_gathered(layout, gather(layout, tables))
+
+
+def merge_gathered(layout: Layout, rows: Gathered) -> pa.Table:
+    """One row per block and group, sorted by block."""
+    pairs = by_block_and_group(rows.blocks, rows.groups)
+    return _merged(layout, rows, pairs, reduce_answer(layout, rows.answer, pairs[0], pairs[1]))
+
+
+def _merge_both(layout: Layout, partials: Sequence[pa.Table], lying: Sequence[pa.Table]) -> pa.Table:
+    """The same of partials, which are reduced, and rows, which are aggregated into the same cells."""
+    held = pa.concat_tables(partials) if partials else layout.schema().empty_table()
+    lone, cut = pa.concat_tables(lying), held.num_rows
+    rows = headed(layout, [held, lone])
+    pairs = by_block_and_group(rows.blocks, rows.groups)
+    codes, count = pairs.codes, pairs.number
+    answer = lift(layout.feds, layout.given(lone), codes[cut:], count)
+    if cut:
+        answer = answer_onto(layout, Answer(cells_of_partials(layout, held)[0]), codes[:cut], answer)
+    return _merged(layout, rows, pairs, answer)
+
+
+def _merged(layout: Layout, rows: Gathered, pairs: Pairs, answer: Answer) -> pa.Table:
+    codes, count, blocks, groups, _ = pairs
+    slots = np.zeros(count, np.int16)
+    slots[codes] = rows.slots
+    keys = rows.groups.keys
+    taken = keys if codes is rows.groups.codes else [picked(key, groups) for key in keys]
+    return layout.table(blocks, taken, slots, answer)
+
+
+def fresh_slots(keys: Sequence[pa.Array], count: int, routed_to: int | None) -> np.ndarray:
+    """The slots of groups: by their keys, or all in one slot."""
+    if routed_to is not None:
+        return np.full(count, routed_to, np.int16)
+    return slots_of(keys, count)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCells:
+    """Non-empty (window, group) pairs: `windows[i]` and the group's key values, with their cells."""
+
+    windows: Ints
+    keys: tuple[pa.Array, ...]
+    answer: Answer
+
+    @property
+    def rows(self) -> int:
+        """Number of pairs."""
+        return len(self.windows)

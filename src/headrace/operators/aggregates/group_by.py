@@ -1,0 +1,169 @@
+"""GROUP BY with its aggregates: what is folded from rows, and how folded cells become columns again.
+
+Plain aggregates share one store of partials by group; every argument of DISTINCT, of a percentile or of MODE has a store
+beside it, whose groups are also the distinct values: the histogram of the argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.aggregates import BY_VALUE, AggregateCall, NamedAggregate
+from headrace.algebra.expressions.expression import Column, Expression, Named, columns_of
+from headrace.algebra.expressions.expression_text import show
+from headrace.operators.aggregates import aggregate_calls
+from headrace.operators.aggregates.aggregate_calls import Answer, lift
+from headrace.operators.aggregates.cell_table import Layout, WindowCells, fresh_slots
+from headrace.operators.aggregates.group_comparisons import compared
+from headrace.operators.aggregates.holistic import Histogram, lower_by_value
+from headrace.operators.base.block_codes import blocks_seen, by_block_and_group
+from headrace.operators.base.group_codes import Ints, flat, group, picked
+from headrace.operators.partials import encoding as at_rest
+from headrace.operators.partials.encoding import Fed
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Group keys and aggregates."""
+
+    keys: tuple[Named, ...]
+    aggregates: tuple[NamedAggregate, ...]
+
+    def display(self) -> Iterator[str]:
+        """As EXPLAIN shows it among an operator's settings."""
+        yield f"group by {', '.join(show(key.expression) for key in self.keys) or 'nothing'}"
+        calls = (
+            f"{a.call.function}({show(a.call.argument) if a.call.argument else '*'})" for a in self.aggregates
+        )
+        yield f"aggregates: {', '.join(calls)}"
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The stores: the plain one, then one for each distinct argument."""
+        return _layouts(self)
+
+    @property
+    def distinct_arguments(self) -> tuple[Expression, ...]:
+        """Arguments of aggregates that need the distinct values, each once."""
+        calls = [item.call for item in self.aggregates if aggregate_calls.needs_values(item.call)]
+        return tuple(
+            dict.fromkeys(
+                argument for call in calls if (argument := aggregate_calls.effective_argument(call))
+            )
+        )
+
+    @property
+    def arguments(self) -> tuple[Expression, ...]:
+        """Everything that is aggregated, each expression once."""
+        feds = [fed for layout in self.layouts for fed in layout.feds]
+        read = [part for fed in feds for part in (fed.expression, fed.weight) if part is not None]
+        return tuple(dict.fromkeys([*read, *self.distinct_arguments]))
+
+    def inputs(self) -> list[Expression]:
+        """What is evaluated on each row: keys, then arguments."""
+        return [*(key.expression for key in self.keys), *self.arguments]
+
+    def reads(self) -> frozenset[str]:
+        """The columns that keys and arguments read."""
+        return frozenset().union(*(columns_of(expression) for expression in self.inputs()))
+
+
+@lru_cache(maxsize=1024)  # asked for several times an epoch
+def _layouts(grouped: Grouped) -> tuple[Layout, ...]:
+    plain = [item.call for item in grouped.aggregates if not aggregate_calls.needs_values(item.call)]
+    stores = [Layout(grouped.keys, aggregate_calls.partials_of(plain))]
+    beside = (Named("__value", argument) for argument in grouped.distinct_arguments)
+    return (*stores, *(Layout((*grouped.keys, value), (at_rest.rows_fed(),)) for value in beside))
+
+
+def fold(
+    grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None, *, beside: bool = False
+) -> list[pa.Table]:
+    """One table a store: rows folded by (block, group); `values` are those of `inputs`.
+
+    Groups go to their own slots, or all to `slot`. With `beside` only the stores beside the plain one.
+    """
+    keys = list(values[: len(grouped.keys)])
+    arguments = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
+    folded = []
+    for place, layout in enumerate(grouped.layouts):
+        if beside and not place:
+            continue
+        own = [*keys, arguments[grouped.distinct_arguments[place - 1]]] if place else keys
+        groups = group(own, len(blocks), small=0, placed=layout.is_light, blocks=blocks_seen(blocks))
+        codes, count, found, member, sizes = by_block_and_group(blocks, groups)
+        live = groups.live if codes is groups.codes else None
+        answer = lift(layout.feds, arguments, codes, count, sizes, live)
+        taken = [picked(key, member) for key in groups.keys]
+        folded.append(layout.table(found, taken, fresh_slots(taken[: len(keys)], count, slot), answer))
+    return folded
+
+
+def columns_of_cells(
+    grouped: Grouped, chunk: WindowCells, others: Sequence[Sequence[WindowCells]]
+) -> tuple[dict[str, pa.Array], np.ndarray | None]:
+    """Key and aggregate columns by internal name, and where an aggregate overflowed."""
+    columns = {key.name: values for key, values in zip(grouped.keys, chunk.keys, strict=True)}
+    failed = None
+    distinct = {
+        argument: _distinct_values(chunk, store)
+        for argument, store in zip(grouped.distinct_arguments, others, strict=True)
+    }
+    for item in grouped.aggregates:
+        if aggregate_calls.needs_values(item.call):
+            argument = aggregate_calls.effective_argument(item.call)
+            assert argument is not None
+            lowered = lower_distinct(item.call, argument, distinct[argument], chunk.rows)
+        elif item.call.against:
+            lowered = compared(item.call, chunk.answer, columns)
+        else:
+            lowered = aggregate_calls.lower(item.call, chunk.answer)
+        columns[item.name] = lowered.values
+        if lowered.errors is not None:
+            failed = lowered.errors if failed is None else failed | lowered.errors
+    return columns, failed
+
+
+def _distinct_values(chunk: WindowCells, store: Sequence[WindowCells]) -> Histogram:
+    """Each distinct value of a window and group, owned by the place of its (window, group) in `chunk`."""
+    parts = [part for part in store if part.rows]
+    if not parts:
+        return Histogram(np.empty(0, np.int64), pa.nulls(0), np.empty(0, np.int64))
+    stacked_windows = np.concatenate([chunk.windows, *(part.windows for part in parts)])
+    keys = [
+        pa.concat_arrays([flat(own), *(flat(part.keys[place]) for part in parts)])
+        for place, own in enumerate(chunk.keys)
+    ]
+    values = pa.concat_arrays([flat(part.keys[-1]) for part in parts])
+    groups = group([pa.array(stacked_windows), *keys], len(stacked_windows))
+    place = np.full(groups.count, -1, np.int64)
+    place[groups.codes[: chunk.rows]] = np.arange(chunk.rows)
+    owner = place[groups.codes[chunk.rows :]]
+    known = owner >= 0
+    counts = np.concatenate([part.answer.cells[at_rest.rows_fed()][0] for part in parts])
+    return Histogram(owner, values, counts).take(np.flatnonzero(known))
+
+
+def lower_distinct(
+    call: AggregateCall, argument: Expression, found: Histogram, rows: int
+) -> aggregate_calls.Lowered:
+    """The aggregate over distinct values: of their histogram, or by the same partials as over rows."""
+    if call.function in BY_VALUE:
+        return lower_by_value(call, found, rows)
+    value = Column("__value", argument.type)
+    plain = AggregateCall(call.function, value, call.type)
+    feds = aggregate_calls.partials_of([plain])
+    if len(found.owner):
+        return aggregate_calls.lower(plain, lift(feds, {value: found.values}, found.owner, rows))
+    return aggregate_calls.lower(plain, nothing(feds, rows))
+
+
+def nothing(feds: Sequence[Fed], rows: int) -> Answer:
+    """Cells to which nothing was added."""
+    dictionaries = {fed: pa.array([], fed.arrow_types()[-1]) for fed in feds if fed.has_dictionary}
+    return Answer({fed: fed.partial.identity((rows,)) for fed in feds}, dictionaries)

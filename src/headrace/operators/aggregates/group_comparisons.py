@@ -1,0 +1,89 @@
+"""How many rows of a group compare so with values of the group itself, from synopses? `x > AVG(x)` in one pass over panes.
+
+The values of the group (an average, an extreme) are exact; where they lie among its rows is known to the synopsis' error. The
+answer is the middle of what it may be.
+Source: Gehrke, Korn, Srivastava (2001), section 2, for what is asked; the bound, and windows that slide, are those of `synopses/ranks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.algebra.expressions.aggregates import AggregateCall
+from headrace.algebra.expressions.expression import Expression
+from headrace.operators.aggregates import aggregate_calls
+from headrace.operators.aggregates.aggregate_calls import Answer, Lowered
+from headrace.operators.partials.partial import Column
+from headrace.operators.scalar import Evaluation
+from headrace.synopses.sketches.rank_sketch import decode
+from headrace.synopses.sketches.rank_summary import Doubles, Ranks
+
+_Limit = tuple[str, Doubles]
+
+
+def compared(call: AggregateCall, answer: Answer, columns: Mapping[str, pa.Array]) -> Lowered:
+    """COUNT, or SUM or AVG of the weight, of the rows whose argument compares with all values it is to be compared with.
+
+    `columns` hold these values by name. A comparison with NULL holds for no row; a sum of no rows is 0, a mean of none NULL.
+    """
+    feds = aggregate_calls.feds_of(call)
+    rows = len(answer.cells[feds[0]][0])
+    evaluation = Evaluation(columns, rows)
+    limits, unknown = [], np.zeros(rows, bool)
+    for operator, expression in call.against:
+        values, null = _doubles(evaluation, expression)
+        limits.append((operator, values))
+        unknown |= null
+    least, most = _between(decode(answer.cells[feds[0]][0]), limits)
+    if len(feds) > 1:
+        below, above = _between(decode(answer.cells[feds[1]][0]), limits)
+        least, most = least - above, most - below
+    least, most = np.where(unknown, 0.0, least), np.where(unknown, 0.0, most)
+    errors = None if evaluation.errors is None else evaluation.errors.mask
+    if call.function == "avg":
+        fewest, many = _between(decode(answer.cells[feds[2]][0]), limits)
+        return Lowered(_mean(call, (least, most), fewest, np.where(unknown, 0.0, many)), errors)
+    return Lowered(_told(call, least, most), errors)
+
+
+def _doubles(evaluation: Evaluation, expression: Expression) -> tuple[Doubles, Column]:
+    values = evaluation.values(expression)
+    null: Column = values.is_null().to_numpy(zero_copy_only=False)
+    return pc.fill_null(values.cast(pa.float64(), safe=False), 0.0).to_numpy(zero_copy_only=False), null
+
+
+def _between(ranks: Ranks, limits: Sequence[_Limit]) -> tuple[Doubles, Doubles]:
+    """The least and the most weight that compares so with all limits."""
+    from_, to = [np.zeros(ranks.keys)] * 2, [ranks.totals] * 2
+    for operator, values in limits:
+        if operator in ("<", "<=", "="):
+            found = ranks.upto(values, strictly=operator == "<")
+            to = [np.minimum(known, part) for known, part in zip(to, found, strict=True)]
+        if operator in (">", ">=", "="):
+            found = ranks.upto(values, strictly=operator != ">")
+            from_ = [np.maximum(known, part) for known, part in zip(from_, found, strict=True)]
+    return np.maximum(to[0] - from_[1], 0.0), np.maximum(to[1] - from_[0], 0.0)
+
+
+def _mean(call: AggregateCall, sums: tuple[Doubles, Doubles], fewest: Doubles, most: Doubles) -> pa.Array:
+    """The middle of what sums over counts may be, or how far it is from either end; there is a row wherever there may be one."""
+    least, greatest = sums
+    few, many = np.maximum(np.rint(fewest), 1.0), np.maximum(np.rint(most), 1.0)
+    low = least / np.where(least < 0, few, many)
+    high = greatest / np.where(greatest < 0, many, few)
+    told = (high - low) / 2 if call.part == "bound" else (high + low) / 2
+    return pa.array(told, mask=np.rint(most) < 1)
+
+
+def _told(call: AggregateCall, least: Doubles, most: Doubles) -> pa.Array:
+    """The middle, or how far it may be from either end."""
+    if call.type.is_fractional:
+        middle = (least + most) / 2
+        return pa.array(np.maximum(most - middle, middle - least) if call.part == "bound" else middle)
+    low, high = np.rint(least).astype(np.int64), np.rint(most).astype(np.int64)
+    whole = (low + high) // 2
+    return pa.array(high - whole if call.part == "bound" else whole)

@@ -1,0 +1,116 @@
+"""Which synopsis does an approximate aggregate keep, and what does it answer from one?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.aggregates import SKETCHED, AggregateCall, NamedAggregate
+from headrace.algebra.expressions.expression import Call, Case, Expression, Literal
+from headrace.operators.partials.encoding import Encoding, Fed, synopsis_fed
+from headrace.operators.partials.partial import Column
+from headrace.operators.partials.synopsis_partial import Synopsis
+from headrace.schema import BIGINT, BOOLEAN
+from headrace.synopses.sketches.distinct_sketch import DistinctSketch
+from headrace.synopses.sketches.frequent_sketch import FrequentSketch
+from headrace.synopses.sketches.rank_sketch import Ranking, decode
+from headrace.synopses.sketches.sketch_kind import Kind
+from headrace.synopses.sketches.stable_sketch import StableSketch
+
+
+def is_synopsis(call: AggregateCall) -> bool:
+    """True for what is kept as a synopsis in every pane."""
+    return (
+        call.function in SKETCHED
+        or bool(call.against)
+        or (call.function == "l2_norm" and call.within is not None)
+    )
+
+
+def keeps_synopses(aggregates: Iterable[NamedAggregate]) -> bool:
+    """True where one of the aggregates does."""
+    return any(is_synopsis(item.call) for item in aggregates)
+
+
+def synopses_of(call: AggregateCall, argument: Expression) -> tuple[Fed, ...]:
+    """The synopses of a call; its argument has the condition in it."""
+    within = call.within
+    assert within is not None
+    if not call.against:
+        return (synopsis_fed(_kind(call), argument, _ENCODINGS[call.function]),)
+    sides = {operator[0] for operator, _ in call.against}
+    kind = Ranking(within / (2 if sides - {"<"} and sides - {">"} else 1))
+    if call.weight is None:
+        return (synopsis_fed(kind, argument, "double"),)
+    weights = [_positive(call.weight), _positive(Call("negate", (call.weight,), call.weight.type))]
+    if call.function == "avg":
+        weights.append(_present(call.weight))
+    return tuple(synopsis_fed(kind, argument, "double", weight) for weight in weights)
+
+
+_ENCODINGS: Final[Mapping[str, Encoding]] = {
+    "approx_distinct": "hash",
+    "approx_percentile": "double",
+    "approx_top_k": "text",
+    "l2_norm": "hash",
+}
+
+
+def _positive(weight: Expression) -> Expression:
+    """The weight where it is above zero; else nothing."""
+    above = Call(
+        ">",
+        (weight, Literal(0, weight.type) if weight.type.is_integer else Literal(0.0, weight.type)),
+        BOOLEAN,
+    )
+    return Case(((above, weight),), Literal(None, weight.type), weight.type)
+
+
+def _present(weight: Expression) -> Expression:
+    """1 where there is a weight; else nothing."""
+    there = Call("isnotnull", (weight,), BOOLEAN)
+    return Case(((there, Literal(1, BIGINT)),), Literal(None, BIGINT), BIGINT)
+
+
+def _kind(call: AggregateCall) -> Kind:
+    assert call.within is not None
+    match call.function:
+        case "approx_distinct":
+            return DistinctSketch.within(call.within)
+        case "approx_top_k":
+            return FrequentSketch.within(call.within)
+        case "l2_norm":
+            return StableSketch.within(call.within)
+        case _:
+            return Ranking(call.within / 2)
+
+
+def lower_synopsis(call: AggregateCall, fed: Fed, blobs: Column) -> pa.Array:
+    """Values of a call, or their bounds."""
+    assert isinstance(fed.partial, Synopsis)
+    kind, nothing = fed.partial.kind, blobs == b""
+    if isinstance(kind, DistinctSketch):
+        return pa.array(kind.estimates(blobs)[call.part == "bound"])
+    if isinstance(kind, FrequentSketch):
+        items, bounds = kind.most(blobs, call.most or 0)
+        return pa.array(bounds) if call.part == "bound" else as_json(items)
+    if isinstance(kind, StableSketch):
+        return pa.array(kind.estimates(blobs)[call.part == "bound"], mask=nothing)
+    assert call.share is not None
+    values = decode(blobs).quantile(call.share)[call.part == "bound"]
+    return pa.array(np.where(nothing, 0.0, values), mask=nothing)
+
+
+def as_json(cells: Sequence[Sequence[tuple[str, int]]]) -> pa.Array:
+    """Values with counts as texts; NULL for none."""
+    texts = [
+        json.dumps([{"item": text, "count": number} for text, number in items], ensure_ascii=False)
+        if items
+        else None
+        for items in cells
+    ]
+    return pa.array(texts, pa.string())

@@ -1,0 +1,1 @@
+"""Windows with approximate answers within a stated bound, in little state."""

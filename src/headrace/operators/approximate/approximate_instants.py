@@ -1,0 +1,198 @@
+"""Counts and sums within a bound at every instant: `[RANGE d]` with its rows in exponential histograms.
+
+What a histogram holds is the same as a few counts that expire one by one (`Histograms.cells`), and so is its error bound. So the
+exact operator answers, over these counts in place of the rows' own. Rows that punctuation has not passed stay exact.
+Source: as `synopses/exponential_histogram`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.aggregate_calls import Answer
+from headrace.operators.aggregates.cell_table import KEY, SLOT, Layout, merge
+from headrace.operators.approximate.histogram_store import ThinLayout, Thinned, as_cells
+from headrace.operators.base.batch import Rejected
+from headrace.operators.base.group_codes import Ints, flat, ints
+from headrace.operators.base.operator import Sections, Step, Turn
+from headrace.operators.base.wrapper import Around
+from headrace.operators.on_demand.subwindow import Subwindows
+from headrace.operators.output.display import MANY, histogram_bytes, histograms, keys, steps_up
+from headrace.operators.panes.pane_keys import block_key
+from headrace.operators.panes.panes import LOWEST
+from headrace.operators.partials.encoding import Fed
+from headrace.operators.relations.instant_aggregate import InstantAggregate
+from headrace.operators.relations.instant_rows import span_of
+from headrace.operators.relations.instant_subwindow import CELLS
+from headrace.operators.rows.row_pipeline import RowStep
+from headrace.synopses.histograms.canonical_form import Form
+from headrace.time import BEGINNING, Duration, Instant, render_duration
+
+OPEN: Final = f"{CELLS}0"
+THINNED: Final = "thinned"
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximateInstants(Around):
+    """`Finish(Aggregate(Windowed(TimeRange)))` of one query, all aggregates approximate.
+
+    `exactly` answers; `forms` says how each of its partials is kept, None for those that hold error bounds, and `bounds` which
+    partial's bound each of these is.
+    """
+
+    exactly: InstantAggregate
+    forms: tuple[Form | None, ...]
+    bounds: Mapping[Fed, Fed]
+
+    @property
+    def inner(self) -> InstantAggregate:
+        """What reads the stream."""
+        return self.exactly
+
+    @property
+    def row_steps(self) -> tuple[RowStep, ...]:
+        """What is done to rows before they are counted."""
+        return self.exactly.row_steps
+
+    @property
+    def subwindows(self) -> Subwindows | None:
+        """Those of the exact operator: the histograms hold every shorter range."""
+        return self.exactly.subwindows
+
+    def answer_subwindow(
+        self, length: Duration, runs: Sequence[Sections], closed: Instant, now: Instant
+    ) -> pa.Table | None:
+        """R(now) of the last `length`, within the same bound."""
+        return self.exactly.answer_subwindow(
+            length, self.cells_since(runs, closed, now - length), closed, now
+        )
+
+    def display(self) -> Iterator[str]:
+        """Its range, its histograms, its groups."""
+        length = self.exactly.validity.length
+        assert length is not None
+        yield f"a relation at every instant, of the last {render_duration(length - 1)}"
+        kept = (
+            (fed, form) for fed, form in zip(self.layout.feds, self.forms, strict=True) if form is not None
+        )
+        yield from histograms(kept, f"every instant with a row: up to {16 * MANY:,}")
+        where = "by group" if self.exactly.rows.routing is not None else "one slot"
+        yield f"group by {keys(self.exactly.grouped.keys)} (routed to {where})"
+        yield from steps_up(self.row_steps)
+
+    @property
+    def synopsis_bytes(self) -> Mapping[str, int]:
+        """Of each histogram, once a group."""
+        return histogram_bytes(self.layout.feds, self.forms)
+
+    @property
+    def layout(self) -> Layout:
+        """Cells of single instants."""
+        return self.exactly.grouped.layouts[0]
+
+    @property
+    def thin(self) -> ThinLayout:
+        """Cells and histograms of settled instants, without the partials that hold bounds."""
+        kept = [(fed, form) for fed, form in zip(self.layout.feds, self.forms, strict=True) if form]
+        layout = Layout(self.layout.keys, tuple(fed for fed, _ in kept))
+        return ThinLayout(layout, tuple(form for _, form in kept))
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Tell what changes at the instants that punctuation passed; thin what has become much."""
+        span = span_of(turn, self.exactly.telling)
+        if span.limit <= span.closed:
+            return self.exactly.advance(runs, deltas, turn)
+        arrived = [delta[OPEN] for delta in deltas if OPEN in delta]
+        waiting = [_since(run[OPEN], span.closed) for run in runs if OPEN in run]
+        settled = merge(self.layout, [_below(table, span.limit) for table in (*waiting, *arrived)])
+        fresh, bad = self.thin.cells(self._to_thin(settled))
+        begun = span.closed != BEGINNING
+        older = [run[THINNED] for run in runs if THINNED in run]
+        held = Thinned.of(self.thin, [*older, fresh], self._horizon(span.closed) if begun else None)
+        others = [{name: table for name, table in run.items() if name not in (OPEN, THINNED)} for run in runs]
+        came = [{name: table for name, table in delta.items() if name != OPEN} for delta in deltas]
+        step = self.exactly.advance([{OPEN: self._cells(held)}, *others], came, turn)
+        state = dict(step.state)
+        later = [_since(table, span.limit) for table in arrived]
+        if sum(table.num_rows for table in later):
+            state[OPEN] = merge(self.layout, later)
+        new = held.at_rest(span.closed if begun else LOWEST, span.limit, settle=not turn.final)
+        if new.num_rows:
+            state[THINNED] = new
+        rejected = [*step.rejected, *([_too_large(settled, bad)] if bad.any() else [])]
+        return Step(state, step.results, tuple(rejected), step.open_windows)
+
+    def cells_since(self, runs: Sequence[Sections], closed: Instant, start: Instant) -> list[Sections]:
+        """All that is held from `start` on, as the exact operator's state: settled instants thinned, those since `closed` not."""
+        thinned = [run[THINNED] for run in runs if THINNED in run]
+        held = Thinned.of(self.thin, thinned, None if start < LOWEST else start)
+        waiting = [_since(run[OPEN], closed) for run in runs if OPEN in run]
+        others = [{name: table for name, table in run.items() if name not in (OPEN, THINNED)} for run in runs]
+        return [{OPEN: merge(self.layout, [self._cells(held), *waiting])}, *others]
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """What newer histograms stand for, and what has left every window, away."""
+        if section == THINNED:
+            horizon = None if turn.closed == BEGINNING else self._horizon(turn.closed)
+            return self.thin.compact(tables, horizon)
+        if section == OPEN:
+            return merge(self.layout, [_since(table, turn.closed) for table in tables])
+        return self.exactly.compact(section, tables, turn)
+
+    def _to_thin(self, settled: pa.Table) -> pa.Table:
+        """Cells without the partials of bounds; an instant is the number of a pane of its own."""
+        full, thin = self.layout, self.thin.layout
+        names = {KEY: KEY, SLOT: SLOT} | {name: name for name in full.key_names}
+        for place, fed in enumerate(thin.feds):
+            names |= dict(zip(full.cell_names(full.feds.index(fed)), thin.cell_names(place), strict=True))
+        chosen = settled.select(list(names)).rename_columns(list(names.values()))
+        return chosen.set_column(0, KEY, pa.array(ints(settled, KEY) + block_key(0, 0)))
+
+    def _horizon(self, closed: Instant) -> Instant:
+        """The earliest instant whose rows are still in the window at `closed`, or leave it there."""
+        length = self.exactly.validity.length
+        assert length is not None
+        return closed - length
+
+    def _cells(self, held: Thinned) -> pa.Table:
+        """Everything held, as counts at instants; those of bounds beside the counts they bound."""
+        thin = self.thin.layout.feds
+        parts = [(held.codes, held.panes, dict(zip(thin, held.values, strict=True)))]
+        bound_of = {fed: bound for bound, fed in self.bounds.items()}
+        for fed, kept in zip(thin, held.histograms, strict=True):
+            cells = kept.cells()
+            numbers = {fed: cells.weights}
+            if fed in bound_of:
+                numbers[bound_of[fed]] = cells.slack - cells.slack_of_newer()
+            parts.append((cells.keys, cells.times, numbers))
+        codes = np.concatenate([part[0] for part in parts])
+        times = np.concatenate([part[1] for part in parts])
+        columns = {
+            fed: as_cells(fed, np.concatenate([_or_zeros(part[2].get(fed), len(part[0])) for part in parts]))
+            for fed in self.layout.feds
+        }
+        keys = [flat(key).take(pa.array(codes)) for key in held.groups.keys]
+        return merge(self.layout, [self.layout.table(times, keys, held.slots[codes], Answer(columns))])
+
+
+def _or_zeros(values: Ints | None, count: int) -> Ints:
+    return np.zeros(count, np.int64) if values is None else values
+
+
+def _since(table: pa.Table, instant: Instant) -> pa.Table:
+    return table.filter(pa.array(ints(table, KEY) >= instant))
+
+
+def _below(table: pa.Table, instant: Instant) -> pa.Table:
+    return table.filter(pa.array(ints(table, KEY) < instant))
+
+
+def _too_large(settled: pa.Table, bad: np.ndarray) -> Rejected:
+    """Sums of one instant that do not fit."""
+    at = ints(settled, KEY)[bad]
+    return Rejected(at, np.full(len(at), -1), ("an aggregate does not fit its type",) * len(at))

@@ -1,0 +1,251 @@
+"""Windows of time whose counts and sums may be wrong by a part: closed panes in exponential histograms, not one by one.
+
+An instant is as good as its pane, since windows begin and end where panes do. What a window [start, end) holds of a histogram
+are the buckets at or after `start`, half of the oldest taken off; exact cells that are not in the histogram yet are added.
+Whether a group has a row in the window is exact. Source: as `synopses/exponential_histogram`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.aggregates import NamedAggregate
+from headrace.algebra.expressions.approximation import exact
+from headrace.operators.aggregates import aggregate_calls
+from headrace.operators.aggregates.aggregate_calls import Answer
+from headrace.operators.aggregates.cell_table import KEY, Layout, merge
+from headrace.operators.approximate.histogram_store import ThinLayout, Thinned, as_cells
+from headrace.operators.base.batch import Rejected
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.base.operator import Sections, Step, Turn
+from headrace.operators.base.wrapper import Around
+from headrace.operators.on_demand.subwindow import Subwindows, of_length
+from headrace.operators.output.display import histogram_bytes, histograms, steps_up
+from headrace.operators.output.output_stage import finish
+from headrace.operators.panes.pane_keys import between, block_key
+from headrace.operators.panes.panes import HIGHEST, LOWEST
+from headrace.operators.rows.row_pipeline import RowStep
+from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+from headrace.operators.time_windows.pane_display import routed
+from headrace.operators.time_windows.window_assembly import closing
+from headrace.schema import STAMP
+from headrace.synopses.histograms.canonical_form import Form
+from headrace.time import BEGINNING, FOREVER, Duration, Instant, render_duration
+
+OPEN: Final = "open0"
+THINNED: Final = "thinned"
+_MOST_PAIRS: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ApproximateWindows(Around):
+    """`Finish(Aggregate(Windowed(TimeSlide)))` of one query, all aggregates approximate.
+
+    `exactly` is the same query without errors, whose panes and partials are used; `forms` says how each of its partials is
+    kept; `asked` are the aggregates as they are answered.
+    """
+
+    exactly: PaneAggregate
+    asked: tuple[NamedAggregate, ...]
+    forms: tuple[Form, ...]
+
+    @property
+    def inner(self) -> PaneAggregate:
+        """What reads the stream."""
+        return self.exactly
+
+    @property
+    def row_steps(self) -> tuple[RowStep, ...]:
+        """What is done to rows before they are counted."""
+        return self.exactly.steps
+
+    @property
+    def subwindows(self) -> Subwindows | None:
+        """Where the slide divides the range, those that begin at a slide."""
+        whole = self.exactly
+        return None if whole.panes.cut or whole.range is None else Subwindows(whole.range, whole.panes)
+
+    def answer_subwindow(
+        self,
+        length: Duration,
+        runs: Sequence[Sections],
+        closed: Instant,
+        now: Instant,  # noqa: ARG002
+    ) -> pa.Table | None:
+        """The last window of that length, within the same bound."""
+        if closed in (BEGINNING, FOREVER):
+            return None
+        return answer_of(replace(self, exactly=of_length(self.exactly, length)), runs, closed)
+
+    def display(self) -> Iterator[str]:
+        """Its windows, its histograms, its groups."""
+        panes = self.exactly.panes
+        yield f"window every {render_duration(panes.slide)} of {panes.per_window} panes (context free)"
+        kept = zip(self.layout.feds, self.forms, strict=True)
+        yield from histograms(kept, f"every pane: {8 * (panes.per_window or 0):,}")
+        yield routed(self.exactly)
+        yield from steps_up(self.row_steps)
+
+    @property
+    def synopsis_bytes(self) -> Mapping[str, int]:
+        """Of each histogram, once a group."""
+        return histogram_bytes(self.layout.feds, self.forms)
+
+    @property
+    def layout(self) -> Layout:
+        """Cells of open panes."""
+        return self.exactly.layouts[0]
+
+    @property
+    def thin(self) -> ThinLayout:
+        """Cells and histograms of closed panes."""
+        return ThinLayout(self.layout, self.forms)
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Seal the panes that punctuation passed; answer the windows that closed; thin what has become much."""
+        panes = self.exactly.panes
+        arrived = [delta[OPEN] for delta in deltas if OPEN in delta]
+        if turn.now == BEGINNING:
+            return Step({OPEN: merge(self.layout, arrived)} if arrived else {})
+        edge = HIGHEST if turn.final else panes.of_instant(turn.now)
+        before = LOWEST if turn.closed == BEGINNING else panes.of_instant(turn.closed)
+        border = block_key(0, edge)
+        opened = [run[OPEN] for run in runs if OPEN in run]
+        ripe = between(opened, block_key(0, before), border)
+        sealed = merge(self.layout, ripe + between(arrived, block_key(0, LOWEST), border))
+        fresh, bad = self.thin.cells(sealed)
+        closed = LOWEST if turn.closed == BEGINNING else panes.last_closed(turn.closed)
+        horizon = None if turn.closed == BEGINNING else panes.first(closed + 1)
+        held = Thinned.of(self.thin, [*(run[THINNED] for run in runs if THINNED in run), fresh], horizon)
+        state = {}
+        if later := between(arrived, border, block_key(0, HIGHEST)):
+            state[OPEN] = merge(self.layout, later)
+        new = held.at_rest(before, edge, settle=not turn.final)
+        if new.num_rows:
+            state[THINNED] = new
+        rejected = [_too_large(self, sealed, bad)] if bad.any() else []
+        if held.is_empty:
+            return Step(state, None, tuple(rejected))
+        now, present = panes.last_closed(turn.now), held.extent()
+        tables = []
+        for columns, windows in _answers(self, held, closing(panes, closed, now, present)):
+            ends = panes.window_bounds(windows, self.exactly.range)[1]
+            table, failed = finish(self.exactly.finish, columns, windows, ends)
+            tables.append(table)
+            rejected += failed
+        last = panes.last_window(present[1])
+        results = pa.concat_tables(tables) if tables else None
+        return Step(state, results, tuple(rejected), max(0, (last or now) - now))
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """Parts of open panes together; what newer histograms stand for, and what no later window holds, away."""
+        if section == OPEN:
+            return self.exactly.compact(section, tables, turn)
+        panes = self.exactly.panes
+        closed = turn.closed != BEGINNING
+        return self.thin.compact(tables, panes.first(panes.last_closed(turn.closed) + 1) if closed else None)
+
+
+def _too_large(operator: ApproximateWindows, sealed: pa.Table, bad: np.ndarray) -> Rejected:
+    """Sums of one pane that do not fit."""
+    panes = sealed.column(KEY).to_numpy()[bad] - block_key(0, 0)
+    windows = panes // operator.exactly.panes.per_slide + 1
+    at = operator.exactly.panes.window_bounds(windows, operator.exactly.range)[1]
+    return Rejected(at, np.full(len(at), -1), ("an aggregate does not fit its type",) * len(at))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """One measure of all groups as numbers that expire: running totals in the order of group, then pane."""
+
+    places: Ints
+    totals: Ints
+    slack: Ints
+    span: int
+    low: int
+
+    @staticmethod
+    def of(held: Thinned, measure: int, low: int, high: int) -> _Sums:
+        cells, span = held.histograms[measure].cells(), high - low + 2
+        keys = np.r_[cells.keys[::-1], held.codes]
+        order = np.argsort(keys, kind="stable")  # buckets of a group, oldest first, then its cells
+        place = (keys * span + np.r_[cells.times[::-1], held.panes] - low)[order]
+        weights = np.r_[cells.weights[::-1], held.values[measure]][order]
+        slack = np.r_[cells.slack[::-1], np.zeros(len(held.panes), np.int64)][order]
+        return _Sums(place, np.r_[0, np.cumsum(weights)], np.r_[slack, 0], span, low)
+
+    def between(self, groups: Ints, first: Ints, stop: Ints) -> tuple[Ints, Ints]:
+        """Estimates of the panes [first, stop) of groups, and how far each may be from the truth."""
+        base = groups * self.span - self.low
+        top = self.low + self.span - 1
+        start = np.searchsorted(self.places, base + np.clip(first, self.low, top))
+        end = np.searchsorted(self.places, base + np.clip(stop, self.low, top))
+        return self.totals[end] - self.totals[start], np.where(start < end, self.slack[start], 0)
+
+
+def answer_of(operator: ApproximateWindows, runs: Sequence[Sections], closed: Instant) -> pa.Table | None:
+    """The last window that ends at or before `closed`, from state that has been advanced up to there; None where no group has a row."""
+    panes = operator.exactly.panes
+    window = panes.last_closed(closed)
+    held = Thinned.of(operator.thin, [run[THINNED] for run in runs if THINNED in run], panes.first(window))
+    if held.is_empty:
+        return None
+    ends = panes.window_bounds(np.array([window]), operator.exactly.range)[1]
+    tables = [
+        finish(operator.exactly.finish, columns, windows, np.full(len(windows), ends[0]))[0]
+        for columns, windows in _answers(operator, held, range(window, window + 1))
+    ]
+    return pa.concat_tables(tables) if tables else None
+
+
+Answered = tuple[dict[str, pa.Array], Ints]
+
+
+def _answers(operator: ApproximateWindows, held: Thinned, due: range) -> Iterator[Answered]:
+    """Columns and windows of every (window, group) that has a row, a bounded number at a time."""
+    panes, (low, high) = operator.exactly.panes, held.extent()
+    sums = [_Sums.of(held, place, low, high) for place in held.layout.measures]
+    step = max(1, _MOST_PAIRS // max(held.groups.count, 1))
+    for start in range(due.start, due.stop, step):
+        windows = np.arange(start, min(start + step, due.stop))
+        window = np.repeat(windows, held.groups.count)
+        member = np.tile(np.arange(held.groups.count), len(windows))
+        stop = panes.per_slide * window
+        assert panes.back is not None
+        first = panes.per_slide * (window - panes.back) + (1 if panes.cut else 0)
+        alive = np.flatnonzero(sums[0].between(member, first, stop)[0] > 0)
+        if len(alive):
+            found = [each.between(member[alive], first[alive], stop[alive]) for each in sums]
+            yield _columns(operator, held, window[alive], member[alive], found), window[alive]
+
+
+def _columns(
+    operator: ApproximateWindows,
+    held: Thinned,
+    windows: Ints,
+    member: Ints,
+    found: Sequence[tuple[Ints, Ints]],
+) -> dict[str, pa.Array]:
+    whole, feds = operator.exactly, operator.layout.feds
+    columns = {
+        key.name: values.take(pa.array(member))
+        for key, values in zip(whole.keys, held.groups.keys, strict=True)
+    }
+    cells = Answer({fed: as_cells(fed, value) for fed, (value, _) in zip(feds, found, strict=True)})
+    slack = {fed: pa.array(bound) for fed, (_, bound) in zip(feds, found, strict=True)}
+    for item in operator.asked:
+        call = exact(item.call)
+        if item.call.part == "bound":
+            columns[item.name] = slack[aggregate_calls.measure_of(call)]
+        else:
+            columns[item.name] = aggregate_calls.lower(call, cells).values
+    starts, ends = whole.panes.window_bounds(windows, whole.range)
+    columns[f"{whole.window_alias}.window_start"] = pa.array(starts).cast(STAMP)
+    columns[f"{whole.window_alias}.window_end"] = pa.array(ends).cast(STAMP)
+    columns[f"{whole.window_alias}.window_id"] = pa.array(windows)
+    return columns

@@ -1,0 +1,196 @@
+"""Counts of closed panes in little memory: exact while they are few, in exponential histograms when they have become many.
+
+Rows at rest are of two kinds. A *cell* is what one pane adds to one group, exact. A *histogram* is everything of a group below
+the pane `__key`: for each measure a count and the coded times of its buckets. A newer histogram of a group makes the older
+one, and all cells below its pane, void. A group's cells are put into its histogram when there are about half as many as
+buckets, so that what an epoch writes grows with what came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.cell_table import KEY, SLOT, Layout
+from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints
+from headrace.operators.panes.pane_keys import block_key
+from headrace.operators.panes.panes import LOWEST
+from headrace.operators.partials.encoding import Fed, load, whole_numbers
+from headrace.schema import BIGINT, to_arrow
+from headrace.synopses.histograms.canonical_form import MOST, Form
+from headrace.synopses.histograms.delta_coding import decode, encode
+from headrace.synopses.histograms.exponential_histogram import Histograms
+
+_FEWEST: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ThinLayout:
+    """Keys and measures of a group: each measure is a whole number from 0 on (a count or a sum), kept in its form."""
+
+    layout: Layout
+    forms: tuple[Form, ...]
+
+    @property
+    def measures(self) -> range:
+        """Numbers of the measures, in the order of the layout's partials."""
+        return range(len(self.forms))
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of rows at rest."""
+        fields = [pa.field(KEY, pa.int64()), pa.field(SLOT, pa.int16())]
+        keys = zip(self.layout.key_names, self.layout.keys, strict=True)
+        fields += [pa.field(name, to_arrow(key.expression.type)) for name, key in keys]
+        for place in self.measures:
+            fields += [pa.field(f"n{place}", pa.int64()), pa.field(f"b{place}", pa.large_binary())]
+        return pa.schema(fields)
+
+    def cells(self, sealed: pa.Table) -> tuple[pa.Table, np.ndarray]:
+        """Cells of sealed panes, and which rows of the table are left out since a number does not fit."""
+        bad = np.zeros(sealed.num_rows, bool)
+        columns: list[pa.Array] = [flat(sealed.column(name)) for name in (KEY, SLOT, *self.layout.key_names)]
+        for place, fed in enumerate(self.layout.feds):
+            values, failed = _numbers(fed, [flat(sealed.column(n)) for n in self.layout.cell_names(place)])
+            bad |= failed
+            columns += [values, pa.nulls(len(values), pa.large_binary())]
+        return pa.table(columns, schema=self.schema()).filter(pa.array(~bad)), bad
+
+    def compact(self, tables: Sequence[pa.Table], horizon: int | None) -> pa.Table:
+        """Without what newer histograms made void, and what lies below the pane `horizon` altogether."""
+        whole = pa.concat_tables(tables)
+        keys, coded = _keys_and_kinds(whole)
+        codes, count = _codes(self, whole)
+        until = _until(codes, keys, coded, count)
+        kept = np.where(coded, keys == until[codes], keys >= until[codes])
+        if horizon is not None:
+            low = block_key(0, horizon)
+            kept &= np.where(coded, keys > low, keys >= low)
+        return whole.filter(pa.array(kept))
+
+
+def _numbers(fed: Fed, columns: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
+    cells, _ = load(fed, columns)
+    if fed.encoding == "limbs2":
+        values, bad = whole_numbers(cells, BIGINT)
+        return values, bad
+    return pa.array(cells[0]), np.zeros(len(cells[0]), bool)
+
+
+def as_cells(fed: Fed, values: Ints) -> tuple[Ints, ...]:
+    """Whole numbers as the cells of a partial."""
+    return (values & 0xFFFFFFFF, values >> 32) if fed.encoding == "limbs2" else (values,)
+
+
+def _keys_and_kinds(table: pa.Table) -> tuple[Ints, np.ndarray]:
+    """The pane of each row, and which rows are histograms."""
+    keys: Ints = ints(table, KEY)
+    coded: np.ndarray = flat(table.column("b0")).is_valid().to_numpy(zero_copy_only=False)
+    return keys, coded
+
+
+def _codes(layout: ThinLayout, table: pa.Table) -> tuple[Ints, int]:
+    groups = _groups(layout, table)
+    return groups.codes, groups.count
+
+
+def _groups(layout: ThinLayout, table: pa.Table) -> Groups:
+    return group([flat(table.column(name)) for name in layout.layout.key_names], table.num_rows)
+
+
+def _until(codes: Ints, keys: Ints, coded: np.ndarray, count: int) -> Ints:
+    until = np.full(count, block_key(0, LOWEST))
+    np.maximum.at(until, codes[coded], keys[coded])
+    return until
+
+
+@dataclass(frozen=True, slots=True)
+class Thinned:
+    """A task's groups: their histograms, a measure each, and their exact cells, sorted by group, then pane."""
+
+    layout: ThinLayout
+    groups: Groups
+    slots: np.ndarray
+    histograms: tuple[Histograms, ...]
+    codes: Ints
+    panes: Ints
+    values: tuple[Ints, ...]
+    table: pa.Table
+
+    @staticmethod
+    def of(layout: ThinLayout, tables: Sequence[pa.Table], horizon: int | None) -> Thinned:
+        """What the tables hold at or above the pane `horizon`."""
+        whole = pa.concat_tables([layout.schema().empty_table(), *tables])
+        groups = _groups(layout, whole)
+        keys, coded = _keys_and_kinds(whole)
+        until = _until(groups.codes, keys, coded, groups.count)
+        low = block_key(0, LOWEST if horizon is None else horizon)
+        last = np.full(groups.count, -1, np.int64)
+        newest = np.flatnonzero(coded & (keys == until[groups.codes]))
+        last[groups.codes[newest]] = newest
+        exact = np.flatnonzero(~coded & (keys >= np.maximum(until[groups.codes], low)))
+        exact = exact[np.lexsort((keys[exact], groups.codes[exact]))]
+        slots = np.zeros(groups.count, np.int16)
+        slots[groups.codes] = ints(whole, SLOT)
+        read = [
+            _histograms(layout, whole, place, last, keys).since(low - block_key(0, 0))
+            for place in layout.measures
+        ]
+        taken = whole.take(pa.array(exact))
+        values = tuple(ints(taken, f"n{place}") for place in layout.measures)
+        panes = keys[exact] - block_key(0, 0)
+        return Thinned(layout, groups, slots, tuple(read), groups.codes[exact], panes, values, taken)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing is held."""
+        return not len(self.panes) and not any(len(each.times) for each in self.histograms)
+
+    def extent(self) -> tuple[int, int]:
+        """The least and the greatest pane; not of an empty one."""
+        parts = [part for part in (self.panes, *(each.times for each in self.histograms)) if len(part)]
+        return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+
+    def at_rest(self, fresh_from: int, edge: int, *, settle: bool) -> pa.Table:
+        """What is new at rest: cells from the pane `fresh_from` on, but of groups with many cells a histogram up to `edge`."""
+        pending = np.bincount(self.codes, minlength=self.groups.count)
+        buckets = sum((each.buckets() for each in self.histograms), np.zeros(self.groups.count, np.int64))
+        many = pending > np.maximum(buckets // 2, _FEWEST)
+        for place in self.layout.measures:
+            added = np.zeros(self.groups.count)
+            np.add.at(added, self.codes, self.values[place].astype(float))
+            many &= (added + self.histograms[place].totals) * max(many.sum(), 1) < MOST
+        many &= settle
+        kept = (self.panes >= fresh_from) & ~many[self.codes]
+        return pa.concat_tables(
+            [self.table.filter(pa.array(kept)), self._settled(np.flatnonzero(many), edge)]
+        )
+
+    def _settled(self, chosen: Ints, edge: int) -> pa.Table:
+        rank = np.full(self.groups.count, -1, np.int64)
+        rank[chosen] = np.arange(len(chosen))
+        mine = np.flatnonzero(rank[self.codes] >= 0)
+        order = mine[np.argsort(self.panes[mine], kind="stable")]
+        bases = np.full(len(chosen), edge)
+        columns: list[pa.Array] = [pa.array(bases + block_key(0, 0)), pa.array(self.slots[chosen])]
+        columns += [flat(key).take(pa.array(chosen)) for key in self.groups.keys]
+        for histograms, values in zip(self.histograms, self.values, strict=True):
+            full = histograms.take(chosen).absorb(rank[self.codes[order]], self.panes[order], values[order])
+            columns += [pa.array(full.totals), encode(bases, full.offsets, full.times)]
+        return pa.table(columns, schema=self.layout.schema())
+
+
+def _histograms(layout: ThinLayout, whole: pa.Table, place: int, rows: Ints, keys: Ints) -> Histograms:
+    """One measure's histograms of all groups; `rows[group]` is where it lies, -1 where there is none."""
+    form = layout.forms[place]
+    there = np.flatnonzero(rows >= 0)
+    picked = pa.array(rows[there])
+    offsets, times = decode(keys[rows[there]] - block_key(0, 0), flat(whole.column(f"b{place}").take(picked)))
+    totals = np.zeros(len(rows), np.int64)
+    totals[there] = flat(whole.column(f"n{place}").take(picked)).to_numpy()
+    many = np.zeros(len(rows), np.int64)
+    many[there] = np.diff(offsets)
+    return Histograms(form, totals, np.r_[0, np.cumsum(many)], times)

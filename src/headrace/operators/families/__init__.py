@@ -1,0 +1,1 @@
+"""Queries of one shape, with one state."""

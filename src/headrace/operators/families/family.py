@@ -1,0 +1,121 @@
+"""Queries of one shape keep their state together: the same windows and aggregates under different conditions.
+
+A thousand alerts differ in their WHERE, their HAVING and what they show, hardly ever in their windows. Such queries are a
+*family*: one set of tables holds the partials of all of them, with the member's number as the first group key, so that
+sealing panes, building blocks and combining windows are done once for all, whatever their number. Each member keeps its
+own place in time: a *cohort* is those members that take the same turn, and the rest of the family's rows wait.
+Source: CACQ and PSoup (queries as data); architecture, D1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.aggregates import AggregateCall
+from headrace.algebra.expressions.expression import Column
+from headrace.operators.aggregates.synopsis_aggregates import keeps_synopses
+from headrace.operators.base.group_codes import Ints, ints
+from headrace.operators.base.operator import (
+    Operator,
+)
+
+if TYPE_CHECKING:
+    from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+
+UNFOLDED: Final = "/rows"
+"""After a state's name, beside the name itself among the adapting ones: its rows are not folded at all as they come."""
+
+MEMBER: Final = "__member"
+MEMBER_AT_REST: Final = "k0"
+"""The member's column in a state table: the first group key."""
+_NUMBERED: Final = re.compile(r"q(\d+)")
+
+
+def in_family(operator: PaneAggregate) -> PaneAggregate:
+    """The operator with the name of its family, where its query is one of the query log's and can have one."""
+    if operator.answers_empty or operator.revisions is not None or not _NUMBERED.fullmatch(operator.id):
+        return operator
+    if keeps_synopses(operator.aggregates):
+        return operator
+    window = (operator.stream, operator.panes, operator.range, operator.window_alias)
+    shape = (window, operator.keys, operator.aggregates)
+    is_plain = all(isinstance(key.expression, Column) for key in operator.keys) and all(
+        (item.call.share, item.call.most, item.call.half_life) == (None, None, None)
+        and item.call == AggregateCall(item.call.function, item.call.argument, item.call.type)
+        and isinstance(item.call.argument, Column | None)
+        for item in operator.aggregates
+    )
+    name = _of_plain(shape) if is_plain else _name(shape)
+    return _alike(replace(operator, family=name))
+
+
+def _name(shape: object) -> str:
+    return f"f{hashlib.blake2b(repr(shape).encode(), digest_size=9).hexdigest()}"
+
+
+_of_plain: Final = lru_cache(4096)(_name)
+"""The same for shapes without constants, which are told apart by being equal; 0.0 and -0.0 are equal and not the same."""
+
+
+_examples: Final[dict[object, PaneAggregate]] = {}
+_FEW_EXAMPLES: Final = 4096
+
+
+def _alike(operator: PaneAggregate) -> PaneAggregate:
+    """The operator, with what it has in common with another one of its family as the same objects: less to keep and send."""
+    if len(_examples) >= _FEW_EXAMPLES:
+        _examples.clear()
+    above = operator.finish
+    told = [column.expression for column in above.columns] + [key.expression for key in above.sort]
+    is_plain = not (above.having or above.order or above.regroup)
+    is_plain = is_plain and all(isinstance(each, Column) for each in told)
+    finish = (operator.family, above if is_plain else repr(above))
+    same, like = _examples.setdefault(str(operator.family), operator), _examples.setdefault(finish, operator)
+    return replace(operator, panes=same.panes, keys=same.keys, aggregates=same.aggregates, finish=like.finish)
+
+
+def number_of(operator_id: str) -> int:
+    """A member's number: that of its query's generation, which is never used again, so no old row can be mistaken."""
+    return int(operator_id.removeprefix("q"))
+
+
+def as_it_runs(operator: Operator, adapting: Collection[str]) -> Operator:
+    """The operator as scan tasks have it while its state is among the `adapting`: see `UNFOLDED`."""
+    name = state_name(operator)
+    return operator.adapting(folds=name + UNFOLDED not in adapting) if name in adapting else operator
+
+
+def state_name(operator: Operator) -> str:
+    """Under which name the operator's state lies: its family's, or its own."""
+    return operator.family_key or operator.id
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Who has rows in a state table, and how many: numbers ascending."""
+
+    numbers: Ints
+    rows: Ints
+
+    @staticmethod
+    def of(table: pa.Table) -> Census:
+        """Count a table's rows by member."""
+        numbers, rows = np.unique(ints(table, MEMBER_AT_REST), return_counts=True)
+        return Census(numbers, rows)
+
+    def among(self, members: Ints) -> Ints:
+        """The rows of each of `members` (ascending)."""
+        found = np.zeros(len(members), np.int64)
+        places = np.searchsorted(members, self.numbers)
+        known = places < len(members)
+        known[known] = members[places[known]] == self.numbers[known]
+        found[places[known]] = self.rows[known]
+        return found

@@ -1,0 +1,79 @@
+"""The tagged deltas of a family's members, gathered as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.cell_table import KEY
+from headrace.operators.base.group_codes import flat, ints
+from headrace.operators.base.operator import Operator, Scanned, Sections
+from headrace.operators.families.cohort import together
+from headrace.operators.families.family import Census, number_of, state_name
+from headrace.operators.panes.adaptive_panes import FEW_OPEN
+
+if TYPE_CHECKING:
+    from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+
+
+def numbered(operator: PaneAggregate, sections: Sections) -> Sections:
+    """An operator's deltas as rows of its family's state: with its number as the first group key."""
+    layouts = together((operator,)).layouts
+    number = number_of(operator.id)
+    schemas = {f"open{place}": layout.schema() for place, layout in enumerate(layouts)}
+    schemas[FEW_OPEN] = layouts[0].row_schema()
+    return {name: _with_member(schemas[name], table, number) for name, table in sections.items()}
+
+
+def _with_member(schema: pa.Schema, table: pa.Table, number: int) -> pa.Table:
+    columns = [flat(column) for column in table.columns]
+    member = pa.array(np.full(table.num_rows, number, np.int64))
+    return pa.table([*columns[:2], member, *columns[2:]], schema=schema)
+
+
+@dataclass(slots=True)
+class Harvest:
+    """What a scan task made of its rows: deltas by `state/section`, and what was measured and rejected by operator."""
+
+    sections: dict[str, list[pa.Table]] = field(default_factory=dict)
+    scanned: dict[str, Scanned] = field(default_factory=dict)
+    delta_rows: dict[str, int] = field(default_factory=dict)
+
+    def add(self, operator: Operator, scanned: Scanned) -> None:
+        """Take in what one operator's scanner made."""
+        rows = 0
+        if scanned.deltas:
+            for section, table in operator.for_family(scanned.deltas).items():
+                self.sections.setdefault(f"{state_name(operator)}/{section}", []).append(table)
+            rows = sum(table.num_rows for table in scanned.deltas.values())
+        self.delta_rows[operator.id] = self.delta_rows.get(operator.id, 0) + rows
+        self.scanned[operator.id] = scanned
+
+    def put(self, section: str, table: pa.Table) -> None:
+        """Take in rows of several members of a family."""
+        self.sections.setdefault(section, []).append(table)
+        census = Census.of(table)
+        for number, rows in zip(census.numbers.tolist(), census.rows.tolist(), strict=True):
+            self.delta_rows[f"q{number}"] = rows
+
+    def join(self, other: Harvest) -> None:
+        """Take in what scanners of other operators made."""
+        for section, tables in other.sections.items():
+            self.sections.setdefault(section, []).extend(tables)
+        self.scanned |= other.scanned
+        self.delta_rows |= other.delta_rows
+
+
+def gathered(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows of several members in the order of blocks, as one table."""
+    if len(tables) == 1:
+        return tables[0]
+    whole = pa.concat_tables(tables)
+    keys = ints(whole, KEY)
+    if not (np.diff(keys) < 0).any():
+        return whole
+    return whole.take(pa.array(np.argsort(keys, kind="stable")))

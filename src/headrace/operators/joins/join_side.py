@@ -1,0 +1,347 @@
+"""The common half of both joins: which rows of a side are kept, by which keys they meet, and when the first of them came.
+
+What a row is at rest, and for how long, is the join's own: see `window_join` and `changelog_join`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Expression, columns_of
+from headrace.algebra.expressions.expression_text import show
+from headrace.operators.base.batch import Batch, Rejected, as_they_came
+from headrace.operators.base.group_codes import SLOTS, Ints, flat, ints
+from headrace.operators.base.operator import AT, SLOT, WINDOW, BaseOperator, Scanned, Sections, Turn
+from headrace.operators.base.union_positions import member_of
+from headrace.operators.rows.row_pipeline import Keep, RowPipeline, columns_read
+from headrace.operators.rows.row_state import TIME
+from headrace.operators.rows.sorted_rows import in_order, key_hashes, usable
+from headrace.operators.scalar import Evaluation
+from headrace.schema import Schema, to_arrow
+from headrace.time import FOREVER, Duration, Instant, render_duration
+
+SIDES: Final = ("left", "right")
+FIRST: Final = "first"
+_Rows = TypeVar("_Rows")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a join: the numbers of its streams among those that are read, and what is kept of their rows.
+
+    `reach`: how long a row holds, None without end; or `ends`, a column that says until when. `longest`: no row holds longer.
+    `changes`: instead, a column that says of each row whether it comes or goes.
+    """
+
+    members: tuple[int, ...]
+    stored: Schema
+    keeps: tuple[Keep, ...]
+    keys: tuple[Expression, ...]
+    reach: Duration | None
+    ends: str | None = None
+    longest: Duration | None = None
+    changes: str | None = None
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns it reads."""
+        found = columns_read(self.keeps) | frozenset(self.stored.names)
+        found = found.union(*(columns_of(key) for key in self.keys))
+        return found | {each for each in (self.ends, self.changes) if each is not None}
+
+    def until(self, batch: Batch) -> Ints:
+        """The last instant at which each row holds."""
+        if self.ends is not None:
+            found: Ints = flat(batch.columns[self.ends]).to_numpy(zero_copy_only=False)
+            return found
+        return np.full(batch.rows, FOREVER) if self.reach is None else batch.at + self.reach
+
+    @property
+    def reach_in_words(self) -> str:
+        """How long a row holds."""
+        if self.changes is not None:
+            return "comes and goes as it is told"
+        if self.reach is not None:
+            return f"holds {render_duration(self.reach)}"
+        return "holds with its pair" if self.ends is not None else "holds without end"
+
+    def bound(self, turn: Turn) -> Instant:
+        """What its streams have promised."""
+        if not turn.each:
+            return turn.now
+        return min(turn.each[member] for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSpec:
+    """Pairs of rows of two sides for which `condition` is true; `shown` are the columns they have, the last is the join's own.
+
+    `slot` is where rows without a key meet. `tells_first`: a row without a pair, of which the last column is NULL, tells when the
+    first row of all came. `rule` chose the operator.
+    """
+
+    id: str
+    query: str
+    stream: str
+    sides: tuple[Side, Side]
+    condition: Expression | None
+    shown: Schema
+    slot: int
+    tells_first: bool = False
+    relations: tuple[str, ...] = ()
+    rule: str = ""
+
+
+class TwoSided(BaseOperator):
+    """A join of two sides: what the runtime asks of it, but for what its rows are at rest and which pairs they make."""
+
+    __slots__ = ()
+    spec: JoinSpec
+
+    @property
+    def id(self) -> str:
+        """Stable name of its state."""
+        return self.spec.id
+
+    @property
+    def query(self) -> str:
+        """The query for which it makes pairs."""
+        return self.spec.query
+
+    @property
+    def stream(self) -> str:
+        """The streams that are read together, as one."""
+        return self.spec.stream
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns it reads, as they are called where the streams are read together."""
+        return self.spec.sides[0].reads | self.spec.sides[1].reads
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The relations its row steps look up: none."""
+        return self.spec.relations
+
+    @property
+    def rule(self) -> str:
+        """The rule that chose it."""
+        return self.spec.rule
+
+    @property
+    def makes_pairs(self) -> bool:
+        """It does nothing else."""
+        return True
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> JoinScanner:  # noqa: ARG002
+        """Puts the rows of both sides aside, with the hashes of their keys."""
+        return JoinScanner(self)
+
+    def meets(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:  # noqa: ARG002
+        """The rows of a side that can meet any."""
+        return np.ones(batch.rows, bool)
+
+    def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
+        """What is kept of rows with these keys."""
+        raise NotImplementedError
+
+    def needed(self, rows: pa.Table, place: int, turn: Turn) -> pa.Table:
+        """What is kept of a side's rows, which are in order, so that the other side may meet them."""
+        raise NotImplementedError
+
+    def kept(self, came: Sequence[pa.Table | None], turn: Turn) -> dict[str, pa.Table]:
+        """What is kept of the rows that came on each side."""
+        return {
+            side: kept
+            for place, (side, new) in enumerate(zip(SIDES, came, strict=True))
+            if new is not None and (kept := self.needed(new, place, turn)).num_rows
+        }
+
+    def both(self, left: pa.Table, right: pa.Table, mine: Ints, other: Ints) -> dict[str, pa.Array]:
+        """The columns of pairs of rows."""
+        one, two = self.spec.sides
+        return {**taken(left, one.stored.names, mine), **taken(right, two.stored.names, other)}
+
+    def pairs(self, rows: Mapping[str, pa.Array], at: Ints, last: pa.Array) -> pa.Table:
+        """Pairs as they are told; `last` is the join's own column."""
+        names = self.spec.shown.names
+        columns = [
+            *(rows[name] for name in names[:-1]),
+            last,
+            pa.array(np.zeros(len(at), np.int64)),
+            pa.array(at),
+        ]
+        return pa.table(columns, names=[*names, WINDOW, AT])
+
+    def began(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], state: dict[str, pa.Table]
+    ) -> list[pa.Table]:
+        """A row that says when the first row came, if that is wanted and one came that is earlier than all before."""
+        found = began_earlier(runs, deltas, self.spec.slot) if self.spec.tells_first else None
+        if found is None:
+            return []
+        at, state[FIRST] = found
+        nulls = {field.name: pa.nulls(1, to_arrow(field.type)) for field in self.spec.shown}
+        return [self.pairs(nulls, np.array([at]), nulls[self.spec.shown.names[-1]])]
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """What may still be met, in one order; or when the first row came."""
+        if section == FIRST:
+            return beginning(earliest(tables), self.spec.slot)
+        return self.needed(in_order(tables), SIDES.index(section), turn)
+
+
+def join_lines(operator: TwoSided, *, changes: bool) -> Iterator[str]:
+    """What pairs are, where rows meet, and how long they wait; `changes`: what meets are insertions and retractions."""
+    spec, condition = operator.spec, operator.spec.condition
+    yield f"{type(operator).__name__}: pairs where {'rows hold together' if condition is None else show(condition)}"
+    keys = spec.sides[0].keys
+    by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows meet in one slot"
+    what = "changes" if changes else "rows"
+    yield f"  {what} meet by {by}; new {what} search the other side's sorted runs"
+    until = "is added to what is held when" if changes else "is kept until"
+    for name, side in zip(("left", "right"), spec.sides, strict=True):
+        kept = f", only where {show(side.keeps[0].predicate)}" if side.keeps else ""
+        yield f"  {name}: a row {side.reach_in_words} and {until} the other side has passed that{kept}"
+
+
+@dataclass(slots=True)
+class JoinScanner:
+    """The scan half: both sides' rows with key hash, time and end, routed by key."""
+
+    operator: TwoSided
+    pipelines: tuple[RowPipeline, ...] = field(init=False)
+    tables: tuple[list[pa.Table], list[pa.Table]] = field(default_factory=lambda: ([], []))
+    first: Instant = FOREVER
+    rows_in: int = 0
+    rows_kept: int = 0
+    going: list[Ints] = field(default_factory=list)
+    """Places of rows that go."""
+
+    def __post_init__(self) -> None:
+        self.pipelines = tuple(RowPipeline.of(side.keeps, {}) for side in self.operator.spec.sides)
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch of one of the streams."""
+        if not batch.rows:
+            return
+        place = int(member_of(batch) not in self.operator.spec.sides[0].members)
+        side, pipeline = self.operator.spec.sides[place], self.pipelines[place]
+        self.rows_in += batch.rows
+        if side.changes is not None:
+            self.going.append(batch.going(side.changes))
+        batch = pipeline.apply(self._noting_first(batch, side))
+        batch, keys = pipeline.evaluate(batch, side.keys)
+        keep = usable(keys, batch.rows) & self.operator.meets(batch, side)
+        batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
+        if batch.rows:
+            self.rows_kept += batch.rows
+            self.tables[place].append(self.operator.at_rest(batch, keys, side))
+
+    def _noting_first(self, batch: Batch, side: Side) -> Batch:
+        """The rows that can meet others. Among pairs there are rows that only say when their streams began."""
+        told = side.ends if side.changes is None else side.changes
+        if told is None:
+            self.first = min(self.first, int(batch.at.min()))
+            return batch
+        pairs = flat(batch.columns[told]).is_valid().to_numpy(zero_copy_only=False)
+        begun = batch.at if side.changes is not None else batch.at[~pairs]
+        self.first = min(self.first, int(begun.min(initial=FOREVER)))
+        return batch.where(pairs)
+
+    def finish(self) -> Scanned:
+        """The deltas: a section for each side."""
+        deltas = {
+            side: pa.concat_tables(tables) for side, tables in zip(SIDES, self.tables, strict=True) if tables
+        }
+        if self.operator.spec.tells_first and self.first != FOREVER:
+            deltas[FIRST] = beginning(self.first, self.operator.spec.slot)
+        found = [each for pipeline in self.pipelines for each in pipeline.rejected]
+        rejected = as_they_came(found, self.going)
+        return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
+
+
+def arrived(deltas: Sequence[Sections]) -> list[pa.Table | None]:
+    """What came on each side, in order; None when nothing did."""
+    came = ([delta[side] for delta in deltas if side in delta] for side in SIDES)
+    return [in_order(tables) if tables else None for tables in came]
+
+
+def encounters(
+    runs: Sequence[Sections], came: Sequence[pa.Table | None], load: Callable[[pa.Table], _Rows]
+) -> Iterator[tuple[_Rows, _Rows]]:
+    """(left, right) that have not met: at least one of the two is new."""
+    left, right = (None if table is None else load(table) for table in came)
+    for run in runs:
+        if left is not None and SIDES[1] in run:
+            yield left, load(run[SIDES[1]])
+        if right is not None and SIDES[0] in run:
+            yield load(run[SIDES[0]]), right
+    if left is not None and right is not None:
+        yield left, right
+
+
+def slots_and_hashes(keys: Sequence[pa.Array], rows: int, slot: int) -> tuple[npt.NDArray[np.int16], Ints]:
+    """Where rows with these keys meet, and the hash by which they are found there."""
+    mixed = key_hashes(keys, rows)
+    if not keys:
+        return np.full(rows, slot, np.int16), mixed
+    return (mixed.view(np.uint64) % np.uint64(SLOTS)).astype(np.int16), mixed
+
+
+def passing(
+    condition: Expression | None, rows: dict[str, pa.Array], count: int
+) -> tuple[npt.NDArray[np.bool_], Ints, tuple[str, ...]]:
+    """The pairs on which the condition is true, and which of them it failed on, with the reasons."""
+    if condition is None:
+        return np.ones(count, bool), np.empty(0, np.int64), ()
+    evaluation = Evaluation(rows, count)
+    keep = evaluation.mask(condition)
+    if evaluation.errors is None:
+        return keep, np.empty(0, np.int64), ()
+    bad = np.flatnonzero(evaluation.errors.mask)
+    reasons = tuple(evaluation.errors.reasons[row] for row in bad.tolist())
+    return keep & ~evaluation.errors.mask, bad, reasons
+
+
+def failed_pairs(at: Ints, reasons: tuple[str, ...]) -> Rejected:
+    """Pairs on which a condition failed: rows of an answer, which stand in no place of a stream."""
+    return Rejected(at, np.full(len(at), -1), reasons)
+
+
+def taken(table: pa.Table, names: Sequence[str], rows: Ints) -> dict[str, pa.Array]:
+    """Some rows of a table, column by column."""
+    picked = pa.array(rows)
+    return {name: flat(table.column(name)).take(picked) for name in names}
+
+
+def began_earlier(
+    runs: Sequence[Sections], deltas: Sequence[Sections], slot: int
+) -> tuple[Instant, pa.Table] | None:
+    """When the first row came, and what is kept of that, if one came that is earlier than all before."""
+    new = [delta[FIRST] for delta in deltas if FIRST in delta]
+    if not new:
+        return None
+    at = earliest(new)
+    if at >= earliest([run[FIRST] for run in runs if FIRST in run]):
+        return None
+    return at, beginning(at, slot)
+
+
+def beginning(at: Instant, slot: int) -> pa.Table:
+    """When the first row came, at rest."""
+    return pa.table({SLOT: pa.array([slot], pa.int16()), TIME: pa.array([at], pa.int64())})
+
+
+def earliest(tables: Sequence[pa.Table]) -> Instant:
+    """The earliest of several beginnings."""
+    return min(
+        (int(ints(table, TIME).min()) for table in tables if table.num_rows),
+        default=FOREVER,
+    )

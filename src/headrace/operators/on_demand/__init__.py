@@ -1,0 +1,1 @@
+"""State for INVOKE: selections as bitmaps, parts of windows."""

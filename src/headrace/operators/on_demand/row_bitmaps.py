@@ -1,0 +1,212 @@
+"""Which rows of the archive does a query want? Bitmaps over positions, or lists where these are smaller; never copies.
+
+Positions are cut into *chunks* of 2^16. What a query wants of a chunk is one *container*: the bitmap of the chunk between
+the first and the last byte that is not zero, or the positions themselves, two bytes each, where that takes less. So a query
+that wants one row in a thousand pays for its rows, and one that wants every third pays an eighth of a byte a row.
+Containers of one query and chunk, from epochs that each saw a part of it, unite; no two of them hold the same row.
+Source: PSoup (Chandrasekaran, Franklin 2002), section 3.3, the Results Structure: bitmap or list, by space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.operators.aggregates.cell_table import KEY
+from headrace.operators.base.group_codes import Ints, flat, slots_of
+from headrace.operators.base.operator import SLOT
+from headrace.time import Instant
+
+CHUNK_BITS: Final = 16
+CHUNK: Final = 1 << CHUNK_BITS
+CHUNK_BYTES: Final = CHUNK // 8
+OWNER: Final = "k0"
+"""The column of the query's number, where a family's state has it."""
+_FORM: Final = "__form"
+_FIRST: Final = "__first"
+_UNTIL: Final = "__until"
+_BITS: Final = "__bits"
+BITMAP: Final = 0
+LIST: Final = 1
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+_ONE: Final = np.left_shift(np.uint8(1), np.arange(8, dtype=np.uint8))
+
+SCHEMA: Final = pa.schema(
+    [
+        (SLOT, pa.int16()),
+        (KEY, pa.int64()),
+        (OWNER, pa.int64()),
+        (_FORM, pa.int8()),
+        (_FIRST, pa.int32()),
+        (_UNTIL, pa.int64()),
+        (_BITS, pa.large_binary()),
+    ]
+)
+"""A container a row: its slot, chunk and owner; form; first byte; no row in it is later than `until`; and its bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Containers:
+    """Containers as arrays. Those of `table` in its order; `data[starts[i] : starts[i + 1]]` are the bytes of the i-th."""
+
+    table: pa.Table
+    owner: Ints
+    chunk: Ints
+    form: npt.NDArray[np.int8]
+    first: npt.NDArray[np.int32]
+    until: Ints
+    starts: Ints
+    data: Bytes
+
+    @staticmethod
+    def of(table: pa.Table) -> Containers:
+        """The containers of a state table."""
+        owner, chunk, form, first, until = (
+            flat(table.column(name)).to_numpy() for name in (OWNER, KEY, _FORM, _FIRST, _UNTIL)
+        )
+        bits = flat(table.column(_BITS))
+        _, offsets, data = bits.buffers()
+        starts = np.frombuffer(offsets, np.int64, len(bits) + 1, bits.offset * 8)
+        held = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+        return Containers(table, owner, chunk, form, first, until, starts, held)
+
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    @property
+    def sizes(self) -> Ints:
+        """Bytes of each."""
+        found: Ints = np.diff(self.starts)
+        return found
+
+    def spread(self, rows: Ints) -> tuple[Ints, Ints, Bytes]:
+        """The bytes of some containers, one by one: whose (by place in `rows`), where in the chunk, and what."""
+        parts = [self._bitmaps(rows), self._lists(rows)]
+        return tuple(np.concatenate([part[i] for part in parts]) for i in range(3))  # type: ignore[return-value]
+
+    def _bitmaps(self, rows: Ints) -> tuple[Ints, Ints, Bytes]:
+        mine = np.flatnonzero(self.form[rows] == BITMAP)
+        sizes, picked = self._picked(rows[mine])
+        inside = np.arange(len(picked)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.repeat(mine, sizes), np.repeat(self.first[rows[mine]], sizes) + inside, self.data[picked]
+
+    def _lists(self, rows: Ints) -> tuple[Ints, Ints, Bytes]:
+        mine = np.flatnonzero(self.form[rows] == LIST)
+        sizes, picked = self._picked(rows[mine])
+        values = np.ascontiguousarray(self.data[picked]).view(np.uint16)
+        return np.repeat(mine, sizes // 2), (values >> 3).astype(np.int64), _ONE[values & 7]
+
+    def _picked(self, rows: Ints) -> tuple[Ints, Ints]:
+        sizes = self.starts[rows + 1] - self.starts[rows]
+        ends = np.cumsum(sizes)
+        total = int(ends[-1]) if len(ends) else 0
+        return sizes, np.arange(total) + np.repeat(self.starts[rows] - (ends - sizes), sizes)
+
+
+def contained(
+    owners: Ints, packed: Bytes, chunk: int, first: int, until: Instant, slots: npt.NDArray[np.int16]
+) -> pa.Table:
+    """One container for each owner that wants a row: `packed[i]` are bytes of the chunk from byte `first` on."""
+    return _encoded(owners, np.full(len(owners), chunk), np.full(len(owners), until), slots, packed, first)
+
+
+def _encoded(
+    owners: Ints, chunks: Ints, until: Ints, slots: npt.NDArray[np.int16], packed: Bytes, first: int
+) -> pa.Table:
+    """One container for each row of `packed` that is not all zero, in the smaller of the two forms."""
+    there = packed != 0
+    some = np.flatnonzero(there.any(axis=1))
+    if len(some) < len(packed):
+        packed, there = packed[some], there[some]
+        owners, chunks, until, slots = owners[some], chunks[some], until[some], slots[some]
+    if not len(some):
+        return SCHEMA.empty_table()
+    low = there.argmax(axis=1)
+    high = packed.shape[1] - there[:, ::-1].argmax(axis=1)
+    counts = np.bitwise_count(packed).sum(axis=1, dtype=np.int64)
+    listed = 2 * counts < high - low
+    inside = np.arange(packed.shape[1])
+    dense = np.flatnonzero(~listed)
+    kept = (inside >= low[dense, None]) & (inside < high[dense, None])
+    sparse = np.flatnonzero(listed)
+    held = [packed[dense][kept], _positions(packed[sparse], first).view(np.uint8)]
+    sizes = np.concatenate([(high - low)[dense], 2 * counts[sparse]])
+    order = np.concatenate([dense, sparse])
+    forms = np.repeat(np.array([BITMAP, LIST], np.int8), [len(dense), len(sparse)])
+    firsts = np.where(forms == BITMAP, first + low[order], 0).astype(np.int32)
+    return _table(
+        slots[order], chunks[order], owners[order], forms, firsts, until[order], sizes, np.concatenate(held)
+    )
+
+
+def _positions(packed: Bytes, first: int) -> npt.NDArray[np.uint16]:
+    """The places within the chunk of the bits that are set, row by row."""
+    row, byte = np.nonzero(packed)
+    bits = np.unpackbits(packed[row, byte][:, None], axis=1, bitorder="little")
+    which, bit = np.nonzero(bits)
+    found: npt.NDArray[np.uint16] = ((first + byte[which]) * 8 + bit).astype(np.uint16)
+    return found
+
+
+def _table(
+    slots: npt.NDArray[np.int16],
+    chunks: Ints,
+    owners: Ints,
+    forms: npt.NDArray[np.int8],
+    firsts: npt.NDArray[np.int32],
+    until: Ints,
+    sizes: Ints,
+    data: Bytes,
+) -> pa.Table:
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    bits = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+    columns = [pa.array(each) for each in (slots, chunks, owners, forms, firsts, until)]
+    return pa.table([*columns, bits], schema=SCHEMA)
+
+
+def united(tables: Sequence[pa.Table]) -> pa.Table:
+    """The same rows with one container for each owner and chunk. What is whole already is passed on as it is."""
+    whole = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+    if whole.num_rows < 2:
+        return whole
+    found = Containers.of(whole.combine_chunks())
+    order = np.lexsort([found.chunk, found.owner])
+    owner, chunk = found.owner[order], found.chunk[order]
+    fresh = np.r_[True, (owner[1:] != owner[:-1]) | (chunk[1:] != chunk[:-1])]
+    code = np.cumsum(fresh) - 1
+    several = np.bincount(code)[code] > 1
+    if not several.any():
+        return whole
+    parts = [found.table.take(pa.array(np.sort(order[~several])))]
+    together = order[several]
+    chunks = found.chunk[together]
+    parts += [_unite(found, together[chunks == each]) for each in np.unique(chunks).tolist()]
+    return pa.concat_tables(parts)
+
+
+def _unite(found: Containers, rows: Ints) -> pa.Table:
+    """Containers of one chunk, those of one owner as one; `rows` are in order of owners."""
+    owners, first_of, code = np.unique(found.owner[rows], return_index=True, return_inverse=True)
+    low, high = CHUNK_BYTES, 0
+    whose, byte, value = found.spread(rows)
+    if len(byte):
+        low, high = int(byte.min()), int(byte.max()) + 1
+    packed = np.zeros((len(owners), max(high - low, 1)), np.uint8)
+    np.bitwise_or.at(packed.reshape(-1), code[whose] * packed.shape[1] + byte - low, value)
+    until = np.full(len(owners), np.iinfo(np.int64).min)
+    np.maximum.at(until, code, found.until[rows])
+    slots = flat(found.table.column(SLOT)).to_numpy()[rows[first_of]]
+    return _encoded(owners, found.chunk[rows[first_of]], until, slots, packed, min(low, CHUNK_BYTES - 1))
+
+
+def slots_of_owners(owners: Ints) -> npt.NDArray[np.int16]:
+    """In which slot each query's containers lie: all of one query in one, so that they can unite."""
+    found: npt.NDArray[np.int16] = slots_of([pa.array(owners)], len(owners))
+    return found

@@ -1,0 +1,143 @@
+"""Rows against the conditions of many selections at once, into containers of what each of them wants.
+
+A batch is matched by one index of all conditions. Its rows are cut by chunk of positions, and the bitmaps of rows become
+bitmaps of positions: moved by a few bits where the rows follow each other without a gap, which is nearly always.
+Source: PSoup, section 3.1 (new data on old queries, and the other way round: the past is read through the same).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.base.batch import Batch, Rejected
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.base.operator import Scanned
+from headrace.operators.families.family import number_of
+from headrace.operators.on_demand.row_bitmaps import CHUNK, CHUNK_BITS, Bytes, contained, slots_of_owners
+from headrace.operators.query_index.matching.match import Matches, match
+from headrace.operators.query_index.matching.prepare import Failed
+from headrace.operators.query_index.predicate_index import Conditions, Plans, none_yet
+from headrace.operators.rows.row_pipeline import Keep
+
+BITS: Final = "bits"
+"""The section of containers."""
+
+
+class Selecting(Protocol):
+    """A query that wants to know which rows pass its conditions."""
+
+    @property
+    def id(self) -> str:
+        """Of its operator."""
+        ...
+
+    @property
+    def steps(self) -> tuple[Keep, ...]:
+        """Its conditions."""
+        ...
+
+
+@dataclass(frozen=True)
+class SelectionPlan(Conditions[Selecting]):
+    """The conditions of all selections over a stream, and whose they are."""
+
+    @cached_property
+    def numbers(self) -> Ints:
+        """The members' numbers."""
+        return np.array([number_of(member.id) for member in self.members], np.int64)
+
+
+_plans: Final = Plans(none_yet(SelectionPlan))
+
+
+@dataclass(slots=True)
+class SharedSelections:
+    """The scan half of several selections over one stream."""
+
+    plan: SelectionPlan
+    tables: list[pa.Table] = field(default_factory=list)
+    rejected: dict[int, list[Rejected]] = field(default_factory=dict)
+    kept: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    rows_in: int = 0
+
+    @staticmethod
+    def of(members: tuple[Selecting, ...]) -> SharedSelections:
+        """Prepare to select for all members."""
+        plan = _plans.of(members)
+        return SharedSelections(plan, kept=np.zeros(len(members), np.int64))
+
+    def add(self, batch: Batch) -> None:
+        """Match a batch, and keep which positions each member wants."""
+        if (np.diff(batch.position) < 0).any():
+            batch = batch.take(np.argsort(batch.position, kind="stable"))
+        self.rows_in += batch.rows
+        found = match(self.plan.index, batch.columns, batch.rows)
+        self._note(batch, found.failed)
+        places = np.searchsorted(found.slots, self.plan.slots)
+        self.kept += found.counts()[places]
+        chunks = batch.position >> CHUNK_BITS
+        edges = np.flatnonzero(np.diff(chunks)) + 1
+        for low, high in zip([0, *edges.tolist()], [*edges.tolist(), batch.rows], strict=True):
+            first, packed = _at_positions(found, batch.position[low:high] & (CHUNK - 1), low, high)
+            self.tables.append(
+                contained(
+                    self.plan.numbers,
+                    packed[places],
+                    int(chunks[low]),
+                    first,
+                    int(batch.at[low:high].max()),
+                    slots_of_owners(self.plan.numbers),
+                )
+            )
+
+    def _note(self, batch: Batch, failed: Mapping[int, Failed]) -> None:
+        for slot, rows in failed.items():
+            told = Rejected(batch.at[rows.rows], batch.position[rows.rows], rows.reasons)
+            self.rejected.setdefault(slot, []).append(told)
+
+    def of_each(self) -> Iterator[tuple[str, Scanned]]:
+        """What was seen for each member, without its containers."""
+        for place, member in enumerate(self.plan.members):
+            rejected = tuple(self.rejected.get(int(self.plan.slots[place]), ()))
+            yield member.id, Scanned({}, rejected, self.rows_in, int(self.kept[place]))
+
+
+def _at_positions(found: Matches, offsets: Ints, low: int, high: int) -> tuple[int, Bytes]:
+    """The bitmaps of rows [low, high) by position: the chunk's byte they begin with, and a row for each bitmap.
+
+    `offsets` are the rows' places in the chunk, ascending.
+    """
+    first, stop = int(offsets[0]) >> 3, (int(offsets[-1]) >> 3) + 1
+    if int(offsets[-1] - offsets[0]) == high - low - 1:
+        return first, _moved(found.words.view(np.uint8), low, high, int(offsets[0]) & 7, stop - first)
+    rows = found.words.view(np.uint8)[:, low >> 3 : (high + 7) >> 3]
+    bits = np.unpackbits(rows, axis=1, bitorder="little")[:, low & 7 : (low & 7) + high - low]
+    spread = np.zeros((len(bits), (stop - first) * 8), np.uint8)
+    spread[:, offsets - first * 8] = bits
+    return first, np.packbits(spread, axis=1, bitorder="little")
+
+
+def _moved(bitmaps: Bytes, low: int, high: int, by: int, size: int) -> Bytes:
+    """Bits [low, high) of each row, so that the first of them is bit `by` of the result, which has `size` bytes."""
+    held = bitmaps[:, low >> 3 : (high + 7) >> 3].astype(np.uint16)
+    if low & 7:
+        held[:, 0] &= np.uint16(0xFF << (low & 7) & 0xFF)
+    if high & 7:
+        held[:, -1] &= np.uint16(0xFF >> (8 - (high & 7)))
+    shift = by - (low & 7)
+    moved = np.zeros((len(held), max(size, held.shape[1]) + 1), np.uint8)
+    if shift >= 0:
+        moved[:, : held.shape[1]] |= (held << np.uint16(shift) & np.uint16(0xFF)).astype(np.uint8)
+        moved[:, 1 : held.shape[1] + 1] |= (held << np.uint16(shift) >> np.uint16(8)).astype(np.uint8)
+    else:
+        moved[:, : held.shape[1]] |= (held >> np.uint16(-shift)).astype(np.uint8)
+        moved[:, : held.shape[1] - 1] |= (held[:, 1:] << np.uint16(8 + shift) & np.uint16(0xFF)).astype(
+            np.uint8
+        )
+    return moved[:, :size]

@@ -1,0 +1,1 @@
+"""From the groups of a window to results: HAVING to DISTINCT."""

@@ -1,0 +1,193 @@
+"""From what holds when to what changes: relations over time as validity intervals, and their changelog.
+
+An *item* is a row that holds from instant `begin` (inclusive) to `end` (exclusive). Instants below `Span.closed` have been
+told before; those from `Span.limit` on are not settled. Insertions and deletions of equal rows at one instant cancel out,
+so that a batch tells what tuple-at-a-time processing would tell, consolidated per instant (decision D13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from typing import Literal as Choice
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from headrace.algebra.windows.window import CHANGE
+from headrace.operators.base.batch import Rejected
+from headrace.operators.base.group_codes import Ints, flat, group, ints
+from headrace.operators.base.operator import AT, WINDOW
+from headrace.operators.output.output_stage import Finish, finish
+from headrace.time import BEGINNING, Instant
+
+Telling = Choice["changes", "log", "istream", "dstream", "rstream"]
+"""What is told of a relation: its changes up to NOW, or (`log`) all of them, for those who have another NOW."""
+_MOST_COPIES: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The instants to tell about: closed <= instant < limit."""
+
+    closed: Instant
+    limit: Instant
+
+    def holds(self, instants: Ints) -> np.ndarray:
+        """Which instants lie within."""
+        within: np.ndarray = (instants >= self.closed) & (instants < self.limit)
+        return within
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Rows with their intervals, as columns by internal name; `failed` marks rows whose aggregate overflowed."""
+
+    columns: Mapping[str, pa.Array]
+    begin: Ints
+    end: Ints
+    failed: np.ndarray | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of items."""
+        return len(self.begin)
+
+
+Told = tuple[pa.Table | None, tuple[Rejected, ...]]
+
+
+def tell(plan: Finish, items: Items, span: Span, telling: Telling) -> Told:
+    """What HAVING, select list, DISTINCT and LIMIT make of the items, as changes or as a stream."""
+    if not items.rows:
+        return None, ()
+    if not plan.is_row_by_row:
+        return _tell_limited(plan, items, span, telling)
+    numbers = np.arange(items.rows)
+    rows, rejected = finish(replace(plan, distinct=False), items.columns, numbers, items.begin, items.failed)
+    member = ints(rows, WINDOW)
+    begin, end = items.begin[member], items.end[member]
+    if plan.distinct:
+        codes = group(outputs(rows), rows.num_rows).codes
+        first, begin, end = unite(codes, begin, end)
+        rows = rows.take(pa.array(first))
+    entering, leaving = span.holds(begin) & (begin < end), span.holds(end) & (begin < end)
+    if telling == "rstream":
+        return consolidated(
+            rows.filter(pa.array(entering)), begin[entering], np.ones(entering.sum(), np.int64), telling
+        ), rejected
+    picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
+    instants = np.concatenate([begin[entering], end[leaving]])
+    signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
+    return consolidated(rows.take(pa.array(picked)), instants, signs, telling), rejected
+
+
+def tell_changes(
+    plan: Finish, columns: Mapping[str, pa.Array], at: Ints, signs: Ints, telling: Telling
+) -> Told:
+    """What HAVING and the select list make of rows that come (+1) or go (-1) at instants, row by row."""
+    rows, rejected = finish(plan, columns, np.arange(len(at)), at)
+    member = ints(rows, WINDOW)
+    return consolidated(rows, at[member], signs[member], telling), rejected
+
+
+def outputs(rows: pa.Table) -> list[pa.Array]:
+    """The columns that the user sees."""
+    return [flat(rows.column(name)) for name in rows.column_names if not name.startswith("__")]
+
+
+def consolidated(rows: pa.Table, instants: Ints, signs: Ints, telling: Telling) -> pa.Table:
+    """The net change of each different row at each instant, as many times as it counts."""
+    groups = group([*outputs(rows), pa.array(instants)], rows.num_rows)
+    net = np.zeros(groups.count, np.int64)
+    np.add.at(net, groups.codes, signs)
+    first = np.full(groups.count, rows.num_rows, np.int64)
+    np.minimum.at(first, groups.codes, np.arange(rows.num_rows))
+    both = telling in ("changes", "log")
+    copies = np.abs(net) if both else np.maximum(-net if telling == "dstream" else net, 0)
+    which = np.repeat(np.arange(groups.count), copies)
+    picked = first[which]
+    told = rows.take(pa.array(picked))
+    told = told.set_column(told.column_names.index(AT), AT, pa.array(instants[picked]))
+    told = told.set_column(told.column_names.index(WINDOW), WINDOW, pa.array(np.zeros(len(picked), np.int64)))
+    if both:
+        told = told.append_column(CHANGE, pa.array(np.sign(net[which]).astype(np.int8)))
+    return told
+
+
+def unite(codes: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """The union of the intervals of each code: a representative row, begin and end of each maximal piece."""
+    there = np.flatnonzero(begin < end)
+    order = there[np.lexsort((begin[there], codes[there]))]
+    codes, begin, end = codes[order], begin[order], end[order]
+    if not len(order):
+        return order, begin, end
+    reach = pd.Series(end).groupby(codes).cummax().to_numpy()
+    fresh = np.r_[True, (codes[1:] != codes[:-1]) | (begin[1:] > reach[:-1])]
+    starts = np.flatnonzero(fresh)
+    stops = np.r_[starts[1:], len(order)] - 1
+    return order[starts], begin[starts], reach[stops]
+
+
+def _tell_limited(plan: Finish, items: Items, span: Span, telling: Telling) -> Told:
+    """ORDER BY and LIMIT: the whole relation at every instant at which an item comes or goes, and what differs."""
+    held = (items.begin < items.end) & (items.end >= span.closed) & (items.begin < span.limit)
+    begin, end = items.begin, items.end
+    events = np.concatenate([begin[held], end[held]])
+    points = np.unique(events[span.holds(events)])
+    if not len(points):
+        return None, ()
+    low = np.where(begin < span.closed, 0, 1 + np.searchsorted(points, begin))
+    high = np.where(held, 1 + np.searchsorted(points, end), low)
+    moments = np.r_[BEGINNING, points]
+    tables: list[pa.Table] = []
+    rejected: list[Rejected] = []
+    for start, stop in _portions(low, high, len(moments)):
+        at, rows, bad = _at_points(plan, items, np.maximum(low, start), np.minimum(high, stop), moments)
+        rejected += bad
+        if telling == "rstream":
+            told = at > start
+            signs = np.ones(told.sum(), np.int64)
+            tables.append(consolidated(rows.filter(pa.array(told)), moments[at[told]], signs, telling))
+            continue
+        entering, leaving = at > start, at + 1 < stop
+        picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
+        point = np.concatenate([at[entering], at[leaving] + 1])
+        signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
+        tables.append(consolidated(rows.take(pa.array(picked)), moments[point], signs, telling))
+    return (pa.concat_tables(tables) if tables else None), tuple(rejected)
+
+
+def _portions(low: Ints, high: Ints, points: int) -> list[tuple[int, int]]:
+    """Runs of points that are looked at together, each beginning with the last point of the one before."""
+    size = np.zeros(points + 1, np.int64)
+    np.add.at(size, low, 1)
+    np.add.at(size, np.maximum(low, high), -1)
+    total = np.cumsum(np.cumsum(size[:points]))
+    portions: list[tuple[int, int]] = []
+    start = 0
+    while start < points - 1 or not portions:
+        before = total[start - 1] if start else 0
+        stop = int(np.searchsorted(total, before + _MOST_COPIES, side="right"))
+        stop = min(points, max(stop, start + 2))
+        portions.append((start, stop))
+        start = stop - 1
+        if stop == points:
+            break
+    return portions
+
+
+def _at_points(
+    plan: Finish, items: Items, low: Ints, high: Ints, moments: Ints
+) -> tuple[Ints, pa.Table, Sequence[Rejected]]:
+    """The finished relation at each point: the point of each row, and the rows."""
+    copies = np.maximum(high - low, 0)
+    source = np.repeat(np.arange(items.rows), copies)
+    point = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
+    picked = pa.array(source)
+    columns = {name: flat(column).take(picked) for name, column in items.columns.items()}
+    failed = items.failed[source] if items.failed is not None else None
+    rows, rejected = finish(plan, columns, point, moments[point], failed)
+    return ints(rows, WINDOW), rows, rejected

@@ -1,0 +1,122 @@
+"""Operators in words, as EXPLAIN shows them: their settings, their steps, their finish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any, Final, Protocol, runtime_checkable
+
+from headrace.algebra.expressions.correlated import levels
+from headrace.algebra.expressions.expression import Named
+from headrace.algebra.expressions.expression_text import show
+from headrace.operators.output.output_stage import Finish
+from headrace.operators.partials.encoding import Fed
+from headrace.operators.rows.row_pipeline import RowStep
+from headrace.synopses.histograms.canonical_form import Form
+from headrace.time import render_duration
+
+MANY: Final = 1_000_000
+"""For so many rows of a group in a window the size of an exponential histogram is shown."""
+_CODED: Final = 2
+"""Bytes of a bucket at rest, about."""
+
+_ELSEWHERE: Final = frozenset(
+    (
+        "id",
+        "query",
+        "stream",
+        "steps",
+        "finish",
+        "relations",
+        "bounds_prefix",
+        "window_alias",
+        "inner",
+        "slot",
+        "rule",
+        "spec",
+    )
+)
+"""Fields that other lines show, or none."""
+_TELLING: Final = {
+    "changes": "what comes and goes at every instant",
+    "log": "what comes and goes at every instant, to the query that reads it",
+    "istream": "what comes",
+    "dstream": "what goes",
+    "rstream": "the whole of it",
+}
+
+
+@runtime_checkable
+class Displayed(Protocol):
+    """A setting that says itself what it is."""
+
+    def display(self) -> Iterator[str]:
+        """Its lines."""
+        ...
+
+
+def settings(record: Any) -> Iterator[str]:
+    """A line for each field of an operator, or of what it has in common with others, that says something."""
+    for field in fields(record):
+        name, value = field.name, getattr(record, field.name)
+        if name not in _ELSEWHERE and value not in (None, False, 0, ()):
+            yield from _setting(name, value)
+
+
+def _setting(name: str, value: Any) -> Iterator[str]:
+    words = name.replace("_", " ")
+    match value:
+        case Displayed():
+            yield from value.display()
+        case _ if name == "telling":
+            yield f"tells {_TELLING.get(value, value)}"
+        case _ if name in ("range", "gap"):
+            yield f"{words}: {render_duration(value)}"
+        case True:
+            yield words
+        case str() | int() | float():
+            yield f"{words}: {value}"
+
+
+def steps_up(steps: Sequence[RowStep]) -> Iterator[str]:
+    """A line for each step, the last one first."""
+    return (step.display() for step in reversed(steps))
+
+
+def regrouping(finish: Finish) -> Iterator[str]:
+    """Aggregates that take the rows of a window when it is known."""
+    if finish.regroup is not None:
+        level = levels(finish.regroup.aggregates)
+        shown = ", ".join(
+            f"{item.call.function} (level {level[item.name]})" for item in finish.regroup.aggregates
+        )
+        yield f"  rows of a window are grouped when it closes, level by level: {shown}"
+
+
+def keys(named: Iterable[Named]) -> str:
+    """`auction, bidder`, or `nothing`."""
+    return ", ".join(show(key.expression) for key in named) or "nothing"
+
+
+def argument(fed: Fed) -> str:
+    """What a partial is fed: `price`, or `*` for rows."""
+    return "*" if fed.expression is None else show(fed.expression)
+
+
+def histograms(kept: Iterable[tuple[Fed, Form]], instead: str) -> Iterator[str]:
+    """A line for each number that is kept: how many buckets it takes, and how many bytes; `instead` is what exact ones would."""
+    for fed, form in kept:
+        buckets = form.most_buckets(MANY)
+        yield (
+            f"{type(fed.partial).__name__.lower()}({argument(fed)}) in an exponential histogram, k = {form.first}: for {MANY:,} "
+            f"at most {buckets} buckets, about {2 * buckets:,} bytes a group ({instead})"
+        )
+
+
+def histogram_bytes(feds: Sequence[Fed], forms: Sequence[Form | None]) -> dict[str, int]:
+    """How many bytes the histogram of each partial takes at most, for one group."""
+    return {
+        f"{type(fed.partial).__name__.lower()}({argument(fed)})": _CODED * form.most_buckets(MANY)
+        for fed, form in zip(feds, forms, strict=True)
+        if form is not None
+    }

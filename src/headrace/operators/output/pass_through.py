@@ -1,0 +1,54 @@
+"""A select over a bare stream: its rows go straight through when their epoch commits, whatever their order; no state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.base.operator import Sections, Step, Turn
+from headrace.operators.output.output_stage import Finish, finish
+from headrace.operators.output.row_operator import RowOperator
+from headrace.operators.rows.row_pipeline import RowStep
+from headrace.operators.rows.row_state import ROWS, RowLayout, hold
+
+
+@dataclass(frozen=True, slots=True)
+class Passing(RowOperator):
+    """`Project(Filter(Join(...)))` of a bare stream, and ISTREAM of it: `finish` has neither limit nor distinct."""
+
+    id: str
+    query: str
+    stream: str
+    rows: RowLayout
+    finish: Finish
+    relations: tuple[str, ...] = ()
+    rule: str = ""
+
+    @property
+    def routing_steps(self) -> tuple[RowStep, ...]:
+        """The steps of its rows."""
+        return self.rows.routing_steps
+
+    @property
+    def title(self) -> str:
+        """Its name says little to people."""
+        return "rows as they are"
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:  # noqa: ARG002
+        """This epoch's rows, each at its event time."""
+        tables = [delta[ROWS] for delta in deltas if ROWS in delta]
+        if not tables:  # of thousands hardly any has a row in an epoch
+            return Step()
+        held = hold(self.rows, tables)
+        if not held.rows:
+            return Step()
+        columns = {name: held.column(name) for name in self.rows.names}
+        results, rejected = finish(self.finish, columns, np.zeros(held.rows, np.int64), held.at)
+        return Step({}, results, rejected)
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
+        """There is nothing to keep."""
+        return self.rows.schema().empty_table()

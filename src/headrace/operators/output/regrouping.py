@@ -1,0 +1,106 @@
+"""Aggregates over the rows of a window that are there when it closes: those that compare each row with its own group.
+
+`COUNT(*) FILTER (WHERE x > AVG(x))` takes two passes over a group, one a level: first the averages, then the rows against
+them. All groups of all windows that close together are one batch.
+Source: Gehrke, Korn, Srivastava (2001), section 2: an aggregate of level i takes at most i + 1 scans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.aggregates import NamedAggregate
+from headrace.algebra.expressions.expression import Column, Named
+from headrace.operators.aggregates import aggregate_calls
+from headrace.operators.aggregates.aggregate_calls import lift
+from headrace.operators.aggregates.group_by import lower_distinct
+from headrace.operators.aggregates.holistic import Histogram
+from headrace.operators.base.group_codes import Groups, Ints, flat, group
+from headrace.operators.scalar import Evaluation
+from headrace.schema import BOOLEAN
+
+_ARGUMENT = "__argument"
+
+
+@dataclass(frozen=True, slots=True)
+class Regroup:
+    """Keys and aggregates over stored values. Conditions may read aggregates that stand before theirs, by name.
+
+    `bounds` are columns that are the same for all rows of a window.
+    """
+
+    keys: tuple[Named, ...]
+    aggregates: tuple[NamedAggregate, ...]
+    bounds: tuple[str, ...] = ()
+
+    def apply(self, columns: Mapping[str, pa.Array], windows: Ints, at: Ints) -> Regrouped:
+        """One row for each window and group: columns, windows, instants, and where an aggregate has no value."""
+        rows = len(windows)
+        keys = [Evaluation(columns, rows).values(key.expression) for key in self.keys]
+        groups = group([pa.array(windows), *keys], rows)
+        first = np.zeros(groups.count, np.int64)
+        first[groups.codes[::-1]] = np.arange(rows)[::-1]
+        found = {name: flat(columns[name]).take(pa.array(first)) for name in self.bounds if name in columns}
+        found |= {key.name: values for key, values in zip(self.keys, groups.keys[1:], strict=True)}
+        failed = np.zeros(groups.count, bool)
+        for item in self.aggregates:
+            values, bad = _aggregated(item, columns, found, groups)
+            found[item.name] = values
+            failed |= bad
+        return Regrouped(found, windows[first], at[first], failed)
+
+    def of_nothing(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        """The one row there is without keys when there are no rows; `columns` have none."""
+        found: dict[str, pa.Array] = {}
+        for item in self.aggregates:
+            found[item.name], _ = _aggregated(item, columns, found, Groups(np.empty(0, np.int64), 1, ()))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouped:
+    """Groups of windows."""
+
+    columns: Mapping[str, pa.Array]
+    windows: Ints
+    at: Ints
+    failed: np.ndarray
+
+
+def _aggregated(
+    item: NamedAggregate, columns: Mapping[str, pa.Array], known: Mapping[str, pa.Array], groups: Groups
+) -> tuple[pa.Array, np.ndarray]:
+    """One aggregate of all groups, and the groups in which its condition or itself fails."""
+    rows, failed = len(groups.codes), np.zeros(groups.count, bool)
+    call, codes, picked = item.call, groups.codes, np.arange(len(groups.codes))
+    if call.condition is not None:
+        places = pa.array(codes)
+        spread = {name: values.take(places) for name, values in known.items()}
+        evaluation = Evaluation({**columns, **spread}, rows)
+        mask = evaluation.mask(call.condition)
+        if evaluation.errors is not None:
+            failed[codes[evaluation.errors.mask]] = True
+            mask = mask & ~evaluation.errors.mask
+        picked = np.flatnonzero(mask)
+    values = pa.array(np.ones(len(picked), bool))
+    if call.argument is not None:
+        values = flat(Evaluation(columns, rows).values(call.argument)).take(pa.array(picked))
+    owner = codes[picked]
+    kind = BOOLEAN if call.argument is None else call.argument.type
+    plain = replace(call, argument=Column(_ARGUMENT, kind), condition=None)
+    if aggregate_calls.needs_values(plain):
+        same = group([pa.array(owner), values], len(owner))
+        once = np.zeros(same.count, np.int64)
+        once[same.codes[::-1]] = np.arange(len(owner))[::-1]
+        counts = np.bincount(same.codes, minlength=same.count)
+        found = Histogram(owner[once], values.take(pa.array(once)), counts)
+        lowered = lower_distinct(plain, Column(_ARGUMENT, kind), found, groups.count)
+    else:
+        feds = aggregate_calls.partials_of([plain])
+        answer = lift(feds, {Column(_ARGUMENT, kind): values}, owner, groups.count)
+        lowered = aggregate_calls.lower(plain, answer)
+    return lowered.values, failed if lowered.errors is None else failed | lowered.errors

@@ -1,0 +1,60 @@
+"""What operators have in common that store rows, or what is folded of them, each as one layout lays down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.operators.base.operator import BaseOperator, Scanner
+from headrace.operators.output.display import regrouping, settings
+from headrace.operators.output.output_stage import Finish
+from headrace.operators.rows.row_pipeline import RowStep
+from headrace.operators.rows.row_state import RowLayout
+
+
+class RowOperator(BaseOperator):
+    """An operator whose `rows` say what is stored of each row, and whose `finish` is over the stored values."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+
+        @property
+        def rows(self) -> RowLayout:
+            """What is stored of each row."""
+
+        @property
+        def finish(self) -> Finish:
+            """What is made of the rows of a window."""
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The stream's columns it reads."""
+        return self.rows.reads()
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
+        """Evaluates what is stored of each row."""
+        return self.rows.scanner(relations)
+
+    @property
+    def row_steps(self) -> tuple[RowStep, ...]:
+        """What is done to rows before they are stored."""
+        return self.rows.steps
+
+    @property
+    def finishing(self) -> Finish:
+        """What is made of its windows."""
+        return self.finish
+
+    @property
+    def records(self) -> tuple[Any, ...]:
+        """The records whose fields are its settings."""
+        return (self,)
+
+    def display(self) -> Iterator[str]:
+        """Its class, its settings, and the groups that are made when a window closes."""
+        context = self.context
+        yield f"{type(self).__name__}{f', windows {context.value}' if context is not None else ''}"
+        yield from (f"  {line}" for record in self.records for line in settings(record))
+        yield from regrouping(self.finish)

@@ -1,0 +1,58 @@
+"""How far may an operator go in one step? As far as its answers stay a bounded number.
+
+How many windows hold something is known before they are made: from the panes that have rows, or by arithmetic where windows
+without rows are told too. An operator that would have more to tell goes a part of the way, and the rest in later epochs. Which
+windows are told, and with what, is the same; only the epoch differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.base.operator import Turn
+from headrace.operators.panes.panes import Panes
+from headrace.time import BEGINNING, Instant
+
+MOST_ROWS: Final = 1 << 20
+FEWEST_WINDOWS: Final = 4096
+HIGHEST_WINDOW: Final = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a step may tell: about `rows` result rows, but never fewer windows than `windows` that have something to tell."""
+
+    rows: int = MOST_ROWS
+    windows: int = FEWEST_WINDOWS
+
+
+def span(panes: Panes, turn: Turn, pace: Pace) -> tuple[int, int] | None:
+    """The last window answered before and the last that punctuation has passed; None when they are few, or nothing is due."""
+    if turn.now == BEGINNING:
+        return None
+    now = panes.last_closed(turn.now)
+    if turn.answered == BEGINNING:
+        return -HIGHEST_WINDOW, now
+    closed = panes.last_closed(turn.answered)
+    return (closed, now) if now - closed > pace.windows else None
+
+
+def reach_over(panes: Panes, first: Ints, last: Ints, groups: int, most: int, pace: Pace) -> Instant | None:
+    """Where to stop among windows of which item i fills first[i]..last[i], items ascending; None: nowhere.
+
+    `groups` is how many rows one window may have, `most` a bound of all rows.
+    """
+    starts = np.maximum(first, np.r_[first[:1], np.maximum.accumulate(last)[:-1] + 1])
+    filled = np.cumsum(np.maximum(last - starts + 1, 0))
+    if not len(filled) or filled[-1] <= pace.windows or min(int(filled[-1]) * groups, most) <= pace.rows:
+        return None
+    allowed = max(pace.windows, pace.rows // max(1, groups))
+    if filled[-1] <= allowed:
+        return None
+    item = int(np.searchsorted(filled, allowed))
+    window = int(last[item]) - (int(filled[item]) - allowed)
+    return panes.anchor + window * panes.slide

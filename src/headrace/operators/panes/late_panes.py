@@ -1,0 +1,43 @@
+"""What becomes of rows below the punctuation, for a query WITH REVISIONS: panes that had been closed change.
+
+A closed pane is in blocks of every level that was complete when it closed. What a late row adds is a partial like any
+other, so it is added to the pane and to each of those blocks: a delta of O(levels) cells, never a rewrite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.query import Revisions
+from headrace.operators.aggregates.cell_table import Gathered, Layout, gather, merge_gathered, select
+from headrace.operators.panes.pane_keys import block_key
+from headrace.time import BEGINNING, Instant
+
+
+def settled_at(closed: Instant, revisions: Revisions | None) -> Instant:
+    """The instant up to which windows that end there or earlier never change again; BEGINNING when all may."""
+    if revisions is None or closed == BEGINNING:
+        return closed
+    return BEGINNING if revisions.within is None else closed - revisions.within
+
+
+def into_blocks(layout: Layout, late: Sequence[pa.Table], before: int, top: int) -> list[pa.Table]:
+    """What late panes add to blocks of levels 1 to `top`; `before` is the first pane that had not been closed."""
+    if not late:
+        return []
+    rows = gather(layout, late)
+    panes = rows.blocks - block_key(0, 0)
+    added: list[pa.Table] = []
+    for level in range(1, top + 1):
+        made = np.flatnonzero(panes >> level < before >> level)
+        if not len(made):
+            break
+        groups = replace(rows.groups, codes=rows.groups.codes[made])
+        blocks = (panes[made] >> level) + block_key(level, 0)
+        picked = Gathered(blocks, rows.slots[made], groups, select(rows.answer, made))
+        added.append(merge_gathered(layout, picked))
+    return added

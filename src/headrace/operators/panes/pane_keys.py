@@ -1,0 +1,101 @@
+"""State of windowed aggregates: partials of open panes, and of closed panes as an aligned dyadic tree.
+
+A *block* (level, j) covers the 2^level closed panes [j*2^level, (j+1)*2^level). Any run of panes is a union of at most two
+blocks a level, so a window costs O(log panes), needs no inverse, and blocks serve all windows (decision D11). Blocks are
+written once, in the epoch in which punctuation passes their last pane: a delta, never a rewrite.
+
+Rows at rest: `__key` (block number and level in one sortable integer), `__slot`, the group's keys, the partials' columns.
+Open panes are rows of level 0 in their own section; several runs may hold parts of one. A block's group of few rows may
+lie as these rows instead (`adaptive_panes`): tables of that form have the arguments' values in place of partials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.cell_table import KEY
+from headrace.operators.base.group_codes import Ints, flat, ints
+from headrace.operators.panes.panes import HIGHEST
+
+_LEVEL: Final = 1 << 57
+_MIDDLE: Final = 1 << 56
+
+
+def block_key(level: int, block: int) -> int:
+    """One integer that sorts by level, then block."""
+    return level * _LEVEL + block + _MIDDLE
+
+
+def pane_keys(panes: Ints) -> Ints:
+    """The keys of level-0 blocks."""
+    return panes + _MIDDLE
+
+
+def between(tables: Iterable[pa.Table], low: int, high: int) -> list[pa.Table]:
+    """The rows of each sorted table with low <= key < high, without copying."""
+    found = []
+    for table in tables:
+        if table.num_rows:
+            keys = ints(table, KEY)
+            first, last = keys.item(0), keys.item(-1)
+            if low <= first and last < high:
+                found.append(table)
+                continue
+            if first >= high or last < low:
+                continue
+            start, stop = np.searchsorted(keys, [low, high])
+            if stop > start:
+                found.append(table.slice(start, stop - start))
+    return found
+
+
+def parted(tables: Iterable[pa.Table], border: int) -> tuple[list[pa.Table], list[pa.Table]]:
+    """The rows of each sorted table below a key, and the others, without copying."""
+    below, others = [], []
+    for table in tables:
+        if table.num_rows:
+            keys = ints(table, KEY)
+            if keys.item(-1) < border:
+                below.append(table)
+            elif keys.item(0) >= border:
+                others.append(table)
+            else:
+                start = int(np.searchsorted(keys, border))
+                below.append(table.slice(0, start))
+                others.append(table.slice(start))
+    return below, others
+
+
+def at_keys(tables: Sequence[pa.Table], keys: Sequence[int]) -> list[pa.Table]:
+    """The rows of the given blocks."""
+    return [found for key in keys for found in between(tables, key, key + 1)]
+
+
+def cover(first: int, stop: int, top: int) -> list[tuple[int, int]]:
+    """The blocks (level, j) of at most level `top` whose disjoint union is the panes [first, stop).
+
+    >>> cover(1, 8, 5)
+    [(0, 1), (1, 1), (2, 1)]
+    """
+    blocks = []
+    while first < stop:
+        level = min(
+            ((first & -first).bit_length() - 1) if first else top, (stop - first).bit_length() - 1, top
+        )
+        blocks.append((level, first >> level))
+        first += 1 << level
+    return blocks
+
+
+def extent(tables: Sequence[pa.Table]) -> tuple[int, int] | None:
+    """The least and greatest pane among rows of level 0 (tables sorted by key)."""
+    low, high = block_key(0, 0) - block_key(0, HIGHEST), block_key(0, HIGHEST)
+    ends = []
+    for table in between(tables, low, high):
+        keys = flat(table.column(KEY))
+        ends.append((keys[0].as_py() - block_key(0, 0), keys[-1].as_py() - block_key(0, 0)))
+    return (min(end[0] for end in ends), max(end[1] for end in ends)) if ends else None

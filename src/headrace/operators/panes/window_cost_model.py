@@ -1,0 +1,79 @@
+"""Which way of making windows of their panes costs least, and do panes pay at all?
+
+The cost model of Li 2008, section 6.3, for windows that are answered together, in cells read or combined for each group: of
+equations 6.1 to 6.3 the term of the window level, since that is where the ways differ. Repaired: the printed 6.1 and 6.2
+charge a window all its panes, 6.2 for a slide of one pane only; windows that close together share most of that work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from typing import Literal as Choice
+
+from headrace.operators.panes.panes import Panes
+
+Way = Choice["each", "blocks", "rolling", "differences"]
+MOST_WINDOWS: Final = 512
+"""Windows that are made together of blocks at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Cells a group for `windows` windows made together, by way.
+
+    `each`: every pane is repeated for every window that holds it, what WID without panes does with rows (6.3).
+    `blocks`: what the windows share once from dyadic blocks, the rest accumulated from both sides (6.1).
+    `rolling`: each window the tail of one stretch of panes and the head of the next.
+    `differences`: running totals, a window being the later less the earlier; where aggregates can be subtracted (6.2).
+    """
+
+    windows: int
+    each: float
+    blocks: float
+    rolling: float
+    differences: float
+
+    def least(self, *, subtracts: bool) -> Way:
+        """The cheapest way; of equals the plainest."""
+        rolled: tuple[float, Way] = (
+            (self.differences, "differences") if subtracts else (self.rolling, "rolling")
+        )
+        ways: list[tuple[float, Way]] = [(self.each, "each"), (self.blocks, "blocks"), rolled]
+        return min(ways, key=lambda pair: pair[0])[1]
+
+    def rolls(self, *, subtracts: bool) -> bool:
+        """True when a dense table over all the panes, of either kind, is cheapest."""
+        return self.least(subtracts=subtracts) in ("rolling", "differences")
+
+
+def cost(panes: Panes, windows: int) -> Cost:
+    """What `windows` windows cost that close together; landmark windows have no first pane and are not asked about."""
+    held = panes.per_window
+    assert held is not None
+    assert panes.back is not None
+    stepped = (windows - 1) * panes.per_slide
+    together = min(windows, panes.back, MOST_WINDOWS)
+    sides = 2 * (together - 1) * panes.per_slide
+    shared = 2 * max(0, held - sides // 2).bit_length()
+    blocks = windows / together * (2 * sides + shared) + 2 * windows
+    span = held + stepped
+    if held == 1:
+        return Cost(windows, 2 * windows, blocks, span, span)
+    return Cost(windows, 2 * windows * held, blocks, 3 * span + windows, 2 * span + windows)
+
+
+def rows_for_panes_to_pay(panes: Panes) -> float:
+    """So many rows of a group in a window, and its panes pay: a row is then folded once, and not into each window.
+
+    From 6.1 = 6.3 with a fold, a pane's cell and a combination at one price: T > slides' cells + windows' cells, over the
+    share of folds that panes save. Infinite where a window is one pane: it is its own pane, and nothing is gained or lost.
+    """
+    held = panes.per_window
+    if held is None:
+        return 1.0
+    if held == 1:
+        return float("inf")
+    assert panes.back is not None
+    many = cost(panes, MOST_WINDOWS)
+    return (panes.per_slide + min(many.each, many.blocks, many.rolling) / MOST_WINDOWS) / (1 - 1 / panes.back)

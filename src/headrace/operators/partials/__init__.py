@@ -1,0 +1,1 @@
+"""Partial aggregates: lift, combine, lower."""

@@ -1,0 +1,335 @@
+"""Partials at rest: how the numpy columns of partial aggregates lie in Arrow tables, and back.
+
+Numbers lie as they are. Values without arithmetic (strings, binaries, decimals) under MIN and MAX are compared through
+ranks, and a first or last value of any type is its place: both are local to one `load`, the values themselves are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal as Choice
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.algebra.expressions.expression import Expression
+from headrace.operators.base.group_codes import Ints, as_int64, flat, hashes
+from headrace.operators.partials.central_moments import CoMoments, Moments, Shape
+from headrace.operators.partials.integer_moments import carried, squared
+from headrace.operators.partials.partial import Argument, Cells, Column, Count, Extreme, Partial, Sum
+from headrace.operators.partials.synopsis_partial import Synopsis
+from headrace.operators.partials.time_weighted import NOWHERE, Fading, Placed
+from headrace.schema import Type, to_arrow
+from headrace.synopses.sketches.sketch_kind import Kind
+from headrace.time import Duration
+
+Encoding = Choice[
+    "rows",
+    "int",
+    "limbs2",
+    "limbs4",
+    "squares",
+    "double",
+    "ranked",
+    "hash",
+    "text",
+    "pair",
+    "timed",
+    "placed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """A partial and what it is fed: an expression's values in an encoding, or just rows; `weight` is what each row weighs."""
+
+    partial: Partial
+    expression: Expression | None
+    encoding: Encoding
+    weight: Expression | None = None
+
+    @property
+    def has_dictionary(self) -> bool:
+        """True when the last column of its cells is places in a dictionary of values."""
+        return self.encoding in ("ranked", "placed")
+
+    def arrow_types(self) -> list[pa.DataType]:
+        """The types of its columns at rest."""
+        width = self.partial.width
+        if isinstance(self.partial, Count):
+            return [pa.int64()] * width
+        if isinstance(self.partial, Synopsis):
+            return [pa.large_binary()]
+        if self.encoding == "timed":
+            return [pa.int64()] + [pa.float64()] * (width - 1)
+        if self.has_dictionary and self.expression is not None:
+            kind = self.expression.type
+            return [pa.int64()] * (width - 1) + [
+                to_arrow(kind if self.encoding == "ranked" else kind.fields[0].type)
+            ]
+        return [pa.float64() if self.encoding in ("double", "pair") else pa.int64()] * width
+
+
+def rows_fed() -> Fed:
+    """The count of all rows, which every store keeps: it says whether a cell is empty."""
+    return Fed(Count(), None, "rows")
+
+
+def count_fed(expression: Expression) -> Fed:
+    """How many values are not NULL."""
+    return Fed(Count(), expression, "rows")
+
+
+def sum_fed(expression: Expression) -> Fed:
+    """The partial for SUM and AVG over a type; integers and decimals stay exact as limbs of 32 bits, whatever the cut."""
+    kind = expression.type
+    if kind.name == "DECIMAL":
+        return Fed(Sum(4, integer=True), expression, "limbs4")
+    if kind.name == "BIGINT":
+        return Fed(Sum(2, integer=True), expression, "limbs2")
+    if kind.is_integer:
+        return Fed(Sum(1, integer=True), expression, "int")
+    return Fed(Sum(), expression, "double")
+
+
+def extreme_fed(expression: Expression, largest: bool) -> Fed:
+    """The partial for MIN or MAX over a type."""
+    kind = expression.type
+    if kind.is_fractional:
+        return Fed(Extreme(largest, integer=False), expression, "double")
+    ranked = kind.name in ("STRING", "BINARY", "DECIMAL", "VOID")
+    return Fed(Extreme(largest, integer=True), expression, "ranked" if ranked else "int")
+
+
+def moments_fed(expression: Expression) -> Fed:
+    """The partial for variances of doubles."""
+    return Fed(Moments(), expression, "double")
+
+
+def squares_fed(expression: Expression) -> Fed:
+    """The partial for variances of integers and decimals, beside their sum: the exact sum of squares, whatever the cut."""
+    width = {"DECIMAL": 8, "BIGINT": 4}.get(expression.type.name, 2)
+    return Fed(Sum(width, integer=True), expression, "squares")
+
+
+def synopsis_fed(
+    kind: Kind, expression: Expression, encoding: Encoding, weight: Expression | None = None
+) -> Fed:
+    """The partial for a synopsis of values that are not NULL."""
+    return Fed(Synopsis(kind), expression, encoding, weight)
+
+
+def shape_fed(expression: Expression) -> Fed:
+    """The partial for skewness and kurtosis."""
+    return Fed(Shape(), expression, "double")
+
+
+def pairs_fed(expression: Expression) -> Fed:
+    """The partial for all that is made of pairs of numbers."""
+    return Fed(CoMoments(), expression, "pair")
+
+
+def fading_fed(expression: Expression, half_life: Duration) -> Fed:
+    """The partial for a mean that fades with time."""
+    return Fed(Fading(half_life), expression, "timed")
+
+
+def placed_fed(expression: Expression, *, last: bool) -> Fed:
+    """The partial for the first or last value."""
+    return Fed(Placed(last), expression, "placed")
+
+
+def argument(
+    fed: Fed, values: pa.Array | None, dictionary: pa.Array | None = None, weights: pa.Array | None = None
+) -> Argument:
+    """A batch's values as numpy, ready to lift; `dictionary` is that of `dictionary_of`."""
+    if values is None:
+        return Argument(np.empty(0), None)
+    valid = ~values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+    if isinstance(fed.partial, Count):
+        return Argument(np.empty(0), valid)
+    numbers = _numbers(fed, values, dictionary)
+    if weights is None:
+        return Argument(numbers, valid)
+    heavy = pc.fill_null(_as_double(weights), 0.0).to_numpy(zero_copy_only=False)
+    return Argument(numbers, valid, heavy)
+
+
+def _numbers(fed: Fed, values: pa.Array, dictionary: pa.Array | None) -> Column:
+    if fed.encoding == "double":
+        doubles = values if pa.types.is_float64(values.type) else _as_double(values)
+        numbers: Column = pc.fill_null(doubles, 0.0).to_numpy() if values.null_count else doubles.to_numpy()
+        return numbers
+    if fed.encoding == "int":
+        return as_int64(values)
+    if fed.encoding == "hash":
+        return hashes(values)
+    if fed.encoding == "text":
+        texts: Column = values.to_numpy(zero_copy_only=False)
+        return texts
+    if fed.encoding == "limbs2":
+        whole = as_int64(values)
+        limbs = np.empty((2, len(whole)), np.int64)
+        np.bitwise_and(whole, 0xFFFFFFFF, out=limbs[0])
+        np.right_shift(whole, 32, out=limbs[1])
+        return limbs.T
+    if fed.encoding == "limbs4":
+        return _decimal_limbs(values)
+    if fed.encoding == "squares":
+        return _squares(values, fed.partial.width)
+    if fed.encoding in ("pair", "timed", "placed"):
+        return _structure(fed.encoding, values)
+    return ranks(values, dictionary)
+
+
+def summable(values: pa.Array | None) -> tuple[Ints, int] | None:
+    """Integers, NULL as 0, of which no sum of any of them leaves 64 bits, and the greatest size; None where one might."""
+    if values is None or not len(values):
+        return None
+    whole = as_int64(values)
+    most = max(int(whole.max()), -int(whole.min()))
+    return (whole, most) if most * len(whole) < 1 << 62 else None
+
+
+def summable_squares(values: pa.Array | None) -> tuple[Ints, int] | None:
+    """Squares of integers, NULL as 0, of which no sum leaves 64 bits, and the greatest; None where one might."""
+    if values is None or not len(values) or pa.types.is_decimal(values.type):
+        return None
+    whole = as_int64(values)
+    most = max(int(whole.max()), -int(whole.min())) ** 2
+    return (whole * whole, most) if most * len(whole) < 1 << 62 else None
+
+
+def _squares(values: pa.Array, width: int) -> Column:
+    """The squares of integers or of unscaled decimals as `width` limbs."""
+    if pa.types.is_decimal(values.type):
+        return squared(_decimal_limbs(pc.abs(values)))
+    whole = as_int64(values)
+    if width == 2:
+        square = whole * whole
+        return np.stack([square & 0xFFFFFFFF, square >> 32], axis=1)
+    sizes = np.abs(whole).view(np.uint64)  # also of the least integer, whose size no int64 holds
+    return squared(np.stack([sizes & np.uint64(0xFFFFFFFF), sizes >> np.uint64(32)], axis=1))
+
+
+def _structure(encoding: Encoding, values: pa.Array) -> Column:
+    """The parts of structures side by side: doubles of pairs, else integers, of which a double is its bits."""
+    first, *rest = values.flatten()
+    columns = [pc.fill_null(part, 0).to_numpy(zero_copy_only=False) for part in rest]
+    if encoding == "placed":
+        return np.stack([*columns, np.arange(len(values))], axis=1)
+    numbers = pc.fill_null(first, 0.0).to_numpy(zero_copy_only=False)
+    if encoding == "timed":
+        numbers = np.ascontiguousarray(numbers).view(np.int64)
+    return np.stack([numbers, *columns], axis=1)
+
+
+def dictionary_of(fed: Fed, values: pa.Array | None) -> pa.Array | None:
+    """What the places of lifted cells point into; None for numbers."""
+    if values is None or not fed.has_dictionary:
+        return None
+    return sorted_dictionary(values) if fed.encoding == "ranked" else values.flatten()[0]
+
+
+def _as_double(values: pa.Array) -> pa.Array:
+    """Integers may lose digits above 2^53 here."""
+    return values.cast(pa.float64(), safe=False)
+
+
+def _decimal_limbs(values: pa.Array) -> Column:
+    """The four 32-bit limbs of the unscaled two's complement, the highest signed; NULL as zero."""
+    if values.null_count:
+        values = pc.fill_null(values, pa.scalar(Decimal(0), values.type))
+    wide = values.cast(pa.decimal128(38, values.type.scale))
+    words = np.frombuffer(wide.buffers()[1], np.uint32)[
+        4 * wide.offset : 4 * (wide.offset + len(wide))
+    ].reshape(-1, 4)
+    limbs = words.astype(np.int64)
+    limbs[:, 3] = words[:, 3].view(np.int32)
+    return limbs
+
+
+def sorted_dictionary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The distinct values, not NULL, ascending (strings by bytes, as Spark compares them)."""
+    distinct = flat(pc.unique(values)).drop_null()
+    return distinct.take(pc.sort_indices(distinct))
+
+
+def ranks(values: pa.Array, dictionary: pa.Array | None) -> Column:
+    """The place of each value in a sorted dictionary; NULL as 0."""
+    assert dictionary is not None
+    places = pc.index_in(values, value_set=dictionary)
+    found: Column = pc.fill_null(places, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def store(fed: Fed, cells: Cells, dictionary: pa.Array | None) -> list[pa.Array]:
+    """Arrow columns of cells; an empty cell with a dictionary is NULL."""
+    if isinstance(fed.partial, Synopsis):
+        return [pa.array(cells[0], pa.large_binary())]
+    if not fed.has_dictionary:
+        return [pa.array(part) for part in cells]
+    return [*(pa.array(part) for part in cells[:-1]), unrank(cells[-1], dictionary)]
+
+
+def unrank(places: Column, dictionary: pa.Array | None) -> pa.Array:
+    """Values of ranks; ranks outside the dictionary (the identities) are NULL."""
+    assert dictionary is not None
+    outside = (places < 0) | (places >= len(dictionary))
+    return dictionary.take(pa.array(np.where(outside, 0, places), mask=outside))
+
+
+def load(fed: Fed, columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Cells, pa.Array | None]:
+    """Cells from Arrow columns, and the dictionary of a partial that has one."""
+    if not fed.has_dictionary:
+        return tuple(flat(column).to_numpy(zero_copy_only=False) for column in columns), None
+    values = flat(columns[-1])
+    if isinstance(fed.partial, Placed):
+        at, position = (flat(column).to_numpy(zero_copy_only=False) for column in columns[:-1])
+        return (at, position, np.where(at == fed.partial.never, NOWHERE, np.arange(len(values)))), values
+    dictionary = sorted_dictionary(values)
+    empty = values.is_null().to_numpy(zero_copy_only=False)
+    places = ranks(values, dictionary)
+    places[empty] = fed.partial.identity((1,))[0][0]
+    return (places,), dictionary
+
+
+def as_doubles(limbs: Cells) -> Column:
+    """The nearest doubles of integers summed as limbs."""
+    if len(limbs) == 1:
+        return limbs[0].astype(np.float64)
+    carried = limbs[1] + (limbs[0] >> 32)
+    doubles: Column = carried.astype(np.float64) * 2.0**32 + (limbs[0] & 0xFFFFFFFF)
+    return doubles
+
+
+def whole_numbers(limbs: Cells, kind: Type) -> tuple[pa.Array, np.ndarray]:
+    """Exact integers or decimals from summed limbs, and where they do not fit the type (there NULL)."""
+    parts = carried(limbs)
+    if kind.name != "DECIMAL":
+        return _bigints(parts)
+    top = parts[3]
+    words = np.stack(
+        [*(part.astype(np.uint32) for part in parts[:3]), top.astype(np.int32).view(np.uint32)], axis=1
+    )
+    raw = pa.Array.from_buffers(
+        pa.decimal128(38, kind.scale), len(top), [None, pa.py_buffer(words.tobytes())]
+    )
+    limit = pa.scalar(Decimal(10**kind.precision - 1), pa.decimal128(38, 0))
+    bad = (top >= 2**31) | (top < -(2**31))
+    unscaled = pa.Array.from_buffers(pa.decimal128(38, 0), len(top), raw.buffers())
+    bad |= pc.greater(pc.abs(unscaled), limit).to_numpy(zero_copy_only=False)
+    fitting = pc.if_else(pa.array(~bad), raw, pa.scalar(None, raw.type))
+    return fitting.cast(to_arrow(kind), safe=False), bad
+
+
+def _bigints(parts: list[Column]) -> tuple[pa.Array, np.ndarray]:
+    if len(parts) == 1:
+        return pa.array(parts[0]), np.zeros(len(parts[0]), bool)
+    high = parts[1]
+    bad = (high >= 2**31) | (high < -(2**31))
+    value = (np.where(bad, 0, high) << 32) | parts[0]
+    return pa.array(value, mask=bad if bad.any() else None), bad

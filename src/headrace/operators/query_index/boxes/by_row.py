@@ -1,0 +1,108 @@
+"""Which queries want each row? Row-major: one bitmap of boxes a row, the AND of one table row an attribute.
+
+The table of an attribute has for each place the boxes that accept it. Tables grow with cuts times boxes, so they are for
+constants that repeat; `fits` says when. For delivery and routing row by row, small batches, and signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.query_index.boxes.box_index import AttributeIndex, Part
+from headrace.operators.query_index.boxes.by_column import Words
+
+LARGEST: Final = 1 << 26
+"""Bytes that the tables of a part may take."""
+_WORKING_BYTES: Final = 1 << 19
+
+
+def fits(part: Part) -> bool:
+    """Whether the tables are small enough to be worth having."""
+    words = width(part)
+    return sum((attribute.null + 1) * words * 8 for attribute in part.attributes) <= LARGEST
+
+
+def tables(part: Part) -> tuple[Words, ...]:
+    """For each attribute, shape (places, words): bit b of a row says that box b accepts the place."""
+    return tuple(_table(attribute, part.boxes) for attribute in part.attributes)
+
+
+def _table(attribute: AttributeIndex, boxes: int) -> Words:
+    words = -(-boxes // 64)
+    table = np.zeros((attribute.null + 1, words), np.uint64)
+    _flip(table, np.array([0]), np.arange(boxes))
+    own = attribute.boxes
+    _flip(table, np.zeros(len(own), np.int64), own)
+    starts = [(attribute.first, own), (attribute.second, own)]
+    starts += [(bitmaps, own[which]) for which, bitmaps in attribute.more]
+    nulls = np.ones(boxes, bool)
+    nulls[own] = False
+    for bitmaps, owners in starts:
+        at_null = bitmaps == attribute.null
+        nulls[owners[at_null]] = True
+        _flip(table, bitmaps[~at_null], owners[~at_null])
+    np.bitwise_xor.accumulate(table[: attribute.blank], axis=0, out=table[: attribute.blank])
+    table[attribute.blank :] = 0
+    _flip(table, np.full(int(nulls.sum()), attribute.null), np.flatnonzero(nulls))
+    return table
+
+
+def _flip(table: Words, rows: Ints, boxes: Ints) -> None:
+    flat = rows * table.shape[1] + (boxes >> 6)
+    np.bitwise_xor.at(table.reshape(-1), flat, np.left_shift(np.uint64(1), (boxes & 63).astype(np.uint64)))
+
+
+def width(part: Part) -> int:
+    """Words of a row's bitmap."""
+    return -(-part.boxes // 64)
+
+
+def blocks_of(
+    part: Part, made: Sequence[Words], at: Sequence[Ints], rows: int, into: Words | None = None
+) -> Iterator[Words]:
+    """Bitmaps of boxes, (rows, words), for consecutive runs of rows that fit the cache; `at` as in `by_column`.
+
+    With `into`, of the shape (all rows, words), they are written there.
+    """
+    words = width(part)
+    step = max(64, _WORKING_BYTES // (8 * max(words, 1)) // 64 * 64)  # blocks begin at whole words of rows
+    spare, held = (np.empty((min(step, rows), words), np.uint64) for _ in range(2))
+    for low in range(0, rows, step):
+        high = min(rows, low + step)
+        bits = np.empty((high - low, words), np.uint64) if into is None else into[low:high]
+        if not made:
+            bits[:] = _everyone(part)
+        elif len(made) == 1:
+            bits[:] = _taken(made[0], at[0][low:high], held)
+        else:  # the last AND alone writes where the rows may lie apart
+            one = _taken(made[0], at[0][low:high], held)
+            for table, here in zip(made[1:-1], at[1:-1], strict=True):
+                np.bitwise_and(one, _taken(table, here[low:high], spare), out=one)
+            np.bitwise_and(one, _taken(made[-1], at[-1][low:high], spare), out=bits)
+        yield bits
+
+
+def _taken(table: Words, places: Ints, into: Words) -> Words:
+    """Rows of a table: places are never out of range, and only "clip", into memory that lies together, makes no copy."""
+    return table.take(places, axis=0, out=into[: len(places)], mode="clip")
+
+
+def _everyone(part: Part) -> Words:
+    """The bitmap of all boxes."""
+    found = np.full(width(part), ~np.uint64(0))
+    if part.boxes % 64:
+        found[-1] = np.uint64((1 << (part.boxes % 64)) - 1)
+    return found
+
+
+def queries_of(part: Part, bits: Words) -> np.ndarray:
+    """Bitmaps of boxes as truth values, (rows, queries of the part)."""
+    boxes = np.unpackbits(bits.view(np.uint8), axis=1, count=part.boxes, bitorder="little").view(bool)
+    if part.boxes == part.queries:
+        return boxes
+    joined: np.ndarray = np.logical_or.reduceat(boxes, part.starts[:-1], axis=1)
+    return joined

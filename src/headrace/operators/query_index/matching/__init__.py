@@ -1,0 +1,1 @@
+"""The queries that want the rows of a batch."""

@@ -1,0 +1,204 @@
+"""What of a batch has to be known before it is matched: places, and the rows that only a predicate itself can decide.
+
+Boxes decide nearly all. What they cannot: residuals, evaluated once per distinct expression and only on rows that pass
+the boxes of a query that has it; and exceptional rows, where an attribute failed or NULL meets a residual that may fail:
+there the query's own predicate is evaluated, so that SQL's rules about what wins over an error hold without exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Expression
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.query_index.boxes.box_index import Part
+from headrace.operators.query_index.boxes.by_column import BLOCK_WORDS, LANES, Words, planned, tiles_of
+from headrace.operators.query_index.boxes.place import places
+from headrace.operators.query_index.index import Compiled, Entry, QueryIndex, Side
+from headrace.operators.scalar import Evaluation
+from headrace.operators.scalar.values.datum import column, truth
+from headrace.operators.scalar.values.row_errors import Errors
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Rows of the batch on which a query failed, and why."""
+
+    rows: Ints
+    reasons: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Prepared:
+    """A batch ready to be matched with one version of the index.
+
+    `at[i]` are the places of the attributes of `parts[i]`, which hold the queries that boxes decide. `decided` holds for
+    the slots of queries with a residual the bitmap of rows they want; `patches` for others the rows on which boxes are not
+    to be believed, and what is true there;
+    `failed` the rows on which a query failed. `dead` slots are matched by nobody.
+    """
+
+    index: QueryIndex
+    rows: int
+    parts: list[Compiled] = field(default_factory=list)
+    at: list[list[Ints]] = field(default_factory=list)
+    decided: dict[int, Words] = field(default_factory=dict)
+    patches: dict[int, tuple[Ints, np.ndarray]] = field(default_factory=dict)
+    failed: dict[int, Failed] = field(default_factory=dict)
+    dead: frozenset[int] = frozenset()
+
+
+class _Batch:
+    """The batch, its attributes' values and failures, each attribute once."""
+
+    def __init__(self, columns: Mapping[str, pa.Array], rows: int) -> None:
+        self.columns, self.rows = columns, rows
+        self.evaluation = Evaluation(columns, rows)
+        self.failures: dict[Expression, np.ndarray] = {}
+        self.nulls: dict[Expression, np.ndarray] = {}
+        self._exceptional: dict[tuple[Expression, ...], tuple[Ints, Evaluation]] = {}
+
+    def places(self, part: Part) -> list[Ints]:
+        found = []
+        for attribute in part.attributes:
+            result = self.evaluation.result(attribute.expression)
+            values = column(result.value, self.rows)
+            if result.errors is not None:
+                self.failures[attribute.expression] = result.errors.mask
+            at = places(attribute, values)
+            if values.null_count:
+                self.nulls[attribute.expression] = at == attribute.null
+            found.append(at)
+        return found
+
+    def restricted(self, rows: Ints) -> Evaluation:
+        """Evaluation over some rows."""
+        if len(rows) == self.rows:
+            return self.evaluation
+        picked = pa.array(rows)
+        return Evaluation({name: values.take(picked) for name, values in self.columns.items()}, len(rows))
+
+    def exceptional(self, entry: Entry) -> tuple[Ints, Evaluation] | None:
+        """The exceptional rows of a query; shared by queries with the same troubled attributes."""
+        masks = self.failures if not entry.form.residual_may_fail else {**self.failures, **self.nulls}
+        troubled = tuple(one for one in entry.form.attributes if one in masks)
+        if not troubled:
+            return None
+        if troubled not in self._exceptional:
+            mask = np.logical_or.reduce([masks[one] for one in troubled])
+            rows = np.flatnonzero(mask)
+            self._exceptional[troubled] = rows, self.restricted(rows)
+        return self._exceptional[troubled]
+
+
+def prepared(index: QueryIndex, columns: Mapping[str, pa.Array], rows: int) -> Prepared:
+    """Find the places of all rows, and decide what boxes do not. Columns by internal name, `rows` long."""
+    found = Prepared(index, rows, dead=index.dead_slots())
+    batch = _Batch(columns, rows)
+    if rows:
+        for side in index.sides:
+            found.parts += side.plain
+            found.at += [batch.places(one.part) for one in side.plain]
+            _decide_residuals(found, batch, side)
+        _decide_exceptions(found, batch)
+    return found
+
+
+def words_of(mask: np.ndarray) -> Words:
+    """Truth values as a bitmap."""
+    whole = np.zeros(-(-len(mask) // LANES) * 8, np.uint8)
+    packed = np.packbits(mask, bitorder="little")
+    whole[: len(packed)] = packed
+    return whole.view(np.uint64)
+
+
+def truths(words: Words, rows: int) -> np.ndarray:
+    """A bitmap (or several, one a row) as truth values."""
+    values: np.ndarray = np.unpackbits(words.view(np.uint8), axis=-1, count=rows, bitorder="little").view(
+        bool
+    )
+    return values
+
+
+def blocks(at: list[Ints], rows: int) -> Iterator[tuple[int, int, list[Ints], Words]]:
+    """The rows cut into blocks: from and to which row, their places padded to whole words, and the mask of real rows."""
+    for low in range(0, rows, BLOCK_WORDS * LANES):
+        high = min(rows, low + BLOCK_WORDS * LANES)
+        pad = -(high - low) % LANES
+        here = [np.pad(one[low:high], (0, pad)) if pad else one[low:high] for one in at]
+        yield low, high, here, words_of(np.ones(high - low, bool))
+
+
+def _decide_residuals(found: Prepared, batch: _Batch, side: Side) -> None:
+    if not any(entry.form.residual is not None for entry in side.entries):
+        return
+    passed = _passed(side.residual, batch)
+    sharing: dict[Expression, list[Entry]] = {}
+    nobody = np.zeros(-(-batch.rows // LANES), np.uint64)
+    for entry in side.entries:
+        if entry.form.residual is not None and entry.slot.number not in found.dead:
+            sharing.setdefault(entry.form.residual, []).append(entry)
+    for residual, entries in sharing.items():
+        wanted = [passed.get(entry.slot.number, nobody) for entry in entries]
+        rows = np.flatnonzero(truths(np.bitwise_or.reduce(wanted), batch.rows))
+        result = batch.restricted(rows).result(residual)
+        true, errors = truth(result.value, len(rows)), result.errors
+        for entry, words in zip(entries, wanted, strict=True):
+            mask = truths(words, batch.rows)
+            mine = mask[rows]
+            if errors is not None and (errors.mask & mine).any():
+                local = np.flatnonzero(errors.mask & mine)
+                reasons = tuple(errors.reasons[row] for row in local.tolist())
+                found.failed[entry.slot.number] = Failed(rows[local], reasons)
+            decided = np.zeros(batch.rows, bool)
+            decided[rows] = mine & true if errors is None else mine & true & ~errors.mask
+            found.decided[entry.slot.number] = words_of(decided)
+
+
+def _passed(part: Part, batch: _Batch) -> dict[int, Words]:
+    at, plan = batch.places(part), planned(part)
+    words = np.empty((part.queries, -(-batch.rows // LANES)), np.uint64)
+    for low, _, here, mask in blocks(at, batch.rows):
+        for tile in tiles_of(plan, here, mask):
+            words[tile.low : tile.high, low // LANES : low // LANES + len(mask)] = tile.words
+    return dict(zip(part.slots.tolist(), words, strict=True))
+
+
+def _decide_exceptions(found: Prepared, batch: _Batch) -> None:
+    """Ask the predicate itself on exceptional rows, over whatever boxes and residual said there."""
+    for side in found.index.sides:
+        for entry in side.entries if batch.failures else side.cautious:
+            slot = entry.slot.number
+            troubled = None if slot in found.dead else batch.exceptional(entry)
+            if troubled is None:
+                continue
+            rows, evaluation = troubled
+            result = evaluation.result(entry.form.predicate)
+            true = truth(result.value, len(rows))
+            if result.errors is not None:
+                true = true & ~result.errors.mask
+            if slot in found.decided:
+                mask = truths(found.decided[slot], batch.rows)
+                mask[rows] = true
+                found.decided[slot] = words_of(mask)
+            else:
+                found.patches[slot] = rows, true
+            _refail(found, slot, rows, result.errors)
+
+
+def _refail(found: Prepared, slot: int, rows: Ints, errors: Errors | None) -> None:
+    before = found.failed.pop(slot, Failed(np.empty(0, np.int64), ()))
+    keep = ~np.isin(before.rows, rows)
+    reasons = dict(
+        zip(before.rows[keep].tolist(), np.array(before.reasons, object)[keep].tolist(), strict=True)
+    )
+    if errors is not None:
+        local = np.flatnonzero(errors.mask).tolist()
+        reasons |= {int(rows[row]): errors.reasons[row] for row in local}
+    if reasons:
+        at = sorted(reasons)
+        found.failed[slot] = Failed(np.array(at, np.int64), tuple(reasons[row] for row in at))

@@ -1,0 +1,1 @@
+"""Predicates as data: normal form, factors of one attribute, domains, keys."""

@@ -1,0 +1,205 @@
+"""Which part of a predicate speaks about one attribute alone, and for which of its values is it true?
+
+An attribute is any expression that is no constant: `qty`, `lower(name)`, `bid - ask`. Casts that lose nothing (INT to
+BIGINT, to DOUBLE, to a wider DECIMAL) are looked through, and the constant is brought to the attribute instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from headrace.algebra.expressions.expression import Call, Cast, Column, Expression, Literal, walk
+from headrace.algebra.functions.resolve import FUNCTIONS
+from headrace.operators.query_index.predicates import value_domains
+from headrace.operators.query_index.predicates.attribute_differences import TURNED, Side, difference, sum_of
+from headrace.operators.query_index.predicates.order_keys import cuts, has_keys, prefix_cuts
+from headrace.operators.query_index.predicates.value_domains import NULLS, Domain
+from headrace.operators.scalar.evaluation.compile import program
+from headrace.schema import BIGINT, BOOLEAN, STRING, TIMESTAMP, TIMESTAMP_NTZ, Type
+
+_DIGITS: Final = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
+_TRUE: Final = Literal(True, BOOLEAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A condition on one attribute, on rows where none of `guards` fails."""
+
+    attribute: Expression
+    domain: Domain
+    guards: tuple[Expression, ...] = ()
+
+    def negated(self) -> Factor:
+        """NOT."""
+        return Factor(self.attribute, self.domain.negated(), self.guards)
+
+
+def factor(predicate: Expression) -> Factor | None:
+    """The predicate as a condition on one attribute; None when it is none, or compares with NULL."""
+    match predicate:
+        case Column(type=kind) if kind == BOOLEAN:
+            return Factor(predicate, value_domains.compared("=", cuts(_TRUE, BOOLEAN)))
+        case Call(function="not", arguments=(inner,)):
+            found = factor(inner)
+            return None if found is None else found.negated()
+        case Call(function="and" | "or" as function, arguments=parts):
+            return _of_one_attribute(parts, conjunction=function == "and")
+        case Call(function="isnull" | "isnotnull" as function, arguments=(inner,)):
+            attribute = _attribute(inner)
+            if attribute is None:
+                return None
+            return Factor(attribute, NULLS if function == "isnull" else NULLS.negated())
+        case Call(function="in", arguments=(inner, *constants)):
+            return _among(inner, constants)
+        case Call(function="like" | "startswith" as function, arguments=(inner, pattern)):
+            return _prefixed(inner, pattern, function)
+        case Call(function=symbol, arguments=(left, right)):
+            return _compared(symbol, left, right)
+        case _:
+            return None
+
+
+def constant(expression: Expression) -> Literal | None:
+    """The value of an expression that has no columns and does not fail; None for all others."""
+    if isinstance(expression, Literal):
+        return expression
+    if not isinstance(expression, Cast) or any(isinstance(part, Column) for part in walk(expression)):
+        return None
+    known = program(expression)[-1].constant
+    if known is None or known.errors is not None:
+        return None
+    value, kind = known.value, expression.type
+    if value.is_valid and (kind in (TIMESTAMP, TIMESTAMP_NTZ) or kind.name == "INTERVAL"):
+        return Literal(value.cast("int64").as_py(), kind)
+    return Literal(value.as_py(), kind)
+
+
+def _of_one_attribute(parts: Sequence[Expression], *, conjunction: bool) -> Factor | None:
+    found: list[Factor] = []
+    for part in parts:
+        one = factor(part)
+        if one is None or (found and one.attribute != found[0].attribute):
+            return None
+        found.append(one)
+    combine = Domain.meet if conjunction else Domain.join
+    guards = tuple(dict.fromkeys(guard for one in found for guard in one.guards))
+    return Factor(found[0].attribute, reduce(combine, (one.domain for one in found)), guards)
+
+
+def _compared(symbol: str, left: Expression, right: Expression) -> Factor | None:
+    null_safe = symbol == "<=>"
+    symbol = "=" if null_safe else symbol
+    if symbol not in TURNED:
+        return None
+    value = constant(right)
+    if value is None and constant(left) is not None:
+        value, left, symbol = constant(left), right, TURNED[symbol]
+    if value is None:  # whether both or one of two attributes are NULL, their difference does not tell
+        return None if null_safe else _of_two(symbol, left, right)
+    attribute = _attribute(left)
+    if attribute is None:
+        return None
+    if value.value is None:
+        return Factor(attribute, NULLS) if null_safe else None
+    domain = value_domains.compared(symbol, cuts(value, attribute.type))
+    return Factor(attribute, Domain(domain.starts, domain.flips, False) if null_safe else domain)
+
+
+def _of_two(symbol: str, left: Expression, right: Expression) -> Factor | None:
+    sides = _side(left), _side(right)
+    if sides[0] is None or sides[1] is None:
+        return None
+    found = difference(symbol, sides[0], sides[1])
+    domain = value_domains.compared(found.symbol, cuts(Literal(found.constant, BIGINT), BIGINT))
+    return Factor(found.attribute, domain, found.guards)
+
+
+def _side(expression: Expression) -> Side | None:
+    """An integer attribute, or one plus or minus a constant; None for all else."""
+    whole = _attribute(expression)
+    if whole is None or not whole.type.is_integer:
+        return None
+    if isinstance(whole, Call) and whole.function in ("+", "-"):
+        left, right = whole.arguments
+        added, attribute = constant(right), _attribute(left)
+        if attribute is None and whole.function == "+":
+            added, attribute = constant(left), _attribute(right)
+        if attribute is not None and added is not None and added.value is not None:
+            return sum_of(whole, attribute, added)
+    return Side(whole, 0, None)
+
+
+def _among(inner: Expression, candidates: Sequence[Expression]) -> Factor | None:
+    attribute, values = _attribute(inner), [constant(candidate) for candidate in candidates]
+    if attribute is None:
+        return None
+    known = [value for value in values if value is not None and value.value is not None]
+    if len(known) < len(values):
+        return None
+    return Factor(attribute, value_domains.among(cuts(value, attribute.type) for value in known))
+
+
+def _prefixed(inner: Expression, pattern: Expression, function: str) -> Factor | None:
+    attribute, value = _attribute(inner), constant(pattern)
+    if attribute is None or attribute.type != STRING or value is None or not isinstance(value.value, str):
+        return None
+    if function == "startswith":
+        return Factor(attribute, value_domains.between(*prefix_cuts(value.value.encode())))
+    text, wild = _literal_start(value.value)
+    if text is None:
+        return None
+    if not wild:
+        return Factor(attribute, value_domains.compared("=", cuts(Literal(text, STRING), STRING)))
+    return Factor(attribute, value_domains.between(*prefix_cuts(text.encode())))
+
+
+def _literal_start(pattern: str) -> tuple[str | None, bool]:
+    """The text before a `%` that ends the pattern, and whether there is one; None for all other patterns."""
+    text, place = "", 0
+    while place < len(pattern):
+        sign = pattern[place]
+        if sign == "\\":
+            place += 1
+            if pattern[place : place + 1] not in ("%", "_", "\\") or place == len(pattern):
+                return None, False
+            sign = pattern[place]
+        elif sign == "_" or (sign == "%" and pattern[place:].strip("%")):
+            return None, False
+        elif sign == "%":
+            return text, True
+        text += sign
+        place += 1
+    return text, False
+
+
+def _attribute(expression: Expression) -> Expression | None:
+    """The expression without lossless casts; None for constants, for registered functions, for types without order."""
+    while isinstance(expression, Cast) and keeps_all(expression.argument.type, expression.type):
+        expression = expression.argument
+    if not has_keys(expression.type):
+        return None
+    parts = list(walk(expression))
+    if not any(isinstance(part, Column) for part in parts):
+        return None
+    known = all(not isinstance(part, Call) or part.function in FUNCTIONS for part in parts)
+    return expression if known else None
+
+
+def keeps_all(source: Type, target: Type) -> bool:
+    """Whether the cast is exact and keeps the order, so that comparing before it says the same."""
+    if source == target:
+        return True
+    if source.is_integer and target.is_integer:
+        return _DIGITS[source.name] <= _DIGITS[target.name]
+    if source.is_integer and target.name == "DECIMAL":
+        return _DIGITS[source.name] <= target.precision - target.scale
+    if source.is_integer:
+        exact = "DOUBLE" if source.name == "INT" else "FLOAT"
+        return source != BIGINT and target.name in ("DOUBLE", exact)
+    if source.name == "DECIMAL" and target.name == "DECIMAL":
+        whole = source.precision - source.scale <= target.precision - target.scale
+        return whole and source.scale <= target.scale
+    return source.name == "FLOAT" and target.name == "DOUBLE"

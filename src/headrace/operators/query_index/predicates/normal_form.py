@@ -1,0 +1,163 @@
+"""What does a predicate look like to an index: boxes over attributes, and a rest that must be evaluated?
+
+A predicate is normalised into `(box OR box OR …) AND residual`. A *box* is one domain for each attribute it names.
+Disjunctions over several attributes become several boxes up to a limit; what is no box becomes residual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from headrace.algebra.expressions.expression import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    conjunction,
+    conjuncts,
+    walk,
+)
+from headrace.operators.query_index.predicates.attribute_factors import Factor, factor, keeps_all
+from headrace.operators.query_index.predicates.value_domains import EVERY, Domain
+from headrace.schema import BOOLEAN
+
+Box: TypeAlias = Mapping[Expression, Domain]
+"""The conjunction of its domains; an attribute it does not name may have any value."""
+
+MOST_BOXES: Final = 16
+"""Disjunctions that need more become residual: each box costs as much as a query."""
+
+_NEVER_FAIL: Final = frozenset(
+    (
+        *(
+            "and",
+            "or",
+            "not",
+            "=",
+            "<>",
+            "<",
+            "<=",
+            ">",
+            ">=",
+            "<=>",
+            "in",
+            "isnull",
+            "isnotnull",
+            "coalesce",
+        ),
+        *(
+            "startswith",
+            "endswith",
+            "contains",
+            "lower",
+            "upper",
+            "length",
+            "trim",
+            "isnan",
+            "greatest",
+            "least",
+        ),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """A predicate as an index sees it.
+
+    It is true where one of `boxes` holds and `residual` (None: nothing more) is true. On *exceptional* rows, where one
+    of `attributes` fails, or is NULL while the residual may fail, only the predicate itself knows.
+    """
+
+    predicate: Expression
+    boxes: tuple[Box, ...]
+    residual: Expression | None
+    residual_may_fail: bool
+    attributes: tuple[Expression, ...]
+
+
+def normal(predicate: Expression | None) -> Normal:
+    """The normal form of a BOOLEAN expression; None wants every row."""
+    whole = Literal(True, BOOLEAN) if predicate is None else predicate
+    boxes: list[dict[Expression, Domain]] = [{}]
+    read: dict[Expression, None] = {}
+    rest: list[Expression] = []
+    for part in conjuncts(whole):
+        found = _disjuncts(part, negated=False)
+        product = None if found is None else _product(boxes, found)
+        if product is None or found is None:
+            rest.append(part)
+        else:
+            boxes = product
+            read.update(dict.fromkeys(attribute for box in found for attribute in box))
+    residual = conjunction(rest) if rest else None
+    may_fail = residual is not None and can_fail(residual)
+    if not may_fail and all(isinstance(attribute, Column) for attribute in read):
+        # Nothing can fail, so a contradiction needs no looking at.
+        boxes = [box for box in boxes if not any(domain.is_empty for domain in box.values())]
+    return Normal(whole, tuple(boxes), residual, may_fail, tuple(read))
+
+
+def _disjuncts(part: Expression, *, negated: bool) -> list[dict[Expression, Domain]] | None:
+    """The part as a disjunction of boxes; None when it has none within the limit."""
+    if isinstance(part, Literal):
+        return None if part.value is None else [{}] if part.value != negated else []
+    one = factor(part)
+    if one is not None:
+        return [_box(one, negated=negated)]
+    if isinstance(part, Call) and part.function == "not":
+        return _disjuncts(part.arguments[0], negated=not negated)
+    if not isinstance(part, Call) or part.function not in ("and", "or"):
+        return None
+    found = [_disjuncts(argument, negated=negated) for argument in part.arguments]
+    known = [boxes for boxes in found if boxes is not None]
+    if len(known) < len(found):
+        return None
+    if (part.function == "or") != negated:
+        joined = [box for boxes in known for box in boxes]
+        return joined if len(joined) <= MOST_BOXES else None
+    product: list[dict[Expression, Domain]] | None = [{}]
+    for boxes in known:
+        product = None if product is None else _product(product, boxes)
+    return product
+
+
+def _box(one: Factor, *, negated: bool) -> dict[Expression, Domain]:
+    return {
+        one.attribute: one.domain.negated() if negated else one.domain,
+        **dict.fromkeys(one.guards, EVERY),
+    }
+
+
+def _product(
+    left: Sequence[dict[Expression, Domain]], right: Sequence[dict[Expression, Domain]]
+) -> list[dict[Expression, Domain]] | None:
+    if len(left) * len(right) > MOST_BOXES:
+        return None
+    return [_met(one, two) for one in left for two in right]
+
+
+def _met(one: dict[Expression, Domain], two: dict[Expression, Domain]) -> dict[Expression, Domain]:
+    both = dict(one)
+    for attribute, domain in two.items():
+        both[attribute] = both[attribute].meet(domain) if attribute in both else domain
+    return both
+
+
+def can_fail(expression: Expression) -> bool:
+    """Whether some row may make it fail: unless every function in it is known never to."""
+    return not all(_never_fails(node) for node in walk(expression))
+
+
+def _never_fails(node: Expression) -> bool:
+    match node:
+        case Cast(argument=inner, type=kind):
+            return keeps_all(inner.type, kind)
+        case Call(function=function):
+            return function in _NEVER_FAIL
+        case _:
+            return isinstance(node, Column | Literal | Case)

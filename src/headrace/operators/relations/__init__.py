@@ -1,0 +1,1 @@
+"""Relations at every instant, made of intervals."""

@@ -1,0 +1,56 @@
+"""What a select makes of a relation that is known by its changes: of each change one, and nothing is kept of what is told.
+
+Row by row, so that equal rows that come and go at one instant cancel out where they meet. Only changes that punctuation has not
+passed wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.operators.base.operator import Sections, Step, Turn
+from headrace.operators.output.changelog import Telling, Told, tell_changes
+from headrace.operators.output.output_stage import Finish
+from headrace.operators.output.row_operator import RowOperator
+from headrace.operators.relations.instant_rows import span_of
+from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingRows(RowOperator):
+    """`Finish(Windowed(Changing))` of one query, where a row's answer is its own. The first stored value is the change."""
+
+    id: str
+    query: str
+    stream: str
+    rows: RowLayout
+    finish: Finish
+    telling: Telling
+    relations: tuple[str, ...] = ()
+    rule: str = ""
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Tell the changes at the instants that punctuation passed; keep the others."""
+        span = span_of(turn, self.telling)
+        arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
+        waiting = arrived.where(arrived.at >= span.limit)
+        state = {ROWS: waiting.table} if waiting.rows else {}
+        held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), arrived.table])
+        due = held.where(span.holds(held.at))
+        if not due.rows:
+            return Step(state)
+        results, rejected = self._told(due)
+        return Step(state, results, rejected)
+
+    def _told(self, due: Held) -> Told:
+        columns = {name: due.column(name) for name in self.rows.names}
+        signs = columns[self.rows.names[0]].cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return tell_changes(self.finish, columns, due.at, signs, self.telling)
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
+        """Changes that are told are not needed."""
+        held = hold(self.rows, tables)
+        return held.where(held.at >= turn.closed).table

@@ -1,0 +1,393 @@
+"""The CQL reading with aggregates: a relation of groups at every instant, for windows that do not slide.
+
+Where a row's interval is known when it is scanned (`[RANGE r]`, UNBOUNDED) rows of one group and instant are folded then,
+and what never leaves ends up in one cell a group; what was told of a group last is kept, so that exactly that is taken
+back. `[ROWS n]` keeps its rows and tells from them in one order, which comes to the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.aggregate_calls import lift
+from headrace.operators.aggregates.cell_table import KEY, fresh_slots, gather, merge
+from headrace.operators.aggregates.group_by import Grouped
+from headrace.operators.base.group_codes import Ints, flat, group, ints
+from headrace.operators.base.operator import SLOT, Sections, Step, Turn
+from headrace.operators.on_demand.subwindow import Subwindows
+from headrace.operators.output.changelog import Items, Span, Telling, tell
+from headrace.operators.output.output_stage import Finish
+from headrace.operators.output.row_operator import RowOperator
+from headrace.operators.partials.encoding import rows_fed
+from headrace.operators.relations.instant_rows import Validity, span_of, touched
+from headrace.operators.relations.instant_scanner import InstantScanner
+from headrace.operators.relations.instant_subwindow import CELLS, FIRST, at_now
+from headrace.operators.relations.interval_buckets import SECTION as LIVE
+from headrace.operators.relations.interval_buckets import LiveBuckets, store_of
+from headrace.operators.relations.interval_groups import (
+    Coded,
+    Columns,
+    Timed,
+    Valued,
+    coded,
+    of_moment,
+    of_segments,
+)
+from headrace.operators.relations.interval_segments import Segments, segments_of
+from headrace.operators.rows.row_pipeline import RowStep
+from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
+from headrace.schema import to_arrow
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
+
+TOLD: Final = "told"
+_PRESENT: Final = "__present"
+_UNTIL: Final = "__until"
+_EXPIRES: Final = "__expires"
+
+
+@dataclass(frozen=True, slots=True)
+class InstantAggregate(RowOperator):
+    """`Finish(Aggregate(Windowed(TimeRange | Unbounded | Rows)))` of one query.
+
+    `rows` says how rows are scanned; its kept values are the inputs of `grouped`, routed by the group's keys or to one slot.
+    """
+
+    id: str
+    query: str
+    stream: str
+    validity: Validity
+    rows: RowLayout
+    grouped: Grouped
+    finish: Finish
+    telling: Telling
+    relations: tuple[str, ...] = ()
+    sums_up: bool = True
+    """Whether cells are summed up by stretches of time; not where they are approximate and come anew each time."""
+    rule: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """True without GROUP BY: there is one row from the first instant on."""
+        return not self.grouped.keys
+
+    @property
+    def folds(self) -> bool:
+        """True when rows are folded as they are scanned."""
+        return self.validity.known_at_once
+
+    @property
+    def buckets(self) -> tuple[LiveBuckets, ...]:
+        """How cells of each store that neither come nor leave in an epoch are found, where rows leave after a time."""
+        length = self.validity.length if self.sums_up else None
+        if not self.folds or length is None:
+            return ()
+        return tuple(LiveBuckets(layout, length, store) for store, layout in enumerate(self.grouped.layouts))
+
+    @property
+    def routing_steps(self) -> tuple[RowStep, ...]:
+        """The steps of its rows, unless there is one row of the answer from the first instant on."""
+        return () if self.whole else self.rows.routing_steps
+
+    @property
+    def title(self) -> str:
+        """Its name says little to people."""
+        return "aggregate at every instant"
+
+    @property
+    def subwindows(self) -> Subwindows | None:
+        """All of the last d, where it says at every instant what changes over the last r >= d."""
+        holds = self.validity.length if self.telling == "changes" and self.folds else None
+        return None if holds is None else Subwindows(holds - 1)  # rows are there at both ends of the range
+
+    def answer_subwindow(
+        self,
+        length: Duration,
+        runs: Sequence[Sections],
+        closed: Instant,  # noqa: ARG002
+        now: Instant,
+    ) -> pa.Table | None:
+        """R(now) of the last `length`, as changes."""
+        return at_now(self, runs, length, now)
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> InstantScanner:
+        """Folds a task's rows, or keeps them."""
+        return InstantScanner(self, self.rows.scanner(relations))
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Tell what changes at the instants that punctuation passed."""
+        span = span_of(turn, self.telling)
+        state = _arrived(self, runs, deltas, span)
+        if span.limit <= span.closed:
+            return Step(state)
+        sections = [*runs, state] if self.buckets else [*runs, *deltas]
+        first = min((_earliest(section[FIRST]) for section in sections if FIRST in section), default=FOREVER)
+        timed = _folded(self, sections, span) if self.folds else _kept(self, sections, span)
+        told = _last_told(self, runs, span)
+        found = coded(
+            timed, [told.column(name) for name in self._key_names()], told.num_rows, whole=self.whole
+        )
+        own, begin, end = found.own, timed.begin, timed.end
+        if self.whole:
+            own, begin, end = np.r_[own, 0], np.r_[begin, first], np.r_[end, FOREVER]
+        segments = segments_of(own, begin, end, span)
+        for store in self.buckets:
+            state.update(store.completed(runs, _of(sections, f"{CELLS}{store.store}"), span))
+        if not segments.count:
+            return Step(state)
+        if self.folds:
+            items, after = _by_told(self, found, segments, told, span)
+            state.update({TOLD: after} if after.num_rows else {})
+        else:
+            items = _by_rows(self, found, segments, span, first)
+        results, rejected = tell(self.finish, items, span, self.telling)
+        return Step(state, results, rejected)
+
+    def _key_names(self) -> list[str]:
+        return [key.name for key in self.grouped.keys]
+
+    @property
+    def needs_all(self) -> bool:
+        """True when groups that do not change matter too."""
+        return self.finish.needs_whole_window
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """Fold what never leaves; drop what is gone, and what was told again since."""
+        if section == FIRST:
+            whole = pa.concat_tables(tables)
+            return whole.slice(int(np.argmin(ints(whole, KEY))), 1) if whole.num_rows else whole
+        if section == TOLD:
+            whole = pa.concat_tables(tables)
+            return whole.take(pa.array(_latest(self, whole, turn.closed)))
+        if section == ROWS:
+            held = hold(self.rows, tables)
+            waiting = held.at >= turn.closed
+            settled = np.flatnonzero(~waiting)
+            ends = self.validity.ends(held.where(~waiting), self.rows)
+            waiting[settled[ends >= turn.closed]] = True
+            return held.where(waiting).table
+        if section.startswith(LIVE):
+            layout = self.grouped.layouts[store_of(section)]
+            return merge(layout, [_holding(self, table, turn.closed) for table in tables])
+        layout = self.grouped.layouts[int(section.removeprefix(CELLS))]
+        return merge(layout, [_holding(self, table, turn.closed) for table in tables])
+
+
+def _earliest(table: pa.Table) -> Instant:
+    return int(ints(table, KEY).min()) if table.num_rows else FOREVER
+
+
+def _arrived(
+    operator: InstantAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], span: Span
+) -> dict[str, pa.Table]:
+    """What goes to the state of what came; of what never leaves, one cell a group of all that is settled now."""
+    state: dict[str, pa.Table] = {}
+    for name in sorted({name for delta in deltas for name in delta}):
+        state[name] = pa.concat_tables([delta[name] for delta in deltas if name in delta])
+    for each in operator.buckets:
+        if (name := f"{CELLS}{each.store}") in state:  # in order of instants, so that any stretch is a slice
+            state[name] = merge(each.layout, [state[name]])
+    if not operator.folds or operator.validity.length is not None:
+        return state
+    for place, layout in enumerate(operator.grouped.layouts):
+        name = f"{CELLS}{place}"
+        older = [
+            table.filter(pa.array(_within(table, span)))
+            for run in runs
+            if (table := run.get(name)) is not None
+        ]
+        fresh = state.pop(name, layout.schema().empty_table())
+        settled = [*older, fresh.filter(pa.array(ints(fresh, KEY) < span.limit))]
+        waiting = fresh.filter(pa.array(ints(fresh, KEY) >= span.limit))
+        made = [_for_ever(merge(layout, settled)), waiting]
+        if sum(table.num_rows for table in made):
+            state[name] = merge(layout, made)
+    return state
+
+
+def _within(table: pa.Table, span: Span) -> np.ndarray:
+    within: np.ndarray = span.holds(ints(table, KEY)) & (ints(table, KEY) != BEGINNING)
+    return within
+
+
+def _for_ever(table: pa.Table) -> pa.Table:
+    return table.set_column(0, KEY, pa.array(np.full(table.num_rows, BEGINNING)))
+
+
+def _holding(operator: InstantAggregate, table: pa.Table, closed: Instant) -> pa.Table:
+    """The cells that hold at an instant at or after `closed`, or end there."""
+    keys, length = ints(table, KEY), operator.validity.length
+    if length is None:
+        return table.filter(pa.array((keys == BEGINNING) | (keys >= closed)))
+    return table.filter(pa.array(keys + length >= closed))
+
+
+def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:
+    """Cells folded per instant, with their intervals."""
+    gathered = []
+    for place, layout in enumerate(operator.grouped.layouts):
+        tables = _of(sections, f"{CELLS}{place}")
+        if operator.buckets:
+            gathered.append(gather(layout, operator.buckets[place].within(sections, tables, span)))
+            continue
+        tables = [_holding(operator, table, span.closed) for table in tables]
+        gathered.append(
+            gather(layout, [table.filter(pa.array(ints(table, KEY) < span.limit)) for table in tables])
+        )
+    length = operator.validity.length
+    ends = [rows.blocks + length if length is not None else np.full(rows.rows, FOREVER) for rows in gathered]
+    each = [tuple(key.take(pa.array(rows.groups.codes)) for key in rows.groups.keys) for rows in gathered]
+    distinct = {
+        argument: Valued(
+            each[place][:-1],
+            each[place][-1],
+            gathered[place].blocks,
+            ends[place],
+            gathered[place].answer.cells[rows_fed()][0],
+        )
+        for place, argument in enumerate(operator.grouped.distinct_arguments, start=1)
+    }
+    return Timed(each[0], gathered[0].blocks, ends[0], gathered[0].answer, distinct)
+
+
+def _of(sections: Sequence[Sections], name: str) -> list[pa.Table]:
+    return [section[name] for section in sections if name in section]
+
+
+def _kept(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:
+    """One cell a row, in the stream's order, with intervals known by now."""
+    held = hold(operator.rows, [section[ROWS] for section in sections if ROWS in section])
+    held = held.where(held.at < span.limit)
+    first, routed = operator.validity.partitions, operator.rows.routing is not None
+    keys = () if operator.needs_all else operator.rows.names[first : first + len(operator.grouped.keys)]
+    held = touched(held, operator.validity.apart(operator.rows, keys, routed=routed), span.closed)
+    order = np.lexsort((held.position, held.at))
+    held = Held(held.table.take(pa.array(order)), held.at[order], held.position[order], held.live[order])
+    ends = operator.validity.ends(held, operator.rows)
+    shown = operator.validity.shown(held, operator.rows) & (ends >= span.closed)
+    held, ends = held.where(shown), ends[shown]
+    values = [held.column(name) for name in operator.rows.names[operator.validity.partitions :]]
+    keys = tuple(values[: len(operator.grouped.keys)])
+    arguments = dict(zip(operator.grouped.arguments, values[len(keys) :], strict=True))
+    answer = lift(operator.grouped.layouts[0].feds, arguments, np.arange(held.rows), held.rows)
+    distinct = {
+        argument: Valued(keys, arguments[argument], held.at, ends, np.ones(held.rows, np.int64))
+        for argument in operator.grouped.distinct_arguments
+    }
+    return Timed(keys, held.at, ends, answer, distinct)
+
+
+def _by_told(
+    operator: InstantAggregate, found: Coded, segments: Segments, told: pa.Table, span: Span
+) -> tuple[Items, pa.Table]:
+    """Segments after what was told last; and what is told last now, of the groups that have an event."""
+    columns, failed, number = of_segments(operator.grouped, found, segments)
+    always = operator.whole and operator.telling != "rstream"  # which speaks only where there is a row
+    alive = np.ones(segments.count, bool) if always else number > 0
+    shown, stop = _until_event(operator, found.told, segments)
+    shown &= ints(told, _PRESENT)
+    before = {name: flat(told.column(name)).filter(pa.array(shown)) for name in columns}
+    items = _joined(
+        [
+            (before, np.full(shown.sum(), BEGINNING), stop[shown], np.zeros(shown.sum(), bool)),
+            (_only(columns, alive), segments.start[alive], segments.ends()[alive], failed[alive]),
+        ]
+    )
+    last = segments.is_last() & alive
+    timed = found.timed
+    there = (timed.begin < span.limit) & (timed.end >= span.limit)
+    expires = np.full(found.groups.count, FOREVER, np.int64)
+    if not operator.whole:
+        np.minimum.at(expires, found.own[there], timed.end[there])
+    keys = [key.take(pa.array(segments.group[last])) for key in found.groups.keys]
+    slots = fresh_slots(keys, int(last.sum()), operator.rows.slot if operator.rows.routing is None else None)
+    marks = {
+        SLOT: pa.array(slots),
+        _PRESENT: pa.array(~failed[last]),
+        _UNTIL: pa.array(np.full(last.sum(), span.limit)),
+        _EXPIRES: pa.array(expires[segments.group[last]]),
+    }
+    return items, pa.table({**_only(columns, last), **marks})
+
+
+def _by_rows(
+    operator: InstantAggregate, found: Coded, segments: Segments, span: Span, first: Instant
+) -> Items:
+    """Segments between what the rows of the last instant told and what those of the newest one tell."""
+    columns, failed, number = of_segments(operator.grouped, found, segments)
+    is_last = segments.is_last()
+    alive = ~is_last & (operator.whole | (number > 0))
+    old, old_failed, old_groups = of_moment(
+        operator.grouped,
+        found,
+        lambda begin, end: (begin < span.closed) & (end >= span.closed),
+        whole=operator.whole,
+    )
+    shown, stop = _until_event(operator, old_groups, segments)
+    if operator.whole:
+        shown &= first < span.closed
+    new, new_failed, new_groups = of_moment(
+        operator.grouped,
+        found,
+        lambda begin, end: (begin < span.limit) & (end >= span.limit),
+        whole=operator.whole,
+    )
+    start = np.full(found.groups.count, FOREVER, np.int64)
+    start[segments.group[is_last]] = segments.start[is_last]
+    begun = start[new_groups] != FOREVER
+    return _joined(
+        [
+            (_only(old, shown), np.full(shown.sum(), BEGINNING), stop[shown], old_failed[shown]),
+            (_only(columns, alive), segments.start[alive], segments.ends()[alive], failed[alive]),
+            (_only(new, begun), start[new_groups[begun]], np.full(begun.sum(), FOREVER), new_failed[begun]),
+        ]
+    )
+
+
+def _until_event(operator: InstantAggregate, groups: Ints, segments: Segments) -> tuple[np.ndarray, Ints]:
+    """Which of the groups' former rows matter, and until when each holds: the first event of its group."""
+    place = np.minimum(np.searchsorted(segments.group, groups), segments.count - 1)
+    touched = segments.group[place] == groups
+    shown = touched | operator.needs_all
+    return shown, np.where(touched, segments.start[place], FOREVER)
+
+
+def _only(columns: Columns, keep: np.ndarray) -> Columns:
+    mask = pa.array(keep)
+    return {name: flat(column).filter(mask) for name, column in columns.items()}
+
+
+def _joined(parts: Sequence[tuple[Columns, Ints, Ints, np.ndarray]]) -> Items:
+    names = list(parts[-1][0])
+    columns = {name: pa.concat_arrays([flat(part[0][name]) for part in parts]) for name in names}
+    begin, end, failed = (np.concatenate([part[place] for part in parts]) for place in (1, 2, 3))
+    return Items(columns, begin, end, failed if failed.any() else None)
+
+
+def _last_told(operator: InstantAggregate, runs: Sequence[Sections], span: Span) -> pa.Table:
+    tables = [run[TOLD] for run in runs if TOLD in run]
+    if not tables:
+        schema = pa.schema([pa.field(_PRESENT, pa.bool_())])
+        for key in operator.grouped.keys:
+            schema = schema.append(pa.field(key.name, to_arrow(key.expression.type)))
+        for item in operator.grouped.aggregates:
+            schema = schema.append(pa.field(item.name, to_arrow(item.call.type)))
+        return schema.empty_table()
+    whole = pa.concat_tables(tables)
+    return whole.take(pa.array(_latest(operator, whole, span.closed)))
+
+
+def _latest(operator: InstantAggregate, told: pa.Table, closed: Instant) -> Ints:
+    """The rows told last of each group. One that expired was told again, or is gone."""
+    until = ints(told, _UNTIL)
+    valid = np.flatnonzero(ints(told, _EXPIRES) >= closed)
+    keys = [flat(told.column(key.name)).take(pa.array(valid)) for key in operator.grouped.keys]
+    codes = group(keys, len(valid)).codes
+    order = np.lexsort((until[valid], codes))
+    last = np.r_[codes[order][1:] != codes[order][:-1], True] if len(order) else np.zeros(0, bool)
+    found: Ints = np.sort(valid[order[last]])
+    return found

@@ -1,0 +1,49 @@
+"""What would a relation at every instant be, were its range shorter? See `subwindow`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.cell_table import KEY, merge
+from headrace.operators.base.group_codes import ints
+from headrace.operators.base.operator import Sections, Turn
+from headrace.time import BEGINNING, Duration, Instant
+
+if TYPE_CHECKING:
+    from headrace.operators.relations.instant_aggregate import InstantAggregate
+
+FIRST: Final = "first"
+"""The section of the first instant of all."""
+CELLS: Final = "cells"
+"""The sections of folded rows, with the number of the store behind."""
+
+
+def at_now(
+    operator: InstantAggregate, runs: Sequence[Sections], length: Duration, now: Instant
+) -> pa.Table | None:
+    """R(now), as changes: all cells in the window as if they came now, into an operator that knows nothing yet."""
+    asked = replace(operator, validity=replace(operator.validity, length=length + 1))
+    came: dict[str, pa.Table] = {}
+    for place, layout in enumerate(operator.grouped.layouts):
+        name = f"{CELLS}{place}"
+        held = [_moved(run[name], now - length, now) for run in runs if name in run]
+        if sum(table.num_rows for table in held):
+            came[name] = merge(layout, held)
+    first = next((run[FIRST] for run in runs if FIRST in run and run[FIRST].num_rows), None)
+    if first is not None:
+        came[FIRST] = _moved(first.slice(0, 1), BEGINNING, now)
+    if not came:
+        return None
+    return asked.advance((), (came,), Turn(BEGINNING, now + 1, now)).results
+
+
+def _moved(table: pa.Table, start: Instant, now: Instant) -> pa.Table:
+    """The rows since `start`, at `now`."""
+    keys = ints(table, KEY)
+    kept = table.filter(pa.array((keys >= start) & (keys <= now)))
+    return kept.set_column(kept.column_names.index(KEY), KEY, pa.array(np.full(kept.num_rows, now)))

@@ -1,0 +1,146 @@
+"""What holds throughout a span of instants, without going through all of it: cells of `[RANGE r]` summed up by stretches of time.
+
+From one epoch to the next few rows come and few leave; those between neither. Their cells are found summed up in *buckets*:
+aligned stretches of r/256, r/64, r/16 and r/4, each made once, when punctuation has passed its end. So an epoch takes a few
+rows a group from buckets, and single cells only at the edges. Only `combine` is needed: nothing is subtracted, so extremes,
+NaN and sums of doubles leave as rows do (decision D11 for windows that do not slide).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.cell_table import Layout, gather, reduce_answer
+from headrace.operators.base.block_codes import by_block_and_group
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.base.operator import Sections
+from headrace.operators.output.changelog import Span
+from headrace.operators.panes.pane_keys import between
+from headrace.time import BEGINNING, Duration
+
+SECTION: Final = "live"
+FINEST: Final = 256
+FAN: Final = 4
+LEVELS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBuckets:
+    """The buckets of one store of cells under `[RANGE length]`.
+
+    A row of a bucket bears the earliest instant of its group in it as its key: when the first of its cells leaves.
+    """
+
+    layout: Layout
+    length: Duration
+    store: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Sections of the levels, finest first."""
+        useful = (level for level in range(LEVELS) if 2 * self.width(level) <= self.length)
+        return tuple(f"{SECTION}{level}_{self.store}" for level in useful)
+
+    def width(self, level: int) -> Duration:
+        """How long a bucket of a level is."""
+        return int(max(2, self.length // FINEST) * FAN**level)
+
+    def within(self, sections: Sequence[Sections], cells: Sequence[pa.Table], span: Span) -> list[pa.Table]:
+        """Cells that come or leave within a span, and those that hold throughout, summed up."""
+        oldest, left = max(span.closed - self.length, BEGINNING), max(span.limit - self.length, BEGINNING)
+        if left >= span.closed:
+            return between(cells, oldest, span.limit)
+        return [
+            *between(cells, oldest, left),
+            *self.throughout(sections, cells, span),
+            *between(cells, span.closed, span.limit),
+        ]
+
+    def throughout(
+        self, sections: Sequence[Sections], cells: Sequence[pa.Table], span: Span
+    ) -> list[pa.Table]:
+        """Rows that together are the cells that hold at every instant of a span; `cells` in order of instants."""
+        low, high = max(span.limit - self.length, BEGINNING), span.closed
+        found: list[pa.Table] = []
+        for level, start, stop in self.cover(low, high):
+            tables = cells if level is None else _of(sections, self.names[level])
+            found += between(tables, start, stop)
+        return found
+
+    def cover(self, low: int, high: int) -> Iterator[tuple[int | None, int, int]]:
+        """Stretches (level or None for single cells, start, stop) whose disjoint union is [low, high).
+
+        >>> list(LiveBuckets(Layout((), ()), 512).cover(7, 75))
+        [(None, 7, 8), (None, 74, 75), (0, 72, 74), (1, 8, 32), (1, 64, 72), (2, 32, 64)]
+        """
+        if not self.names:
+            yield None, low, max(low, high)
+            return
+        width = self.width(0)
+        first, stop = -(-low // width), high // width
+        if first >= stop:
+            yield None, low, max(low, high)
+            return
+        if low < first * width:
+            yield None, low, first * width
+        if stop * width < high:
+            yield None, stop * width, high
+        levels = len(self.names)
+        for level in range(levels):
+            width = self.width(level)
+            inner, end = -(-first // FAN), stop // FAN
+            if level == levels - 1 or inner >= end:
+                yield level, first * width, stop * width
+                return
+            if first < inner * FAN:
+                yield level, first * width, inner * FAN * width
+            if end * FAN < stop:
+                yield level, end * FAN * width, stop * width
+            first, stop = inner, end
+
+    def completed(
+        self, sections: Sequence[Sections], cells: Sequence[pa.Table], span: Span
+    ) -> dict[str, pa.Table]:
+        """The buckets that end in a span, of each level; those of which a part has left by its end are not needed."""
+        made: dict[str, pa.Table] = {}
+        below = list(cells)
+        for level, name in enumerate(self.names):
+            width = self.width(level)
+            first = max(span.closed // width, -((self.length - span.limit) // width))
+            stop = span.limit // width
+            ended = between(below, first * width, stop * width) if first < stop else []
+            if ended:
+                made[name] = self._summed(ended, width)
+            below = [*_of(sections, name), *([made[name]] if name in made else [])]
+        return made
+
+    def _summed(self, tables: Sequence[pa.Table], width: Duration) -> pa.Table:
+        rows = gather(self.layout, tables)
+        codes, count, _, member, _ = by_block_and_group(rows.blocks // width, rows.groups)
+        earliest = np.full(count, np.iinfo(np.int64).max)
+        np.minimum.at(earliest, codes, rows.blocks)
+        slots = np.zeros(count, np.int16)
+        slots[codes] = rows.slots
+        keys = [key.take(pa.array(member)) for key in rows.groups.keys]
+        answer = reduce_answer(self.layout, rows.answer, codes, count)
+        table = self.layout.table(earliest, keys, slots, answer)
+        return table.take(pa.array(_order(earliest)))
+
+
+def store_of(section: str) -> int:
+    """Which store's cells a section of buckets sums up."""
+    return int(section.rpartition("_")[2])
+
+
+def _order(keys: Ints) -> Ints:
+    order: Ints = np.argsort(keys, kind="stable")
+    return order
+
+
+def _of(sections: Sequence[Sections], name: str) -> list[pa.Table]:
+    return [section[name] for section in sections if name in section]

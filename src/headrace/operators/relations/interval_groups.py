@@ -1,0 +1,157 @@
+"""Groups over time: which rows of which group hold when, and the key and aggregate columns of their segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.aggregates import BY_VALUE, AggregateCall
+from headrace.algebra.expressions.expression import Column, Expression
+from headrace.operators.aggregates import aggregate_calls
+from headrace.operators.aggregates.aggregate_calls import Answer, Lowered, lift
+from headrace.operators.aggregates.cell_table import reduce_answer, select
+from headrace.operators.aggregates.group_by import Grouped, lower_distinct
+from headrace.operators.aggregates.holistic import Histogram, lower_by_value
+from headrace.operators.base.group_codes import Groups, Ints, flat, group
+from headrace.operators.output.changelog import unite
+from headrace.operators.relations.interval_segments import Segments, spread
+from headrace.operators.relations.segment_values import lower_over_segments, pieces
+
+Columns = dict[str, pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Valued:
+    """Values of an argument: the group, value and interval of each, and how many rows have it."""
+
+    keys: tuple[pa.Array, ...]
+    values: pa.Array
+    begin: Ints
+    end: Ints
+    counts: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Cells of rows (or of rows folded per instant) with their keys and intervals; beside, the distinct values."""
+
+    keys: tuple[pa.Array, ...]
+    begin: Ints
+    end: Ints
+    answer: Answer
+    distinct: Mapping[Expression, Valued]
+
+    @property
+    def rows(self) -> int:
+        """Number of intervals."""
+        return len(self.begin)
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """`Timed` with group codes that all its parts, and the groups told last, share."""
+
+    timed: Timed
+    groups: Groups
+    own: Ints
+    told: Ints
+    distinct: Mapping[Expression, Ints]
+
+
+def coded(timed: Timed, told: Sequence[pa.Array], told_rows: int, *, whole: bool) -> Coded:
+    """Number the groups; `whole`: there is exactly one, whether or not it has rows."""
+    parts = [timed.keys, tuple(told), *(valued.keys for valued in timed.distinct.values())]
+    sizes = [timed.rows, told_rows, *(len(valued.begin) for valued in timed.distinct.values())]
+    if whole:
+        groups = Groups(np.zeros(sum(sizes), np.int64), 1, ())
+    else:
+        columns = [
+            pa.concat_arrays([flat(part[place]) for part in parts]) for place in range(len(timed.keys))
+        ]
+        groups = group(columns, sum(sizes))
+    own, old, *rest = np.split(groups.codes, np.cumsum(sizes)[:-1])
+    return Coded(timed, groups, own, old, dict(zip(timed.distinct, rest, strict=True)))
+
+
+def of_segments(grouped: Grouped, found: Coded, segments: Segments) -> tuple[Columns, np.ndarray, np.ndarray]:
+    """Columns of every segment, where an aggregate overflowed, and the number of rows of each."""
+    timed = found.timed
+    run = segments.cover(found.own, timed.begin, timed.end)
+    answer = spread(grouped.layouts[0].feds, timed.answer, *run, segments.count)
+
+    def over_distinct(call: AggregateCall, argument: Expression) -> Lowered:
+        valued, codes = timed.distinct[argument], found.distinct[argument]
+        if call.function in BY_VALUE:
+            low, high = segments.cover(codes, valued.begin, valued.end)
+            held = pieces(codes, valued.values, low, high, valued.counts)
+            return lower_over_segments(call, held, segments)
+        same = group([pa.array(codes), valued.values], len(codes)).codes
+        first, begin, end = unite(same, valued.begin, valued.end)
+        value = Column("__value", argument.type)
+        plain = AggregateCall(call.function, value, call.type)
+        feds = aggregate_calls.partials_of([plain])
+        cells = lift(feds, {value: valued.values.take(pa.array(first))}, np.arange(len(first)), len(first))
+        low, high = segments.cover(codes[first], begin, end)
+        return aggregate_calls.lower(plain, spread(feds, cells, low, high, segments.count))
+
+    keys = [key.take(pa.array(segments.group)) for key in found.groups.keys]
+    columns, failed = _lowered(grouped, keys, answer, over_distinct, segments.count)
+    return columns, failed, answer.cells[grouped.layouts[0].feds[0]][0]
+
+
+def of_moment(
+    grouped: Grouped, found: Coded, alive: Callable[[Ints, Ints], np.ndarray], *, whole: bool
+) -> tuple[Columns, np.ndarray, Ints]:
+    """Columns of every group over the rows that are alive, in the order given; where one overflowed; and the groups.
+
+    Equal rows give equal bits, since they are combined one after the other.
+    """
+    timed, count = found.timed, found.groups.count
+    there = alive(timed.begin, timed.end)
+    codes = found.own[there]
+    answer = reduce_answer(grouped.layouts[0], select(timed.answer, there), codes, count)
+    present = np.arange(count) if whole else np.flatnonzero(answer.cells[grouped.layouts[0].feds[0]][0] > 0)
+
+    def over_distinct(call: AggregateCall, argument: Expression) -> Lowered:
+        valued, owner = timed.distinct[argument], found.distinct[argument]
+        kept = np.flatnonzero(alive(valued.begin, valued.end))
+        values = valued.values.take(pa.array(kept))
+        if call.function in BY_VALUE:
+            return lower_by_value(call, Histogram(owner[kept], values, valued.counts[kept]), count)
+        same = group([pa.array(owner[kept]), values], len(kept))
+        first = np.full(same.count, len(kept), np.int64)
+        np.minimum.at(first, same.codes, np.arange(len(kept)))
+        found_once = Histogram(owner[kept], values, valued.counts[kept]).take(first)
+        return lower_distinct(call, argument, found_once, count)
+
+    keys = list(found.groups.keys)
+    columns, failed = _lowered(grouped, keys, answer, over_distinct, count)
+    picked = pa.array(present)
+    return {name: column.take(picked) for name, column in columns.items()}, failed[present], present
+
+
+def _lowered(
+    grouped: Grouped,
+    keys: Sequence[pa.Array],
+    answer: Answer,
+    over_distinct: Callable[[AggregateCall, Expression], Lowered],
+    rows: int,
+) -> tuple[Columns, np.ndarray]:
+    columns = {key.name: values for key, values in zip(grouped.keys, keys, strict=True)}
+    failed = np.zeros(rows, bool)
+    for item in grouped.aggregates:
+        argument = (
+            aggregate_calls.effective_argument(item.call) if aggregate_calls.needs_values(item.call) else None
+        )
+        lowered = (
+            aggregate_calls.lower(item.call, answer)
+            if argument is None
+            else over_distinct(item.call, argument)
+        )
+        columns[item.name] = lowered.values
+        if lowered.errors is not None:
+            failed |= lowered.errors
+    return columns, failed

@@ -1,0 +1,1 @@
+"""Windows whose bounds depend on rows."""

@@ -1,0 +1,275 @@
+"""Which rows are in which frame, which frames end now, and where does the last one of each partition stand?
+
+Delta windows and sessions are *frames*: the rows of a partition in stream order, cut where one of them begins a new window.
+What is kept of a partition is its *head*: the number of the window in progress, its first value, and the times of its first
+and last row. Rows that punctuation has passed continue it in stream order; they never change a window that came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.base.group_codes import Ints, flat, group, ints
+from headrace.operators.base.operator import SLOT
+from headrace.operators.row_windows.delta_frames import Doubles, beginnings
+from headrace.operators.row_windows.window_bins import Ends
+from headrace.operators.rows.row_state import Held
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
+
+NUMBER: Final = "__number"
+_FIRST, _LAST, _VALUE = "__first", "__last", "__value"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Frames that end now (with their numbers, the times of their first rows and their window ends), and the new heads.
+
+    `number` is the frame of each row that was cut. `open` counts the frames that go on.
+    """
+
+    ends: Ends
+    ids: Ints
+    first: Ints
+    last: Ints
+    number: Ints
+    heads: pa.Table
+    open: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """Heads and rows in one order: by partition, the head before the rows, the rows in stream order."""
+
+    source: Ints
+    codes: Ints
+    values: Doubles
+    base: Ints
+    first: Ints
+    last: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Frames:
+    """Frames in that order: where each opens and stops, and the times of its first and its last row; and `closed`, the
+    punctuation up to which answers were given before.
+    """
+
+    opens: Ints
+    stops: Ints
+    first: Ints
+    last: Ints
+    is_last: np.ndarray
+    closed: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class ByDelta:
+    """`[DELTA d ON x]`: a row beyond the first value of a frame begins the next. Numbered from 1; x is stored as `on`."""
+
+    threshold: float
+    on: str
+
+    def begins(self, stand: _Sorted) -> np.ndarray:
+        """Which rows begin a frame after another one of their partition."""
+        return beginnings(stand.codes, stand.values, self.threshold)
+
+    def numbers(self, stand: _Sorted, begins: np.ndarray, fresh: np.ndarray) -> Ints:
+        """The number of each row's frame: the head's, and one more at each beginning."""
+        number = np.cumsum(begins)
+        starts = np.flatnonzero(fresh)
+        sizes = np.diff(np.r_[starts, len(number)])
+        counted: Ints = number + np.repeat(stand.base[starts] - number[starts], sizes)
+        return counted
+
+    def ended(self, frames: _Frames, limit: Instant) -> np.ndarray:
+        """Which frames no row to come can be in: all that another one follows."""
+        over: np.ndarray = ~frames.is_last | (limit == FOREVER)
+        return over
+
+    def told_at(self, frames: _Frames) -> Ints:
+        """When each frame is emitted: at the row that begins the next, the last one at its own last row, but no earlier than
+        punctuation stood before the stream ended, or those who read the answers as a stream would have them late.
+        """
+        return np.where(frames.is_last, np.maximum(frames.last, frames.closed), np.r_[frames.first[1:], 0])
+
+    def window_end(self, last: Ints) -> Ints:
+        """What is shown as the end of frames with these last rows."""
+        return last
+
+    def open_heads(self, heads: pa.Table, closed: Instant) -> pa.Table:
+        """The heads of frames that had not ended by punctuation at `closed`."""
+        return heads if closed < FOREVER else heads.slice(0, 0)
+
+    def time_ends(self, heads: pa.Table, limit: Instant) -> bool:
+        """True when a frame ends though no row came."""
+        return limit == FOREVER and heads.num_rows > 0
+
+
+@dataclass(frozen=True, slots=True)
+class ByGap:
+    """Sessions: a row more than the gap after the one before begins the next. Numbered by the times of their first rows."""
+
+    gap: Duration
+    on: None = None
+
+    def begins(self, stand: _Sorted) -> np.ndarray:
+        """Which rows begin a session after another one of their partition."""
+        begins = np.zeros(len(stand.codes), bool)
+        begins[1:] = (stand.codes[1:] == stand.codes[:-1]) & (stand.last[1:] - stand.last[:-1] > self.gap)
+        return begins
+
+    def numbers(self, stand: _Sorted, begins: np.ndarray, fresh: np.ndarray) -> Ints:
+        """The number of each row's session: the time of its first row."""
+        opens = np.flatnonzero(fresh | begins)
+        started: Ints = stand.first[np.repeat(opens, np.diff(np.r_[opens, len(begins)]))]
+        return started
+
+    def ended(self, frames: _Frames, limit: Instant) -> np.ndarray:
+        """Which sessions no row at `limit` or later can join; a row just at a session's end would."""
+        over: np.ndarray = ~frames.is_last | (frames.last < self._passed(limit))
+        return over
+
+    def told_at(self, frames: _Frames) -> Ints:
+        """When each session is emitted: at its end."""
+        return frames.last + self.gap
+
+    def window_end(self, last: Ints) -> Ints:
+        """The ends of sessions with these last rows."""
+        return last + self.gap
+
+    def open_heads(self, heads: pa.Table, closed: Instant) -> pa.Table:
+        """The heads of sessions that had not ended by punctuation at `closed`."""
+        return heads.filter(pa.array(_ints(heads, _LAST) >= self._passed(closed)))
+
+    def time_ends(self, heads: pa.Table, limit: Instant) -> bool:
+        """True when a session ends though no row came."""
+        return bool((_ints(heads, _LAST) < self._passed(limit)).any())
+
+    def _passed(self, limit: Instant) -> Instant:
+        """Sessions whose last row is before this instant have ended; all have when the stream has."""
+        if limit == FOREVER:
+            return FOREVER
+        return BEGINNING if limit < BEGINNING + self.gap else limit - self.gap
+
+
+Cutter: TypeAlias = ByDelta | ByGap
+
+
+def cut(
+    parts: tuple[str, ...],
+    cutter: Cutter,
+    rows: Held,
+    heads: pa.Table | None,
+    closed: Instant,
+    limit: Instant,
+) -> Cut:
+    """Continue the frames of `heads` with rows that punctuation has passed as it went from `closed` to `limit`."""
+    older = 0 if heads is None else heads.num_rows
+    keys = [_both(rows.table, heads, name) for name in parts]
+    stand = _sorted(group(keys, rows.rows + older).codes, rows, heads, cutter.on)
+    begins = cutter.begins(stand)
+    fresh = np.r_[True, stand.codes[1:] != stand.codes[:-1]]
+    number = cutter.numbers(stand, begins, fresh)
+    opens = np.flatnonzero(fresh | begins)
+    stops = np.r_[opens[1:], len(number)]
+    is_last = np.r_[stand.codes[opens[1:]] != stand.codes[opens[:-1]], True]
+    frames = _Frames(opens, stops, stand.first[opens], stand.last[stops - 1], is_last, closed)
+    over = cutter.ended(frames, limit)
+    ended = np.flatnonzero(over)
+    picked = pa.array(stand.source[opens[ended]])
+    told = cutter.told_at(frames)[ended]
+    ends = Ends(told, stand.codes[opens[ended]], tuple(key.take(picked) for key in keys))
+    of_rows = np.empty(rows.rows + older, np.int64)
+    of_rows[stand.source] = number
+    return Cut(
+        ends,
+        number[opens[ended]],
+        frames.first[ended],
+        cutter.window_end(frames.last[ended]),
+        of_rows[: rows.rows],
+        _new_heads(parts, keys, _both(rows.table, heads, SLOT), stand, frames, number, rows.rows),
+        int((~over).sum()),
+    )
+
+
+def _new_heads(
+    parts: Sequence[str],
+    keys: Sequence[pa.Array],
+    slots: pa.Array,
+    stand: _Sorted,
+    frames: _Frames,
+    number: Ints,
+    rows: int,
+) -> pa.Table:
+    """Where each partition that got a row stands now."""
+    now = np.flatnonzero(frames.is_last & (stand.source[frames.stops - 1] < rows))
+    whose = pa.array(stand.source[frames.stops[now] - 1])
+    return pa.table(
+        {
+            SLOT: slots.take(whose),
+            **{name: key.take(whose) for name, key in zip(parts, keys, strict=True)},
+            NUMBER: pa.array(number[frames.opens[now]]),
+            _FIRST: pa.array(frames.first[now]),
+            _LAST: pa.array(frames.last[now]),
+            _VALUE: pa.array(_first_values(stand.values, frames.opens, frames.stops)[now]),
+        }
+    )
+
+
+def _sorted(codes: Ints, rows: Held, heads: pa.Table | None, on: str | None) -> _Sorted:
+    older = 0 if heads is None else heads.num_rows
+    position = np.r_[rows.position, np.full(older, -1)]
+    is_row = np.r_[np.ones(rows.rows, bool), np.zeros(older, bool)]
+    at = np.r_[rows.at, _ints(heads, _LAST)]
+    order = np.lexsort((position, at, is_row, codes))
+    if on is None:
+        values = np.full(rows.rows, np.nan)
+    else:
+        values = flat(rows.column(on)).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    kept = np.empty(0) if heads is None else ints(heads, _VALUE)
+    base = np.r_[np.ones(rows.rows, np.int64), _ints(heads, NUMBER)]
+    first = np.r_[rows.at, _ints(heads, _FIRST)]
+    whole = np.r_[values, kept].astype(np.float64)
+    return _Sorted(order, codes[order], whole[order], base[order], first[order], at[order])
+
+
+def _first_values(values: Doubles, opens: Ints, stops: Ints) -> Doubles:
+    """The first value of each run [open, stop) of rows that is not NaN; NaN when there is none."""
+    valued = np.flatnonzero(~np.isnan(values))
+    place = np.searchsorted(valued, opens)
+    found = np.r_[valued, len(values)][place]
+    return np.where(found < stops, np.r_[values, np.nan][found], np.nan)
+
+
+def newest_heads(parts: tuple[str, ...], tables: Sequence[pa.Table]) -> pa.Table | None:
+    """The last head of each partition; None without any."""
+    if not tables:
+        return None
+    whole = pa.concat_tables(tables)
+    return whole.filter(pa.array(greatest(whole, parts, _LAST)))
+
+
+def greatest(table: pa.Table, parts: Sequence[str], name: str) -> np.ndarray:
+    """Which rows have the greatest value of a column in their partition."""
+    groups = group([flat(table.column(part)) for part in parts], table.num_rows)
+    values = ints(table, name)
+    most = np.full(groups.count, np.iinfo(np.int64).min)
+    np.maximum.at(most, groups.codes, values)
+    kept: np.ndarray = values == most[groups.codes]
+    return kept
+
+
+def _both(rows: pa.Table, heads: pa.Table | None, name: str) -> pa.Array:
+    own = flat(rows.column(name))
+    return own if heads is None else pa.concat_arrays([own, flat(heads.column(name))])
+
+
+def _ints(heads: pa.Table | None, name: str) -> Ints:
+    if heads is None:
+        return np.empty(0, np.int64)
+    return ints(heads, name)

@@ -1,0 +1,191 @@
+"""What the operators of windows of a partition's rows have in common: `[ROWS n SLIDE m]`, `[RANGE r SLIDE n ROWS]`, frames, users' classes.
+
+`PartitionedRows` says what is stored of each row and what is made of it; an operator adds where its windows begin and end.
+Rows of a partition meet in the slot of their partition, and so do their cells: rows folded by (block, partition, group).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Named
+from headrace.operators.aggregates.cell_table import Layout, WindowCells
+from headrace.operators.aggregates.group_by import Grouped, columns_of_cells, fold, nothing
+from headrace.operators.base.batch import Rejected
+from headrace.operators.base.group_codes import Groups, Ints, flat, group, slots_of
+from headrace.operators.base.operator import SLOT, Sections
+from headrace.operators.output.changelog import Telling
+from headrace.operators.output.output_stage import Finish
+from headrace.operators.output.row_operator import RowOperator
+from headrace.operators.row_windows.last_window import (
+    LAST,
+    TOLD,
+    Chunk,
+    Shown,
+    finished,
+    last_of_each,
+    latest_told,
+    told_apart,
+)
+from headrace.operators.row_windows.window_bins import Ends
+from headrace.operators.rows.row_state import ROWS, RowLayout
+
+CellsOf: TypeAlias = Callable[[Layout, str], WindowCells]
+"""The cells of windows that end now, of a store: by its layout and its section of the state."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedRows:
+    """`Finish(Aggregate?(Windowed(...)))` but for the window; with `telling`, each window against the one before of its partition.
+
+    The first `partitions` stored values are the partition. `grouped` reads the stored values that follow, in its order of
+    inputs; None without aggregates. `rule` chose the operator.
+    """
+
+    id: str
+    query: str
+    stream: str
+    partitions: int
+    bounds_prefix: str
+    rows: RowLayout
+    grouped: Grouped | None
+    finish: Finish
+    emit_empty: bool = False
+    telling: Telling | None = None
+    relations: tuple[str, ...] = ()
+    rule: str = ""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the stored partition values."""
+        return self.rows.names[: self.partitions]
+
+    @property
+    def by_part(self) -> Grouped:
+        """The aggregation with the partition as its first keys."""
+        assert self.grouped is not None
+        own = (
+            Named(f"__{name}", value) for name, value in zip(self.parts, self.rows.partition, strict=False)
+        )
+        return Grouped((*own, *self.grouped.keys), self.grouped.aggregates)
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The sections of cells, a store each; that of rows without aggregates."""
+        if self.grouped is None:
+            return (ROWS,)
+        return tuple(f"cells{place}" for place, _ in enumerate(self.grouped.layouts))
+
+    def layout_of(self, store: str) -> Layout:
+        """How the cells of a section are laid out."""
+        return self.by_part.layouts[self.stores.index(store)]
+
+    def partition(self, table: pa.Table) -> Groups:
+        """The partition of each row."""
+        return group([flat(table.column(name)) for name in self.parts], table.num_rows)
+
+    def slots(self, keys: Sequence[pa.Array], rows: int) -> np.ndarray:
+        """Where partitions meet: as `RowLayout` routes their rows."""
+        return slots_of(keys, rows) if self.partitions else np.full(rows, self.rows.slot, np.int16)
+
+    def cells(self, rows: pa.Table, blocks: Ints, names: Sequence[str]) -> dict[str, pa.Table]:
+        """Rows folded by (block, partition, group), a table a store; `names` are the stored values but those of the window."""
+        values, folded = [flat(rows.column(name)) for name in names], dict[str, pa.Table]()
+        for store, table in zip(self.stores, fold(self.by_part, blocks, values, self.rows.slot), strict=True):
+            keys = [flat(table.column(f"k{part}")) for part in range(self.partitions)]
+            slots = pa.array(self.slots(keys, table.num_rows))
+            folded[store] = table.set_column(table.column_names.index(SLOT), SLOT, slots)
+        return folded
+
+    def chunks(self, ends: Ends, rows: Iterator[Chunk], cells: CellsOf) -> Iterator[Chunk]:
+        """The windows' `rows` or, with aggregates, their groups of `cells`; also of windows without rows where these are wanted."""
+        if self.grouped is None:
+            yield from rows
+            return
+        grouped = self.by_part
+        found = [cells(layout, store) for layout, store in zip(grouped.layouts, self.stores, strict=True)]
+        chunks = [found[0]]
+        if self.emit_empty and not self.grouped.keys:
+            missing = np.setdiff1d(np.arange(ends.count), found[0].windows)
+            keys = tuple(key.take(pa.array(missing)) for key in ends.keys)
+            chunks.append(WindowCells(missing, keys, nothing(grouped.layouts[0].feds, len(missing))))
+        for chunk in chunks:
+            columns, failed = columns_of_cells(grouped, chunk, [[part] for part in found[1:]])
+            yield chunk.windows, columns, failed
+
+    def answered(
+        self,
+        ends: Ends,
+        shown: Shown,
+        chunks: Iterator[Chunk],
+        runs: Sequence[Sections],
+        state: dict[str, pa.Table],
+    ) -> tuple[pa.Table, tuple[Rejected, ...]]:
+        """The results of windows that end now; what the last of each partition answered is added to `state`."""
+        results, rejected = finished(self.finish, self.bounds_prefix, ends, shown, chunks)
+        state[LAST] = last_of_each(ends, results, self.slots)
+        if self.telling is not None:
+            results = told_apart(ends, results, [run[LAST] for run in runs if LAST in run], self.telling)
+            state[TOLD] = last_of_each(ends, results, self.slots)
+        return results, rejected
+
+
+class OverPartitions(RowOperator):
+    """An operator over `PartitionedRows`: what the runtime asks of it, but for how its windows end."""
+
+    __slots__ = ()
+    spec: PartitionedRows
+
+    @property
+    def id(self) -> str:
+        """Stable name of its state."""
+        return self.spec.id
+
+    @property
+    def query(self) -> str:
+        """The query whose results it makes."""
+        return self.spec.query
+
+    @property
+    def stream(self) -> str:
+        """The stream it reads."""
+        return self.spec.stream
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The relations its row steps look up."""
+        return self.spec.relations
+
+    @property
+    def rows(self) -> RowLayout:
+        """What is stored of each row."""
+        return self.spec.rows
+
+    @property
+    def finish(self) -> Finish:
+        """What is done to the rows or groups of a window."""
+        return self.spec.finish
+
+    @property
+    def rule(self) -> str:
+        """The rule that chose it."""
+        return self.spec.rule
+
+    @property
+    def records(self) -> tuple[Any, ...]:
+        """What is its own, then what all of its kind have."""
+        return (self, self.spec)
+
+    @property
+    def keeps_latest(self) -> bool:
+        """Its state does."""
+        return True
+
+    def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
+        """The last window of each partition that has ended: what INVOKE returns. None when there is none."""
+        return latest_told(runs, self.spec.telling, self.spec.partitions)

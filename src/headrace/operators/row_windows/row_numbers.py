@@ -1,0 +1,124 @@
+"""Which number has a row in its partition, and which rows end a window?
+
+A number in order of arrival is known when the row comes; a number in stream order when punctuation has passed the row.
+What is kept is a *mark* per row (or only per row that ends a window) until punctuation has passed it, and how many rows
+each partition has numbered: counts of epochs add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.windows.window import Numbering
+from headrace.operators.base.group_codes import Groups, flat, group, ints
+from headrace.operators.base.operator import SLOT, Sections
+from headrace.operators.base.ranges import dense_ranks
+from headrace.operators.row_windows.window_bins import Ends
+from headrace.operators.rows.row_state import POSITION, TIME
+from headrace.time import Instant
+
+MARKS: Final = "marks"
+COUNTS: Final = "counts"
+_COUNT: Final = "__count"
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Every `every`-th row of a partition ends a window; `parts` are the partition's columns."""
+
+    parts: tuple[str, ...]
+    every: int
+    numbered: Numbering
+
+    def partition(self, tables: Sequence[pa.Table]) -> Groups:
+        """The partitions of the rows of several tables, one after the other."""
+        columns = [
+            pa.concat_arrays([flat(table.column(name)) for table in tables]) if tables else pa.nulls(0)
+            for name in self.parts
+        ]
+        return group(columns, sum(table.num_rows for table in tables))
+
+
+def ends_among(
+    numbers: Numbers, arrived: pa.Table, runs: Sequence[Sections], span: tuple[Instant, Instant]
+) -> tuple[dict[str, pa.Table], Ends]:
+    """What to keep of the marks of rows that came, and where windows end within `span` (closed, limit)."""
+    closed, limit = span
+    fresh = arrived.select([SLOT, TIME, POSITION, *numbers.parts])
+    counts = [run[COUNTS] for run in runs if COUNTS in run]
+    state: dict[str, pa.Table] = {}
+    early = numbers.numbered == "row_num"
+    if early:
+        fresh = _due(numbers, fresh, counts, state)
+    waiting = [_within(run[MARKS], closed, limit) for run in runs if MARKS in run]
+    passed = pa.concat_tables([*waiting, _within(fresh, closed, limit)])
+    later = fresh.filter(pa.array(ints(fresh, TIME) >= limit))
+    if later.num_rows:
+        state[MARKS] = later
+    if not early:
+        passed = _due(numbers, passed, counts, state)
+    return state, _distinct(numbers, passed)
+
+
+def _within(table: pa.Table, closed: Instant, limit: Instant) -> pa.Table:
+    at = ints(table, TIME)
+    return table.filter(pa.array((at >= closed) & (at < limit)))
+
+
+def _due(
+    numbers: Numbers, rows: pa.Table, counts: Sequence[pa.Table], state: dict[str, pa.Table]
+) -> pa.Table:
+    """The rows that end windows, of rows that are numbered now; the counts go on in `state`."""
+    if numbers.every == 1 or not rows.num_rows:
+        return rows
+    groups = numbers.partition([rows, *counts])
+    codes, older = groups.codes[: rows.num_rows], groups.codes[rows.num_rows :]
+    base = np.zeros(groups.count, np.int64)
+    np.add.at(base, older, np.concatenate([np.empty(0, np.int64), *(ints(t, _COUNT) for t in counts)]))
+    at = ints(rows, TIME) if numbers.numbered == "rank" else np.zeros(rows.num_rows, np.int64)
+    ranks = dense_ranks(codes, at, ints(rows, POSITION))
+    last = np.zeros(groups.count, np.int64)
+    np.maximum.at(last, codes, ranks)
+    first = np.full(groups.count, -1, np.int64)
+    first[codes[::-1]] = np.arange(rows.num_rows)[::-1]
+    new = np.flatnonzero(last)
+    state[COUNTS] = (
+        rows.take(pa.array(first[new]))
+        .select([SLOT, *numbers.parts])
+        .append_column(_COUNT, pa.array(last[new]))
+    )
+    return rows.filter(pa.array((base[codes] + ranks) % numbers.every == 0))
+
+
+def _distinct(numbers: Numbers, rows: pa.Table) -> Ends:
+    """Each partition's ends, each once."""
+    at = ints(rows, TIME)
+    codes = numbers.partition([rows]).codes
+    order = np.lexsort((at, codes))
+    fresh = (
+        np.r_[True, (np.diff(codes[order]) != 0) | (np.diff(at[order]) != 0)]
+        if len(order)
+        else np.zeros(0, bool)
+    )
+    chosen = order[fresh]
+    picked = pa.array(chosen)
+    return Ends(
+        at[chosen], codes[chosen], tuple(flat(rows.column(name)).take(picked) for name in numbers.parts)
+    )
+
+
+def added(numbers: Numbers, tables: Sequence[pa.Table]) -> pa.Table:
+    """One count a partition."""
+    whole = pa.concat_tables(tables)
+    groups = numbers.partition([whole])
+    total = np.zeros(groups.count, np.int64)
+    np.add.at(total, groups.codes, ints(whole, _COUNT))
+    first = np.full(groups.count, whole.num_rows, np.int64)
+    np.minimum.at(first, groups.codes, np.arange(whole.num_rows))
+    kept = whole.take(pa.array(first)).drop_columns([_COUNT])
+    return kept.append_column(_COUNT, pa.array(total))

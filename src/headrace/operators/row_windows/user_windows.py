@@ -1,0 +1,162 @@
+"""`[WINDOW name(args)]`: windows of a user's class, with and without aggregates.
+
+The class is asked once a batch, when rows are scanned: a row goes to the cell of each of its windows (WID), which carries
+the window's bounds along, so that nothing of the user's runs where state is. Rows on which the class fails, or which it puts
+outside a window's bounds, are rejected for this query alone. State: a cell a group (without aggregates: a row) of each
+window whose end is still to come, and what the last one answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Expression, columns_of
+from headrace.algebra.windows.context import Context
+from headrace.algebra.windows.window import Custom
+from headrace.operators.aggregates.cell_table import (
+    KEY,
+    Layout,
+    WindowCells,
+    gather,
+    merge,
+    reduce_answer,
+    select,
+)
+from headrace.operators.base.group_codes import Ints, compact, flat, ints
+from headrace.operators.base.operator import Sections, Step, Turn
+from headrace.operators.row_windows.last_window import LASTS, Chunk, Shown, newest
+from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
+from headrace.operators.row_windows.user_window_scan import END, START, UserScanner
+from headrace.operators.row_windows.window_bins import Ends
+from headrace.operators.rows.row_pipeline import RowPipeline
+from headrace.operators.rows.row_state import ROWS
+from headrace.time import FOREVER
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """Windows that hold a row: numbers in order, their starts and ends."""
+
+    number: Ints
+    start: Ints
+    end: Ints
+
+    def where(self, keep: np.ndarray) -> _Windows:
+        """Some of them."""
+        return _Windows(self.number[keep], self.start[keep], self.end[keep])
+
+
+@dataclass(frozen=True, slots=True)
+class UserWindows(OverPartitions):
+    """Windows of a user's class, one after the other as they end; `on` are the expressions handed to the class."""
+
+    spec: PartitionedRows
+    window: Custom
+    on: tuple[Expression, ...]
+
+    @property
+    def context(self) -> Context:
+        """The class of its window."""
+        return Context.FREE
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The stream's columns it reads."""
+        return self.rows.reads().union(*(columns_of(expression) for expression in self.on))
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> UserScanner:
+        """Puts a task's rows into their windows."""
+        return UserScanner(
+            self.window,
+            self.on,
+            self.rows,
+            self.spec.grouped,
+            RowPipeline.of(self.rows.below, relations),
+            RowPipeline.of(self.rows.above, relations),
+        )
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Answer the windows whose end punctuation has reached."""
+        limit = FOREVER if turn.final else turn.now
+        state: dict[str, pa.Table] = {}
+        for section in self.spec.stores:
+            arrived = [delta[section] for delta in deltas if section in delta]
+            if arrived and (later := _ending_after(pa.concat_tables(arrived), limit)).num_rows:
+                state[section] = later
+        held = [table for kept in (*runs, *deltas) if (table := kept.get(self.spec.stores[0])) is not None]
+        known = _windows([_ending_after(table, turn.closed) for table in held])
+        due = known.where(known.end <= limit)
+        open_windows = len(known.number) - len(due.number)
+        if not len(due.number):
+            return Step(state, open_windows=open_windows)
+        order = np.lexsort((due.number, due.end))
+        ends = Ends(due.end[order], np.zeros(len(order), np.int64), ())
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        stored = (*runs, *deltas)
+        shown = Shown(due.start[order], due.end[order], due.number[order])
+        rows, cells = self._rows(due, place, stored), partial(_cells, due, place, stored)
+        chunks = self.spec.chunks(ends, rows, cells)
+        results, rejected = self.spec.answered(ends, shown, chunks, runs, state)
+        return Step(state, results, rejected, open_windows)
+
+    def _rows(self, due: _Windows, place: Ints, stored: Sequence[Sections]) -> Iterator[Chunk]:
+        tables = [table for kept in stored if (table := kept.get(ROWS)) is not None]
+        whole = pa.concat_tables(tables)
+        found, own = _found(due, ints(whole, KEY))
+        picked = pa.array(own)
+        yield place[found], {name: flat(whole.column(name)).take(picked) for name in self.rows.names}, None
+
+    # ------------------------------------------------------------------------------------------------------------- at rest
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """What windows to come need: one cell a window and group, or their rows."""
+        if section in LASTS:
+            return newest(pa.concat_tables(tables), 0)
+        whole = _ending_after(pa.concat_tables(tables), turn.closed)
+        if section == ROWS:
+            return whole
+        layout = self.spec.layout_of(section)
+        known = _windows([whole])
+        merged = merge(layout, [whole.select(layout.schema().names)])
+        at = np.searchsorted(known.number, ints(merged, KEY))
+        merged = merged.append_column(START, pa.array(known.start[at]))
+        return merged.append_column(END, pa.array(known.end[at]))
+
+
+def _ending_after(table: pa.Table, closed: int) -> pa.Table:
+    return table.filter(pa.array(ints(table, END) > closed))
+
+
+def _windows(tables: Sequence[pa.Table]) -> _Windows:
+    if not tables:
+        none = np.empty(0, np.int64)
+        return _Windows(none, none, none)
+    whole = pa.concat_tables([table.select([KEY, START, END]) for table in tables])
+    number, start, end = (ints(whole, name) for name in (KEY, START, END))
+    distinct, first = np.unique(number, return_index=True)
+    return _Windows(distinct, start[first], end[first])
+
+
+def _found(due: _Windows, numbers: Ints) -> tuple[Ints, Ints]:
+    """For what lies in windows of these numbers: the place among `due`, and which are in one of them."""
+    at = np.minimum(np.searchsorted(due.number, numbers), len(due.number) - 1)
+    own = np.flatnonzero(due.number[at] == numbers)
+    return at[own], own
+
+
+def _cells(due: _Windows, place: Ints, kept: Sequence[Sections], layout: Layout, store: str) -> WindowCells:
+    """The cells of windows that end now."""
+    names = layout.schema().names
+    rows = gather(layout, [run[store].select(names) for run in kept if store in run])
+    found, own = _found(due, rows.blocks)
+    count = max(rows.groups.count, 1)
+    combined, there = compact(place[found] * count + rows.groups.codes[own], len(due.number) * count)
+    answer = reduce_answer(layout, select(rows.answer, own), combined, len(there))
+    windows, member = np.divmod(there, count)
+    return WindowCells(windows, tuple(key.take(pa.array(member)) for key in rows.groups.keys), answer)

@@ -1,0 +1,104 @@
+"""Bins: where the aggregate of windows that end at rows changes, for every group at once.
+
+A cell at x counts in the windows that end in [x, x + range): it opens a bin at x and one at x + range. Between two
+neighbouring bins of a group every window has the same aggregate, that of the bin with the greatest id at or below its end;
+so a window reads one bin, and nothing is ever taken out of an aggregate. Bins between two ends that close now are one.
+Source: Li 2008, fig. 6-7, where a new bin must start from the bin at or (repaired) *equal* to its id, and (repaired) the
+last bin below punctuation must stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.aggregate_calls import Answer
+from headrace.operators.aggregates.cell_table import Gathered, Layout, WindowCells, gather, select
+from headrace.operators.base.group_codes import Ints, flat, group
+from headrace.operators.base.ranges import repeated
+from headrace.operators.relations.interval_segments import spread
+from headrace.time import Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where windows end, each partition's in order of time: instants, partition codes, and the partitions' values."""
+
+    at: Ints
+    codes: Ints
+    keys: tuple[pa.Array, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of windows."""
+        return len(self.at)
+
+    @property
+    def is_last(self) -> np.ndarray:
+        """Which are the last of their partition."""
+        last: np.ndarray = np.r_[self.codes[1:] != self.codes[:-1], True] if self.count else np.zeros(0, bool)
+        return last
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Bins that hold a row: the windows [low, high) that read each, its group's keys, its cells."""
+
+    low: Ints
+    high: Ints
+    keys: tuple[pa.Array, ...]
+    answer: Answer
+
+
+def places_of(ends: Ends, keys: Sequence[pa.Array], at: Ints, length: Duration) -> tuple[Ints, Ints]:
+    """The windows [low, high) that hold each row: those of its partition that end at t with at <= t < at + length."""
+    rows = len(at)
+    both = [pa.concat_arrays([flat(own), flat(key)]) for own, key in zip(ends.keys, keys, strict=True)]
+    codes = group(both, ends.count + rows).codes if both else np.zeros(ends.count + rows, np.int64)
+    partition = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
+    partition[codes[: ends.count]] = ends.codes
+    own = partition[codes[ends.count :]]
+    moments = np.unique(ends.at)
+    width = len(moments) + 1
+    known = ends.codes * width + np.searchsorted(moments, ends.at)
+    low = np.searchsorted(known, own * width + np.searchsorted(moments, at))
+    high = np.searchsorted(known, own * width + np.searchsorted(moments, at + length))
+    return low, np.where(own < 0, low, high)
+
+
+def bins_of(
+    layout: Layout, tables: Sequence[pa.Table], ends: Ends, length: Duration, partitions: int
+) -> Bins:
+    """The bins of every group; the first `partitions` keys of the layout are the partition, its blocks instants."""
+    cells = gather(layout, tables)
+    parts = [key.take(pa.array(cells.groups.codes)) for key in cells.groups.keys[:partitions]]
+    low, high = places_of(ends, parts, cells.blocks, length)
+    return bins_between(layout, cells, low, high, ends.count)
+
+
+def bins_between(layout: Layout, cells: Gathered, low: Ints, high: Ints, count: int) -> Bins:
+    """The bins of cells of which each is in the windows [low, high), out of `count`."""
+    inside = np.flatnonzero(low < high)
+    codes, low, high = cells.groups.codes[inside], low[inside], high[inside]
+    width = count + 1
+    ids = np.unique(np.concatenate([codes * width + low, codes * width + high]))
+    first, stop = np.searchsorted(ids, codes * width + low), np.searchsorted(ids, codes * width + high)
+    answer = spread(layout.feds, select(cells.answer, inside), first, stop, len(ids))
+    full = np.flatnonzero(answer.cells[layout.feds[0]][0] > 0)
+    groups, start = np.divmod(ids[full], width)
+    end = ids[np.minimum(full + 1, len(ids) - 1)] % width
+    keys = tuple(key.take(pa.array(groups)) for key in cells.groups.keys)
+    return Bins(start, end, keys, select(answer, full))
+
+
+def cells_of(bins: Bins) -> WindowCells:
+    """Every window with the groups it holds: each reads its bin."""
+    found = list(repeated(bins.low, bins.high - 1))
+    empty = np.empty(0, np.int64)
+    bin_of = np.concatenate([empty, *(bin_ for bin_, _ in found)])
+    windows = np.concatenate([empty, *(window for _, window in found)])
+    picked = pa.array(bin_of)
+    return WindowCells(windows, tuple(key.take(picked) for key in bins.keys), select(bins.answer, bin_of))

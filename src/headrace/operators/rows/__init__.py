@@ -1,0 +1,1 @@
+"""The row pipeline: filters, projections, lookups, and rows in state."""

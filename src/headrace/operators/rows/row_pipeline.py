@@ -1,0 +1,235 @@
+"""The row-wise part of a query, before any window state: filters and look-ups in stored relations.
+
+Rows on which an expression fails leave the query, and are reported as rejected; no other query notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Expression, columns_of
+from headrace.algebra.expressions.expression_text import show
+from headrace.operators.base.batch import Batch, Rejected
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.rows.lookup_join import Index, build, probe
+from headrace.operators.rows.semijoin import Members, Membership, prepare, truth
+from headrace.operators.scalar import Evaluation
+from headrace.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep the rows for which the predicate is true."""
+
+    predicate: Expression
+
+    def display(self) -> str:
+        """As EXPLAIN shows it."""
+        return f"keep rows where {show(self.predicate)}"
+
+    @property
+    def summary(self) -> str:
+        """The same: there is no shorter way."""
+        return self.display()
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Join with a stored relation.
+
+    `left_keys[i] = right_keys[i]` find candidates (right keys read the relation's plain columns); `residual` decides over
+    the pairs; `keep_unmatched` makes it a LEFT join. The relation's columns arrive as `alias.column`.
+    """
+
+    relation: str
+    alias: str
+    schema: Schema
+    left_keys: tuple[Expression, ...]
+    right_keys: tuple[Expression, ...]
+    residual: Expression | None
+    keep_unmatched: bool
+
+    def display(self) -> str:
+        """As EXPLAIN shows it."""
+        pairs = zip(self.left_keys, self.right_keys, strict=True)
+        on = " and ".join(f"{show(left)} = {self.alias}.{show(right)}" for left, right in pairs)
+        return f"{self.summary} on {on or 'every row'}"
+
+    @property
+    def summary(self) -> str:
+        """The relation, without how rows are found in it."""
+        return f"{'left join' if self.keep_unmatched else 'join'} relation {self.relation}"
+
+
+RowStep: TypeAlias = Keep | LookUp | Membership
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A relation indexed for one look-up."""
+
+    table: pa.Table
+    index: Index
+
+
+@dataclass(slots=True)
+class RowPipeline:
+    """Applies row steps to batches; collects rejected rows. One per task and operator."""
+
+    steps: tuple[RowStep, ...]
+    prepared: Mapping[int, Prepared | Members]
+    rejected: list[Rejected]
+
+    @staticmethod
+    def of(steps: tuple[RowStep, ...], relations: Mapping[str, pa.Table]) -> RowPipeline:
+        """Index the relations that the steps look up."""
+        prepared = {
+            place: _prepare(step, relations[step.relation])
+            if isinstance(step, LookUp)
+            else prepare(step, relations[step.relation])
+            for place, step in enumerate(steps)
+            if not isinstance(step, Keep)
+        }
+        return RowPipeline(steps, prepared, [])
+
+    def apply(self, batch: Batch) -> Batch:
+        """The rows that remain, with the columns that were joined."""
+        for place, step in enumerate(self.steps):
+            if batch.rows == 0:
+                return _without_rows(batch, self.steps[place:])
+            ready = self.prepared.get(place)
+            if isinstance(step, Keep):
+                batch = self._keep(batch, step.predicate)
+            elif isinstance(step, LookUp) and isinstance(ready, Prepared):
+                batch = self._look_up(batch, step, ready)
+            elif isinstance(step, Membership) and isinstance(ready, Members):
+                batch = self._mark(batch, step, ready)
+        return batch
+
+    def evaluate(self, batch: Batch, expressions: Sequence[Expression]) -> tuple[Batch, list[pa.Array]]:
+        """Values of expressions; rows on which one fails are rejected and absent from both."""
+        evaluation = Evaluation(batch.readable, batch.rows)
+        values = [evaluation.values(expression) for expression in expressions]
+        failed = evaluation.errors
+        if failed is None:
+            return batch, values
+        self._reject(batch, failed.mask, failed.reasons)
+        keep = pa.array(~failed.mask)
+        return batch.where(~failed.mask), [value.filter(keep) for value in values]
+
+    def _keep(self, batch: Batch, predicate: Expression) -> Batch:
+        evaluation = Evaluation(batch.columns, batch.rows)
+        keep = evaluation.mask(predicate)
+        if evaluation.errors is not None:
+            self._reject(batch, evaluation.errors.mask, evaluation.errors.reasons)
+            keep = keep & ~evaluation.errors.mask
+        return batch.where(keep)
+
+    def _reject(self, batch: Batch, mask: np.ndarray, reasons: Mapping[int, str]) -> None:
+        rows = np.flatnonzero(mask)
+        self.rejected.append(
+            Rejected(batch.at[rows], batch.position[rows], tuple(reasons[row] for row in rows.tolist()))
+        )
+
+    def _mark(self, batch: Batch, step: Membership, members: Members) -> Batch:
+        column, failed = truth(step, members, batch)
+        batch = Batch({**batch.columns, step.name: column}, batch.at, batch.position)
+        if not failed:
+            return batch
+        mask = np.zeros(batch.rows, bool)
+        mask[list(failed)] = True
+        self._reject(batch, mask, failed)
+        return batch.where(~mask)
+
+    def _look_up(self, batch: Batch, step: LookUp, prepared: Prepared) -> Batch:
+        batch, keys = self.evaluate(batch, step.left_keys)
+        left, right = probe(prepared.index, keys, batch.rows)
+        joined = _paired(batch, step, prepared.table, left, right)
+        if step.residual is not None:
+            evaluation = Evaluation(joined.columns, joined.rows)
+            match = evaluation.mask(step.residual)
+            if evaluation.errors is not None:
+                self._reject(joined, evaluation.errors.mask, evaluation.errors.reasons)
+                match &= ~evaluation.errors.mask
+            joined, left = joined.where(match), left[match]
+        if not step.keep_unmatched:
+            return joined
+        return _with_unmatched(batch, joined, left, step)
+
+
+def columns_read(steps: Sequence[RowStep]) -> frozenset[str]:
+    """Every column the steps read, of the stream or of relations joined earlier."""
+    read: frozenset[str] = frozenset()
+    for step in steps:
+        if isinstance(step, Keep):
+            read |= columns_of(step.predicate)
+            continue
+        value = (step.value,) if isinstance(step, Membership) else ()
+        for expression in (*step.left_keys, step.residual, *value):
+            read |= columns_of(expression) if expression is not None else frozenset()
+    return read
+
+
+def joins_of(steps: Sequence[RowStep]) -> tuple[LookUp | Membership, ...]:
+    """The steps that ask stored relations, without the filters between them."""
+    if not steps or (len(steps) == 1 and isinstance(steps[0], Keep)):  # asked of ten thousand at a time
+        return ()
+    return tuple(step for step in steps if not isinstance(step, Keep))
+
+
+def relations_of(steps: Sequence[RowStep]) -> tuple[str, ...]:
+    """The relations that the steps look into, each once."""
+    return tuple(dict.fromkeys(step.relation for step in steps if not isinstance(step, Keep)))
+
+
+def _without_rows(batch: Batch, steps: Sequence[RowStep]) -> Batch:
+    """A batch that is empty already, with the columns that the steps would have added."""
+    added: dict[str, pa.Array] = {}
+    for step in steps:
+        if isinstance(step, Membership):
+            added[step.name] = pa.nulls(0, pa.bool_())
+        elif isinstance(step, LookUp):
+            added |= {f"{step.alias}.{field.name}": pa.nulls(0, field.type) for field in step.schema.arrow()}
+    return Batch({**batch.columns, **added}, batch.at, batch.position)
+
+
+def _prepare(step: LookUp, table: pa.Table) -> Prepared:
+    columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+    evaluation = Evaluation(columns, table.num_rows)
+    return Prepared(table, build([evaluation.values(key) for key in step.right_keys], table.num_rows))
+
+
+def _paired(batch: Batch, step: LookUp, table: pa.Table, left: Ints, right: Ints) -> Batch:
+    rows = batch.take(left)
+    picked = pa.array(right)
+    extra = {
+        f"{step.alias}.{name}": table.column(name).combine_chunks().take(picked)
+        for name in table.column_names
+    }
+    return Batch({**rows.columns, **extra}, rows.at, rows.position)
+
+
+def _with_unmatched(batch: Batch, joined: Batch, matched: Ints, step: LookUp) -> Batch:
+    alone = np.ones(batch.rows, bool)
+    alone[matched] = False
+    if not alone.any():
+        return joined
+    lonely = np.flatnonzero(alone)
+    rows = batch.take(lonely)
+    nulls = {f"{step.alias}.{field.name}": pa.nulls(len(lonely), field.type) for field in step.schema.arrow()}
+    columns = {**rows.columns, **nulls}
+    order = np.argsort(np.concatenate([matched, lonely]), kind="stable")
+    picked = pa.array(order)
+    return Batch(
+        {
+            name: pa.concat_arrays([joined.columns[name], columns[name]]).take(picked)
+            for name in joined.columns
+        },
+        np.concatenate([joined.at, rows.at])[order],
+        np.concatenate([joined.position, rows.position])[order],
+    )

@@ -1,0 +1,202 @@
+"""Rows at rest: what an operator that keeps rows stores of each, where, and how a task's rows become it.
+
+Expressions that need nothing but the row are evaluated once, when it is scanned; what is stored are their values. Windows
+that count rows count also those that WHERE drops: such a row is stored as a *marker*, with NULLs and `__live` false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Column, Expression, Named, columns_of
+from headrace.algebra.expressions.expression_text import show
+from headrace.operators.base.batch import Batch, as_they_came
+from headrace.operators.base.group_codes import Ints, flat, ints, slots_of
+from headrace.operators.base.operator import SLOT, Scanned
+from headrace.operators.rows.row_pipeline import RowPipeline, RowStep, columns_read
+from headrace.schema import to_arrow
+from headrace.time import Duration, Instant
+
+TIME: Final = "__time"
+POSITION: Final = "__position"
+LIVE: Final = "__live"
+ROWS: Final = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """Which event times are kept at all, both ends included, and by how much they are moved."""
+
+    low: Instant | None = None
+    high: Instant | None = None
+    shift: Duration = 0
+
+    def apply(self, batch: Batch) -> Batch:
+        """The rows within, at the instants from which they hold."""
+        if self.low is not None:
+            batch = batch.where(batch.at >= self.low)
+        if self.high is not None:
+            batch = batch.where(batch.at <= self.high)
+        return Batch(batch.columns, batch.at + self.shift, batch.position) if self.shift else batch
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """How rows become rows at rest.
+
+    `below` steps stand under the window, `above` over it. `partition` values are stored first (`c0`, `c1`, ...), then
+    those of `kept`. `counts_all` keeps markers. `routing` are the places of the values that decide the slot; None sends all
+    to `slot`, an empty tuple spreads rows by position. `change`: the column that says whether a row comes or goes, where rows do.
+    """
+
+    partition: tuple[Expression, ...]
+    kept: tuple[Expression, ...]
+    below: tuple[RowStep, ...]
+    above: tuple[RowStep, ...]
+    counts_all: bool
+    routing: tuple[int, ...] | None
+    slot: int
+    bounded: Bounded = Bounded()
+    change: str | None = None
+
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        """Everything stored."""
+        return (*self.partition, *self.kept)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the stored values."""
+        return tuple(f"c{place}" for place in range(len(self.values)))
+
+    @property
+    def steps(self) -> tuple[RowStep, ...]:
+        """What is done to rows before they are stored."""
+        return (*self.below, *self.above)
+
+    @property
+    def routing_steps(self) -> tuple[RowStep, ...]:
+        """The steps, where a row that they drop leaves nothing behind; see `Operator.routing_steps`."""
+        leaves_nothing = not self.counts_all and all(isinstance(each, Column) for each in self.partition)
+        return self.steps if leaves_nothing else ()
+
+    def display(self) -> Iterator[str]:
+        """As EXPLAIN shows it among an operator's settings."""
+        yield f"keeps of each row: {', '.join(show(each) for each in self.values) or 'only that it is there'}"
+        yield from (step.summary for step in (*reversed(self.above), *reversed(self.below)))
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of its rows."""
+        stored = zip(self.names, self.values, strict=True)
+        head = [(SLOT, pa.int16()), (TIME, pa.int64()), (POSITION, pa.int64()), (LIVE, pa.bool_())]
+        return pa.schema([*head, *((name, to_arrow(value.type)) for name, value in stored)])
+
+    def reads(self) -> frozenset[str]:
+        """The columns it reads."""
+        read = columns_read(self.steps)
+        return read.union(*(columns_of(value) for value in self.values))
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
+        """A fresh scanner for one task."""
+        return RowScanner(self, RowPipeline.of(self.below, relations), RowPipeline.of(self.above, relations))
+
+    def table(self, batch: Batch, values: Sequence[pa.Array], live: np.ndarray) -> pa.Table:
+        """Rows at rest."""
+        if self.routing is None:
+            slots = np.full(batch.rows, self.slot, np.int16)
+        else:
+            by = [values[place] for place in self.routing] or [pa.array(batch.position)]
+            slots = slots_of(by, batch.rows)
+        head = [pa.array(slots), pa.array(batch.at), pa.array(batch.position), pa.array(live)]
+        return pa.table([*head, *(flat(value) for value in values)], schema=self.schema())
+
+
+@dataclass(slots=True)
+class RowScanner:
+    """Evaluates a task's rows into rows at rest."""
+
+    layout: RowLayout
+    below: RowPipeline
+    above: RowPipeline
+    tables: list[pa.Table] = field(default_factory=list)
+    rows_in: int = 0
+    rows_kept: int = 0
+    going: list[Ints] = field(default_factory=list)
+    """Places of rows that go."""
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch."""
+        layout = self.layout
+        self.rows_in += batch.rows
+        if layout.change is not None:
+            self.going.append(batch.going(layout.change))
+        batch = layout.bounded.apply(self.below.apply(batch))
+        batch, partition = self.below.evaluate(batch, layout.partition)
+        names = layout.names[: len(partition)]
+        carried = {f"__{name}": flat(value) for name, value in zip(names, partition, strict=True)}
+        passed = self.above.apply(Batch({**batch.columns, **carried}, batch.at, batch.position))
+        passed, kept = self.above.evaluate(passed, layout.kept)
+        self.rows_kept += passed.rows
+        if passed.rows:
+            own = [passed.columns[name] for name in carried]
+            self.tables.append(layout.table(passed, [*own, *kept], np.ones(passed.rows, bool)))
+        if layout.counts_all:
+            self._mark(batch, partition, passed.position)
+
+    def _mark(self, batch: Batch, partition: Sequence[pa.Array], passed: Ints) -> None:
+        dropped = ~np.isin(batch.position, passed)
+        if dropped.any():
+            batch = batch.where(dropped)
+            own = [flat(value).filter(pa.array(dropped)) for value in partition]
+            nulls = [pa.nulls(batch.rows, to_arrow(value.type)) for value in self.layout.kept]
+            self.tables.append(self.layout.table(batch, [*own, *nulls], np.zeros(batch.rows, bool)))
+
+    def finish(self) -> Scanned:
+        """The deltas: one section of rows."""
+        deltas = {ROWS: pa.concat_tables(self.tables)} if self.tables else {}
+        rejected = as_they_came((*self.below.rejected, *self.above.rejected), self.going)
+        return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Rows at rest, in memory."""
+
+    table: pa.Table
+    at: Ints
+    position: Ints
+    live: np.ndarray
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.at)
+
+    def where(self, keep: np.ndarray) -> Held:
+        """Some of the rows."""
+        return (
+            self
+            if keep.all()
+            else Held(self.table.filter(pa.array(keep)), self.at[keep], self.position[keep], self.live[keep])
+        )
+
+    def column(self, name: str) -> pa.Array:
+        """A stored column."""
+        return flat(self.table.column(name))
+
+
+def hold(layout: RowLayout, tables: Sequence[pa.Table]) -> Held:
+    """Load tables of rows."""
+    whole = pa.concat_tables(tables) if tables else layout.schema().empty_table()
+    at, position, live = (ints(whole, name) for name in (TIME, POSITION, LIVE))
+    return Held(whole, at, position, live)
+
+
+def stored_as(layout: RowLayout, named: Sequence[Named]) -> dict[str, str]:
+    """Under which stored name each named kept expression lies."""
+    return {item.name: layout.names[layout.values.index(item.expression)] for item in named}

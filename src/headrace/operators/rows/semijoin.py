@@ -1,0 +1,166 @@
+"""`x IN (SELECT y FROM r WHERE …)` and EXISTS: is there a row in a stored relation, row by row of a stream?
+
+SQL's three values: true where a row matches; else unknown where x is NULL and there is a candidate, or a candidate's y is
+NULL; else false. Candidates are the relation's rows that the subquery's WHERE lets through. Hash indexes find them; what is
+known of the relation's rows alone is found out once a version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Expression
+from headrace.algebra.expressions.expression_text import show
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.rows.lookup_join import Index, build, probe
+from headrace.operators.scalar import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Adds the truth of IN, or of EXISTS when there is no `member`, as the column `name`.
+
+    `left_keys[i] = right_keys[i]` (which, like `own` and `member`, read the relation's plain columns) and `own` and
+    `residual`, over the pairs, say which rows of the relation are candidates; `value = member` which of them match.
+    """
+
+    name: str
+    relation: str
+    alias: str
+    left_keys: tuple[Expression, ...]
+    right_keys: tuple[Expression, ...]
+    own: Expression | None
+    residual: Expression | None
+    value: Expression | None
+    member: Expression | None
+
+    def display(self) -> str:
+        """What a subquery of WHERE asks, and which rows of its relation it asks."""
+        pairs = zip(self.left_keys, self.right_keys, strict=True)
+        tests = [f"{show(left)} = {self.alias}.{show(right)}" for left, right in pairs]
+        tests += [show(part) for part in (self.own, self.residual) if part is not None]
+        asked = (
+            "exists in"
+            if self.value is None or self.member is None
+            else f"{show(self.value)} in {show(self.member)} of"
+        )
+        where = f" where {' and '.join(tests)}" if tests else ""
+        return f"{self.name}: {asked} relation {self.relation}{where}"
+
+    @property
+    def summary(self) -> str:
+        """The relation, without what is asked of it."""
+        return f"test rows against relation {self.relation} ({self.name})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of the relation under an index; `reasons` says on which of them the relation's own part failed, and why."""
+
+    table: pa.Table
+    index: Index
+    reasons: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A relation made ready for one step: its candidates, those with a value under it, those whose value is NULL."""
+
+    all: _Rows
+    valued: _Rows
+    nulls: _Rows
+
+
+Reasons = dict[int, str]
+
+
+def prepare(step: Membership, table: pa.Table) -> Members:
+    """Index the candidates."""
+    columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+    evaluation = Evaluation(columns, table.num_rows)
+    keys = [evaluation.values(key) for key in step.right_keys]
+    keep = np.ones(table.num_rows, bool) if step.own is None else evaluation.mask(step.own)
+    member = pa.nulls(table.num_rows) if step.member is None else evaluation.values(step.member)
+    reasons: dict[int, str] = {}
+    if evaluation.errors is not None:
+        keep = keep | evaluation.errors.mask
+        reasons = dict(evaluation.errors.reasons)
+    no_value = member.is_null().to_numpy(zero_copy_only=False)
+
+    def under(rows: np.ndarray, by: Sequence[pa.Array]) -> _Rows:
+        numbers = np.flatnonzero(rows)
+        picked = pa.array(numbers)
+        index = build([key.take(picked) for key in by], len(numbers))
+        failed = {place: reasons[row] for place, row in enumerate(numbers.tolist()) if row in reasons}
+        return _Rows(table.take(picked), index, failed)
+
+    valued = under(keep & ~no_value, [*keys, member]) if step.member is not None else under(keep, keys)
+    return Members(under(keep, keys), valued, under(keep & no_value, keys))
+
+
+def truth(step: Membership, members: Members, batch: Batch) -> tuple[pa.Array, Reasons]:
+    """The step's column, and the rows on which it fails: those that no candidate matches while the test of one fails."""
+    evaluation = Evaluation(batch.columns, batch.rows)
+    keys = [evaluation.values(key) for key in step.left_keys]
+    failed: Reasons = {}
+    if step.member is None or step.value is None:
+        hit = _met(step, members.all, keys, batch, np.arange(batch.rows), failed)
+        unknown = np.zeros(batch.rows, bool)
+    else:
+        value = evaluation.values(step.value)
+        hit = _met(step, members.valued, [*keys, value], batch, np.arange(batch.rows), failed)
+        absent = value.is_null().to_numpy(zero_copy_only=False)
+        unknown = _met(step, members.all, keys, batch, np.flatnonzero(~hit & absent), failed)
+        unknown |= _met(step, members.nulls, keys, batch, np.flatnonzero(~hit & ~absent), failed)
+    failed = {row: reason for row, reason in failed.items() if not hit[row]}
+    if evaluation.errors is not None:
+        failed |= {
+            row: evaluation.errors.reasons[row] for row in np.flatnonzero(evaluation.errors.mask).tolist()
+        }
+    return pa.array(hit, mask=unknown), failed
+
+
+def _met(
+    step: Membership, rows: _Rows, keys: Sequence[pa.Array], batch: Batch, asking: Ints, failed: Reasons
+) -> np.ndarray:
+    """Which rows of the batch, among those that ask, meet a candidate; notes those for which a candidate's test fails."""
+    met = np.zeros(batch.rows, bool)
+    if not len(asking) or not rows.table.num_rows:
+        return met
+    picked = pa.array(asking)
+    first_only = step.residual is None and not rows.reasons
+    if first_only and not keys:
+        met[asking] = True
+        return met
+    left, right = probe(rows.index, [key.take(picked) for key in keys], len(asking))
+    left = asking[left]
+    if first_only:
+        met[left] = True
+        return met
+    for place in np.flatnonzero(np.isin(right, list(rows.reasons))).tolist():
+        failed.setdefault(int(left[place]), rows.reasons[int(right[place])])
+    sound = ~np.isin(right, list(rows.reasons))
+    left, right = left[sound], right[sound]
+    if step.residual is not None and len(left):
+        evaluation = Evaluation(_paired(step, rows.table, batch, left, right), len(left))
+        match = evaluation.mask(step.residual)
+        if evaluation.errors is not None:
+            for place in np.flatnonzero(evaluation.errors.mask).tolist():
+                failed.setdefault(int(left[place]), evaluation.errors.reasons[place])
+            match &= ~evaluation.errors.mask
+        left = left[match]
+    met[left] = True
+    return met
+
+
+def _paired(step: Membership, table: pa.Table, batch: Batch, left: Ints, right: Ints) -> dict[str, pa.Array]:
+    picked = pa.array(right)
+    columns = dict(batch.take(left).columns)
+    for name in table.column_names:
+        columns[f"{step.alias}.{name}"] = table.column(name).combine_chunks().take(picked)
+    return columns

@@ -1,0 +1,121 @@
+"""Rows of one side of a join at rest, in order of (key hash, time): which of them can meet a given row?
+
+A table is searched, never built anew: what a search costs follows the rows that ask, and the logarithm of those that lie there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.operators.base.group_codes import Ints, flat, hashes, ints
+from headrace.operators.rows.row_state import TIME
+from headrace.time import BEGINNING, Duration
+
+HASH: Final = "__hash"
+END: Final = "__until"
+_MOST_PAIRS: Final = 1_000_000
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+def key_hashes(keys: Sequence[pa.Array], rows: int) -> Ints:
+    """A stable 64-bit hash of each row's key values; 0 without keys."""
+    mixed = np.zeros(rows, np.uint64)
+    for key in keys:
+        mixed = mixed * _ODD + hashes(key).view(np.uint64)
+    found: Ints = mixed.view(np.int64)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """A table in order of (hash, time): each row's hash, time, and the last instant at which it can meet another."""
+
+    table: pa.Table
+    hash: Ints
+    at: Ints
+    until: Ints
+
+    @staticmethod
+    def of(table: pa.Table) -> Sorted:
+        """A table that is in order."""
+        hash_, at, until = (ints(table, name) for name in (HASH, TIME, END))
+        return Sorted(table, hash_, at, until)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.at)
+
+
+def in_order(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of tables, in order of (hash, time)."""
+    whole = pa.concat_tables(tables)
+    hash_, at = (ints(whole, name) for name in (HASH, TIME))
+    return whole.take(pa.array(np.lexsort([at, hash_]))).combine_chunks()
+
+
+def meeting(asking: Sorted, held: Sorted, longest: Duration | None) -> Iterator[tuple[Ints, Ints]]:
+    """(asking row, held row) of one hash whose intervals have an instant in common, a bounded number of pairs at a time.
+
+    `longest`: no held row's interval is longer; None when they may have no end.
+    """
+    if not asking.rows or not held.rows:
+        return
+    first, last = (np.searchsorted(held.hash, asking.hash, side) for side in ("left", "right"))
+    least = np.full(asking.rows, BEGINNING) if longest is None else asking.at - longest
+    low = _bisected(held.at, first, last, least, after=False)
+    high = np.maximum(low, _bisected(held.at, first, last, asking.until, after=True))
+    for start, stop in _portions(high - low):
+        row, other = _spread(low, high - low, start, stop)
+        meets = held.until[other] >= asking.at[row]
+        yield row[meets], other[meets]
+
+
+def of_one_hash(asking: Ints, held: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """(asking row, held row) of equal ones of two ascending columns of hashes, a bounded number of pairs at a time."""
+    first, last = (np.searchsorted(held, asking, side) for side in ("left", "right"))
+    for start, stop in _portions(last - first):
+        yield _spread(first, last - first, start, stop)
+
+
+def _spread(low: Ints, counts: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
+    """The pairs of rows start..stop, each with so many from `low` on."""
+    counts = counts[start:stop]
+    row = np.repeat(np.arange(start, stop), counts)
+    return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + low[row]
+
+
+def _bisected(at: Ints, first: Ints, last: Ints, bound: Ints, *, after: bool) -> Ints:
+    """In each stretch [first, last) of ascending times: the first place at (or with `after`, past) the bound."""
+    low, high = first.astype(np.int64), last.astype(np.int64)
+    while (searching := low < high).any():
+        middle = (low + high) // 2
+        times = at[np.minimum(middle, len(at) - 1)]
+        before = searching & ((times <= bound) if after else (times < bound))
+        low, high = np.where(before, middle + 1, low), np.where(searching & ~before, middle, high)
+    return low
+
+
+def _portions(counts: Ints) -> Iterator[tuple[int, int]]:
+    """Stretches of rows with a bounded number of pairs, or one row."""
+    total, start = np.cumsum(counts), 0
+    while start < len(counts):
+        done = total[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(total, done + _MOST_PAIRS, side="right")))
+        yield start, stop
+        start = stop
+
+
+def usable(keys: Sequence[pa.Array], rows: int) -> npt.NDArray[np.bool_]:
+    """The rows of which no key is NULL: others meet nobody."""
+    found = np.ones(rows, bool)
+    for key in keys:
+        if key.null_count:
+            found &= ~flat(key).is_null().to_numpy(zero_copy_only=False)
+    return found

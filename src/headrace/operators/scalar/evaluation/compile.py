@@ -1,0 +1,216 @@
+"""From an expression to the list of steps that compute it, each distinct subexpression once.
+
+Equal subexpressions, also of different queries, share one node, so that a batch computes them once. Constants are
+computed here; a constant that fails is an error of each row that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    children,
+    walk,
+)
+from headrace.algebra.expressions.series import STRUCTURES
+from headrace.algebra.functions.resolve import FUNCTIONS, common_type
+from headrace.operators.scalar.evaluation.branching import among, case, coalesce, connective
+from headrace.operators.scalar.evaluation.casts import cast
+from headrace.operators.scalar.evaluation.kernels import KERNELS, Site
+from headrace.operators.scalar.evaluation.structures import structure
+from headrace.operators.scalar.evaluation.user_functions import user_call
+from headrace.operators.scalar.values.column_result import Compute, Frame, Result, errors_of, settled
+from headrace.operators.scalar.values.datum import Kernel, is_null, scalar_of
+from headrace.operators.scalar.values.row_errors import Errors
+from headrace.schema import BOOLEAN, Type, to_arrow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One step. `constant` is its result, for one row, if that is the same for every row."""
+
+    compute: Compute
+    inputs: tuple[Node, ...]
+    type: Type
+    constant: Result | None = None
+
+
+LAZY: Final = {"coalesce": coalesce, "ifnull": coalesce, "in": among}
+"""Functions that decide for themselves which errors of arguments count, by name; also `EXPANDED` and AND, OR."""
+EXPANDED: Final = ("if", "nvl2", "nullif")
+
+_LIMIT: Final = 50_000
+_programs: dict[int, tuple[Expression, tuple[Node, ...]]] = {}
+_nodes: dict[Hashable, Node] = {}
+
+
+def program(expression: Expression) -> tuple[Node, ...]:
+    """The steps, arguments before functions; the last one is the expression itself."""
+    known = _programs.get(id(expression))
+    if known is not None and known[0] is expression:
+        return known[1]
+    if len(_programs) + len(_nodes) > _LIMIT:  # plans come and go; what is in use is soon back
+        _programs.clear()
+        _nodes.clear()
+    steps = _compiled(expression)
+    _programs[id(expression)] = (expression, steps)
+    return steps
+
+
+def _compiled(expression: Expression) -> tuple[Node, ...]:
+    made: dict[int, Node] = {}
+    for part in reversed(list(walk(expression))):
+        if id(part) not in made:
+            made[id(part)] = _node(part, tuple(made[id(child)] for child in children(part)))
+    order: dict[Node, None] = {}
+    pending = [(made[id(expression)], False)]
+    while pending:
+        node, ready = pending.pop()
+        if ready:
+            order[node] = None
+        elif node not in order:
+            pending.append((node, True))
+            pending.extend((step, False) for step in reversed(node.inputs))
+    return tuple(order)
+
+
+def _node(expression: Expression, inputs: tuple[Node, ...]) -> Node:
+    match expression:
+        case Column(name=name, type=kind):
+            return _intern(("column", name, kind), lambda: Node(_column(name), (), kind))
+        case Literal(value=value, type=kind):
+            scalar = scalar_of(expression)
+            return _intern(("literal", repr(value), kind), lambda: _constant(Result(scalar), kind))
+        case Cast(argument=argument, type=kind, safe=safe):
+            return _intern(
+                ("cast", safe, kind, inputs),
+                lambda: _made(_cast(argument.type, kind, safe=safe), inputs, kind),
+            )
+        case Case(type=kind):
+            return _choice(inputs, kind)
+        case Call(function=name, type=kind):
+            return _intern(("call", name, kind, inputs), lambda: _call(name, inputs, kind))
+
+
+def _intern(key: Hashable, make: Any) -> Node:
+    node = _nodes.get(key)
+    if node is None:
+        node = _nodes[key] = make()
+    return node
+
+
+def _choice(inputs: tuple[Node, ...], kind: Type) -> Node:
+    return _intern(("case", kind, inputs), lambda: _made(case(kind), inputs, kind))
+
+
+def _made(compute: Compute, inputs: tuple[Node, ...], kind: Type) -> Node:
+    """A step, computed here and now if all it needs is constant."""
+    if not all(node.constant is not None for node in inputs):
+        return Node(compute, inputs, kind)
+    one = [node.compute(Frame({}, 1, {}), ()) for node in inputs]
+    arrays = [Result(pa.repeat(result.value, 1), result.errors) for result in one]
+    found = compute(Frame({}, 1, {}), arrays)
+    value = found.value[0] if isinstance(found.value, pa.Array) else found.value
+    return _constant(Result(value, found.errors), kind)
+
+
+def _constant(result: Result, kind: Type) -> Node:
+    if result.errors is None:
+        return Node(lambda *_: result, (), kind, result)
+    reason = result.errors.reasons[0]
+    return Node(
+        lambda frame, _: Result(result.value, Errors.everywhere(frame.rows, reason)), (), kind, result
+    )
+
+
+def _column(name: str) -> Compute:
+    def compute(frame: Frame, _: Sequence[Result]) -> Result:
+        values = frame.columns[name]
+        return Result(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
+
+    return compute
+
+
+def _cast(source: Type, target: Type, *, safe: bool) -> Compute:
+    compute = _strict(cast(source, target), target)
+    if not safe:
+        return compute
+
+    def forgiving(frame: Frame, results: Sequence[Result]) -> Result:
+        return Result(compute(frame, [Result(results[0].value)]).value, results[0].errors)
+
+    return forgiving
+
+
+def _call(name: str, inputs: tuple[Node, ...], kind: Type) -> Node:
+    if name in ("and", "or"):
+        return _made(connective(name), inputs, kind)
+    if name in LAZY:
+        return _made(LAZY[name](inputs[0].type), inputs, kind)
+    if name in EXPANDED:
+        return _expanded(name, inputs, kind)
+    if name in STRUCTURES:
+        return _made(structure(name, kind), inputs, kind)
+    row = FUNCTIONS.get(name)
+    if row is None:
+        return Node(user_call(name), inputs, kind)
+    site = Site(name, tuple(node.type for node in inputs), tuple(map(_value, inputs)), kind)
+    kernel = KERNELS[name](site)
+    return _made(_strict(kernel, kind) if row.strict else _lenient(kernel), inputs, kind)
+
+
+def _value(node: Node) -> Any:
+    constant = node.constant
+    return None if constant is None or constant.errors is not None else constant.value.as_py()
+
+
+def _expanded(name: str, inputs: tuple[Node, ...], kind: Type) -> Node:
+    """`if`, `nvl2` and `nullif` are CASEs."""
+    if name == "if":
+        return _choice(inputs, kind)
+    if name == "nvl2":
+        test = _intern(
+            ("call", "isnotnull", BOOLEAN, inputs[:1]), lambda: _call("isnotnull", inputs[:1], BOOLEAN)
+        )
+        return _choice((test, *inputs[1:]), kind)
+    shared = common_type([node.type for node in inputs])
+    sides = tuple(
+        node if node.type == shared else _made(_cast(node.type, shared, safe=False), (node,), shared)
+        for node in inputs
+    )
+    equal = _intern(("call", "=", BOOLEAN, sides), lambda: _call("=", sides, BOOLEAN))
+    nothing = _constant(Result(pa.scalar(None, to_arrow(kind))), kind)
+    return _choice((equal, nothing, inputs[0]), kind)
+
+
+def _strict(kernel: Kernel, kind: Type) -> Compute:
+    arrow = to_arrow(kind)
+
+    def compute(frame: Frame, results: Sequence[Result]) -> Result:
+        data, errors = [result.value for result in results], errors_of(results)
+        if any(map(is_null, data)) or any(pa.types.is_null(datum.type) for datum in data):
+            return Result(pa.scalar(None, arrow), errors)
+        value, failure = kernel(data)
+        # Rows with errors in arguments are NULL there, so they are NULL here.
+        return Result(value, errors) if failure is None else settled(value, errors, failure, frame.rows)
+
+    return compute
+
+
+def _lenient(kernel: Kernel) -> Compute:
+    def compute(frame: Frame, results: Sequence[Result]) -> Result:
+        data = [result.value for result in results]
+        value, failure = kernel(data)
+        return settled(value, errors_of(results), failure, frame.rows)
+
+    return compute

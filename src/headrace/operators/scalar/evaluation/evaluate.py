@@ -1,0 +1,87 @@
+"""What are the values of expressions on a batch of rows, and where do they fail?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.algebra.expressions.expression import Expression
+from headrace.algebra.functions.resolve import UserFunction
+from headrace.operators.scalar.evaluation.compile import Node, program
+from headrace.operators.scalar.evaluation.user_functions import in_force
+from headrace.operators.scalar.values.column_result import Frame, Result
+from headrace.operators.scalar.values.datum import Bools, column, truth
+from headrace.operators.scalar.values.row_errors import Errors, both
+
+
+class Evaluation:
+    """Expressions over one batch; what they have in common is computed once.
+
+    `columns` are Arrow arrays by internal name, `rows` their length, `users` the registered functions by lowercase
+    name (by default those of the `registered` block around).
+    `errors` holds the rows on which any expression asked for so far has failed.
+    """
+
+    __slots__ = ("_frame", "_memo", "errors")
+
+    def __init__(
+        self, columns: Mapping[str, pa.Array], rows: int, users: Mapping[str, UserFunction] | None = None
+    ) -> None:
+        self._frame = Frame(columns, rows, in_force() if users is None else users)
+        self._memo: dict[Node, Result] = {}
+        self.errors: Errors | None = None
+
+    def values(self, expression: Expression) -> pa.Array:
+        """One value per row, NULL where the expression failed; its Arrow type is that of the expression's type."""
+        return column(self._asked(expression).value, self._frame.rows)
+
+    def mask(self, predicate: Expression) -> Bools:
+        """Where the predicate is true: not where it is false, NULL or failed."""
+        return truth(self._asked(predicate).value, self._frame.rows)
+
+    def result(self, expression: Expression) -> Result:
+        """Values (or one for all rows) and errors of this expression alone."""
+        memo, frame = self._memo, self._frame
+        steps = program(expression)
+        for node in steps:
+            if node not in memo:
+                memo[node] = node.compute(frame, [memo[step] for step in node.inputs])
+        return memo[steps[-1]]
+
+    def _asked(self, expression: Expression) -> Result:
+        result = self.result(expression)
+        if result.errors is not None and result.errors is not self.errors:
+            self.errors = both(self.errors, result.errors)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """Values of one expression, and the rows on which it failed."""
+
+    values: pa.Array
+    errors: Errors | None
+
+
+def evaluate(
+    expression: Expression,
+    columns: Mapping[str, pa.Array],
+    rows: int,
+    users: Mapping[str, UserFunction] | None = None,
+) -> Evaluated:
+    """One expression on one batch; `Evaluation` is for several."""
+    evaluation = Evaluation(columns, rows, users)
+    return Evaluated(evaluation.values(expression), evaluation.errors)
+
+
+def predicate(
+    condition: Expression,
+    columns: Mapping[str, pa.Array],
+    rows: int,
+    users: Mapping[str, UserFunction] | None = None,
+) -> tuple[Bools, Errors | None]:
+    """Where a condition is true, and where it failed."""
+    evaluation = Evaluation(columns, rows, users)
+    return evaluation.mask(condition), evaluation.errors

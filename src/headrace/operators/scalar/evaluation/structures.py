@@ -1,0 +1,31 @@
+"""Structures of several values of a row: the arguments of statistics that take more than one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.series import PAIR
+from headrace.operators.scalar.values.column_result import Compute, Frame, Result, errors_of
+from headrace.operators.scalar.values.datum import column
+from headrace.schema import Type, to_arrow
+
+
+def structure(name: str, kind: Type) -> Compute:
+    """The values of the arguments side by side; a pair is NULL where one of them is."""
+    arrow = to_arrow(kind)
+
+    def compute(frame: Frame, results: Sequence[Result]) -> Result:
+        parts = [column(result.value, frame.rows) for result in results]
+        parts = [part.cast(field.type) for part, field in zip(parts, arrow, strict=True)]
+        gone = np.zeros(frame.rows, bool)
+        if name == PAIR:
+            for part in parts:
+                if part.null_count:
+                    gone |= part.is_null().to_numpy(zero_copy_only=False)
+        mask = pa.array(gone) if gone.any() else None
+        return Result(pa.StructArray.from_arrays(parts, fields=list(arrow), mask=mask), errors_of(results))
+
+    return compute

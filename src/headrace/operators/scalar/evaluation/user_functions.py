@@ -1,0 +1,114 @@
+"""How is a registered Python function called? Contract and types: `headrace.algebra.functions.resolve.UserFunction`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.functions.resolve import UserFunction
+from headrace.errors import UserError, did_you_mean
+from headrace.operators.scalar.values.column_result import Compute, Frame, Result, errors_of, settled
+from headrace.operators.scalar.values.datum import Bools, Failure, column, valid
+from headrace.schema import to_arrow
+
+_REGISTERED: ContextVar[Mapping[str, UserFunction]] = ContextVar("registered", default={})  # noqa: B039 - never changed
+
+
+@contextmanager
+def registered(users: Mapping[str, UserFunction]) -> Iterator[None]:
+    """Functions by lower-case name, for all evaluations inside the block that are not told otherwise."""
+    token = _REGISTERED.set(users)
+    try:
+        yield
+    finally:
+        _REGISTERED.reset(token)
+
+
+def in_force() -> Mapping[str, UserFunction]:
+    """The functions of the innermost `registered` block."""
+    return _REGISTERED.get()
+
+
+def user_call(name: str) -> Compute:
+    """The call of the function registered under `name` at the time of evaluation."""
+
+    def compute(frame: Frame, results: Sequence[Result]) -> Result:
+        function = frame.users.get(name)
+        if function is None:
+            raise UserError(f"no function '{name}' is registered", remedy=did_you_mean(name, frame.users))
+        errors = errors_of(results)
+        arguments = [column(result.value, frame.rows) for result in results]
+        asked = np.ones(frame.rows, np.bool_) if errors is None else ~errors.mask
+        if function.strict:
+            for argument in arguments:
+                where = valid(argument)
+                asked = asked if where is None else asked & where
+        values, failure = _called(function, arguments, asked)
+        return settled(values, errors, failure, frame.rows)
+
+    return compute
+
+
+def _called(
+    function: UserFunction, arguments: list[pa.Array], asked: Bools
+) -> tuple[pa.Array, Failure | None]:
+    """Values on the rows that are asked for, NULL elsewhere."""
+    rows = np.flatnonzero(asked)
+    chosen = (
+        [argument.filter(pa.array(asked)) for argument in arguments] if len(rows) < len(asked) else arguments
+    )
+    reasons: dict[int, str] = {}
+    call, kind = function.call, to_arrow(function.result)
+    if function.by_row:
+        values = _by_row(call, kind, chosen, rows, reasons)
+    else:
+        values = _by_array(call, kind, chosen, rows, reasons)
+    places = np.cumsum(asked) - 1
+    spread = values if len(rows) == len(asked) else values.take(pa.array(places, mask=~asked))
+    if not reasons:
+        return spread, None
+    mask = np.zeros(len(asked), np.bool_)
+    mask[list(reasons)] = True
+    return spread, Failure(mask, lambda row: f"{function.name}: {reasons[row]}")
+
+
+def _by_row(
+    call: Callable[..., Any], kind: pa.DataType, chosen: list[pa.Array], rows: Any, reasons: dict[int, str]
+) -> pa.Array:
+    found: list[Any] = []
+    for place, row in enumerate(rows.tolist()):
+        try:
+            value = call(*(argument[place].as_py() for argument in chosen))
+            found.append(pa.scalar(value, kind).as_py())
+        except Exception as failure:  # noqa: BLE001 whatever a user's function raises is an error of its row
+            reasons[row] = f"{type(failure).__name__}: {failure}"
+            found.append(None)
+    return pa.array(found, kind)
+
+
+def _by_array(
+    call: Callable[..., Any], kind: pa.DataType, chosen: list[pa.Array], rows: Any, reasons: dict[int, str]
+) -> pa.Array:
+    """One call; after an exception by halves, so that only rows that fail alone are errors."""
+    if len(rows) == 0:
+        return pa.nulls(0, kind)
+    try:
+        values = pa.array(call(*chosen), kind)
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        if len(values) != len(rows):
+            raise ValueError(f"expected {len(rows)} values, found {len(values)}")  # noqa: TRY301 told like any other
+        return values if values.type == kind else values.cast(kind)
+    except Exception as failure:  # noqa: BLE001 whatever a user's function raises is an error of its rows
+        if len(rows) == 1:
+            reasons[int(rows[0])] = f"{type(failure).__name__}: {failure}"
+            return pa.nulls(1, kind)
+        half = len(rows) // 2
+        low = _by_array(call, kind, [argument.slice(0, half) for argument in chosen], rows[:half], reasons)
+        high = _by_array(call, kind, [argument.slice(half) for argument in chosen], rows[half:], reasons)
+        return pa.concat_arrays([low, high])

@@ -1,0 +1,1 @@
+"""Functions of times: parts, arithmetic, zones, the calendar."""

@@ -1,0 +1,1 @@
+"""Functions of texts; values from and to text."""

@@ -1,0 +1,1 @@
+"""Values of expressions, and the errors of single rows."""

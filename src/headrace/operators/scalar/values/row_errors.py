@@ -1,0 +1,63 @@
+"""On which rows did an expression fail, and why? Reasons are put into words only when someone asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.operators.scalar.values.datum import Bools, Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """Failed rows; the first of `parts` that holds a row says why it failed."""
+
+    mask: Bools
+    parts: tuple[Failure, ...]
+
+    @property
+    def reasons(self) -> Mapping[int, str]:
+        """The first reason of each failed row."""
+        return _Reasons(self)
+
+    def within(self, taken: Bools) -> Errors | None:
+        """The errors on rows that are taken; None when there are none."""
+        mask = self.mask & taken
+        return Errors(mask, self.parts) if mask.any() else None
+
+    @staticmethod
+    def of(failure: Failure | None) -> Errors | None:
+        """The errors of one failure."""
+        return None if failure is None else Errors(failure.mask, (failure,))
+
+    @staticmethod
+    def everywhere(rows: int, reason: str) -> Errors | None:
+        """The same error on every row."""
+        return Errors.of(Failure(np.ones(rows, np.bool_), lambda _: reason)) if rows else None
+
+
+def both(first: Errors | None, then: Errors | None) -> Errors | None:
+    """The errors of two, where reasons of the first come first."""
+    if first is None or then is None or first is then:
+        return first or then
+    narrowed = tuple(Failure(part.mask & first.mask, part.describe) for part in first.parts)
+    later = tuple(Failure(part.mask & then.mask, part.describe) for part in then.parts)
+    return Errors(first.mask | then.mask, narrowed + later)
+
+
+class _Reasons(Mapping[int, str]):
+    def __init__(self, errors: Errors) -> None:
+        self._errors = errors
+
+    def __getitem__(self, row: int) -> str:
+        if not self._errors.mask[row]:
+            raise KeyError(row)
+        return next(part.describe(row) for part in self._errors.parts if part.mask[row])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(np.flatnonzero(self._errors.mask).tolist())
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._errors.mask))

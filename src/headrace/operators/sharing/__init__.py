@@ -1,0 +1,1 @@
+"""Work that many queries have in common."""

@@ -1,0 +1,235 @@
+"""Which operators of a scan task fold their rows together, and how.
+
+Aggregates that join alike and group alike are folded once for all their conditions and windows (`shared_aggregates`);
+those that count distinct values, once for all their windows (`shared_panes`). Everything else works by itself, on the rows
+that pass its first filter, which one index finds for all (`routed_scans`). What leaves the task is the same in each case: an
+operator's deltas as it would have made them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+from typing import Literal as Choice
+
+import pyarrow as pa
+
+from headrace.operators.aggregates.synopsis_aggregates import keeps_synopses
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.operator import Operator, Scanner
+from headrace.operators.families.cohort import over_panes
+from headrace.operators.families.family import as_it_runs, state_name
+from headrace.operators.families.harvest import Harvest
+from headrace.operators.on_demand.row_bitmaps import united
+from headrace.operators.on_demand.selection import Selection
+from headrace.operators.on_demand.shared_selections import BITS, SharedSelections
+from headrace.operators.query_index.predicate_index import predicate_of
+from headrace.operators.query_index.predicates.normal_form import can_fail
+from headrace.operators.rows.row_pipeline import Keep, RowStep, joins_of
+from headrace.operators.sharing.routed_scans import RoutedRows, first_filter
+from headrace.operators.sharing.shared_aggregates import SharedPredicates
+from headrace.operators.sharing.shared_panes import SharedPanes
+from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+
+FEW_PREDICATES: Final = 12
+"""Up to so many conditions, each filters the rows by itself: measured, an index pays from about twelve on."""
+
+_ANY: Final = "any condition"
+_Key: TypeAlias = tuple[object, object]
+
+
+class Folding(Protocol):
+    """The scan half of one or several operators."""
+
+    @property
+    def representative(self) -> str:
+        """The id of one of the operators: none of them folds anywhere else."""
+        ...
+
+    def add(self, batch: Batch) -> None:
+        """Take in a batch of accepted rows."""
+        ...
+
+    def finish(self) -> Harvest:
+        """The deltas of all batches."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """An operator that shares with nobody."""
+
+    operator: Operator
+    scanner: Scanner
+
+    @property
+    def representative(self) -> str:
+        """The operator's id."""
+        return self.operator.id
+
+    def add(self, batch: Batch) -> None:
+        """Fold a batch."""
+        self.scanner.add(batch)
+
+    def finish(self) -> Harvest:
+        """Its deltas."""
+        found = Harvest()
+        found.add(self.operator, self.scanner.finish())
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Selecting:
+    """All selections over the stream that keep something."""
+
+    members: tuple[Selection, ...]
+    shared: SharedSelections
+
+    @property
+    def representative(self) -> str:
+        """The id of one of them."""
+        return self.members[0].id
+
+    def add(self, batch: Batch) -> None:
+        """Match a batch."""
+        self.shared.add(batch)
+
+    def finish(self) -> Harvest:
+        """Everybody's containers as one table, and what each saw."""
+        found = Harvest()
+        for operator, (_, seen) in zip(self.members, self.shared.of_each(), strict=True):
+            found.add(operator, seen)
+        tables = [table for table in self.shared.tables if table.num_rows]
+        if tables:
+            found.put(f"{state_name(self.members[0])}/{BITS}", united(tables))
+        return found
+
+
+How: TypeAlias = Choice["alone", "routed", "panes", "conditions", "selections"]
+
+
+def foldings(
+    operators: Iterable[Operator], relations: Mapping[str, pa.Table], adapting: Collection[str] = ()
+) -> list[Folding]:
+    """Scanners for one task's operators, those that can share together.
+
+    `adapting` names the states in which groups of few rows lie as these; an operator that folds alone makes such.
+    """
+    return [_folding(how, members, relations, adapting) for how, members in groups(operators)]
+
+
+def _folding(
+    how: How, members: Sequence[Operator], relations: Mapping[str, pa.Table], adapting: Collection[str]
+) -> Folding:
+    if how == "alone":
+        (operator,) = members
+        return Alone(operator, _scanner(operator, relations, adapting))
+    if how == "routed":
+        scanners = {each.id: _scanner(each, relations, adapting) for each in members}
+        return RoutedRows.of(tuple(members), scanners)
+    if how == "selections":
+        selecting = tuple(asked for each in members if (asked := each.on_request) is not None)
+        return Selecting(selecting, SharedSelections.of(selecting))
+    sharing = tuple(over_panes(members))
+    shared = SharedPanes if how == "panes" else SharedPredicates
+    return shared.of(sharing, relations)
+
+
+def _scanner(operator: Operator, relations: Mapping[str, pa.Table], adapting: Collection[str]) -> Scanner:
+    return (as_it_runs(operator, adapting) if adapting else operator).scanner(relations)
+
+
+def groups(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Operator]]]:
+    """Who folds together, of operators that see the same rows, and how.
+
+    By common panes (the same rows and keys); by an index of their conditions (the same joins and keys); alone, with an index
+    that gives each its rows, or without.
+    """
+    apart: list[Operator] = []
+    for how, members in _sharing(operators):
+        if how == "alone":
+            apart += members
+        else:
+            yield how, members
+    filtered = [(each, first_filter(each)) for each in apart]
+    routed = _are_many(found for _, found in filtered if found is not None)
+    if routed:
+        yield "routed", [each for each, found in filtered if found is not None]
+    for each, found in filtered:
+        if found is None or not routed:
+            yield "alone", (each,)
+
+
+def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Operator]]]:
+    alike: dict[_Key, list[PaneAggregate]] = {}
+    families: dict[tuple[str, tuple[RowStep, ...]], list[PaneAggregate]] = {}
+    selections: list[Selection] = []
+    for operator in operators:
+        if (asked := operator.on_request) is not None:
+            if asked.materialize == "partial":  # of the others nothing is kept
+                selections.append(asked)
+            continue
+        folding = operator.over_panes
+        if folding is None or not shares(folding):
+            yield "alone", (operator,)
+        elif folding.family is not None and _is_filtered(folding):
+            families.setdefault((folding.family, joins_of(folding.steps)), []).append(folding)
+        else:
+            alike.setdefault((folding.steps, _keys(folding)), []).append(folding)
+    if selections:
+        yield "selections", selections
+    # those of a family have the same keys and arguments: one is asked for all
+    for (_, joins), members in families.items():
+        if members[0].grouped.distinct_arguments:
+            for member in members:
+                alike.setdefault((member.steps, _keys(member)), []).append(member)
+        else:
+            alike.setdefault((_ANY, (joins, _keys(members[0]))), []).extend(members)
+    for (steps, _), members in alike.items():
+        yield from _together(members, any_condition=steps == _ANY)
+
+
+def shares(operator: PaneAggregate) -> bool:
+    """True for windows that cover all time and answer only for rows: others must see every row by themselves.
+
+    Synopses say of themselves how wrong they are; a row folded into them once is not folded again.
+    """
+    alike = not operator.answers_empty and operator.revisions is None and not operator.panes.has_gaps
+    return alike and not operator.alone and not keeps_synopses(operator.aggregates)
+
+
+def _are_many(predicates: Iterable[object]) -> bool:
+    found: set[object] = set()
+    for predicate in predicates:
+        found.add(predicate)
+        if len(found) > FEW_PREDICATES:
+            return True
+    return False
+
+
+def _is_filtered(operator: PaneAggregate) -> bool:
+    """Whether rows may as well be filtered after all joins: by one filter, or by some of which none can fail.
+
+    A row that one filter leaves out is not seen by the next, nor is one that joins with nothing.
+    """
+    if len(operator.steps) < 2:
+        return True
+    return not any(can_fail(step.predicate) for step in operator.steps if isinstance(step, Keep))
+
+
+def _keys(operator: PaneAggregate) -> tuple[object, ...]:
+    return tuple(named.expression for named in operator.keys)
+
+
+def _together(
+    members: Sequence[PaneAggregate], *, any_condition: bool
+) -> Iterator[tuple[How, Sequence[PaneAggregate]]]:
+    if any_condition and _are_many(map(predicate_of, members)):
+        yield "conditions", members
+        return
+    by_steps: dict[tuple[RowStep, ...], list[PaneAggregate]] = {}
+    for member in members:
+        by_steps.setdefault(member.steps, []).append(member)
+    for same in by_steps.values():
+        yield "panes" if len(same) > 1 else "alone", same

@@ -1,0 +1,168 @@
+"""One fold for many windows: aggregates over the same rows and groups share the work of a scan task.
+
+Queries that keep the same rows and group them by the same keys differ only in their windows and aggregates. Their rows
+are folded once, by the panes that all their windows have in common, into the union of their partials; each query's own
+panes are then made of those few cells instead of of the rows. What leaves the task is what each query would have made
+alone, so state, replay and everything after know nothing of the sharing.
+Source: Krishnamurthy, Wu, Franklin 2006 (shared paired windows); Li 2008, section 6.5.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.aggregates import NamedAggregate
+from headrace.operators.aggregates.cell_table import KEY, Gathered, Layout, gather, merge, merge_gathered
+from headrace.operators.aggregates.group_by import Grouped, fold
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.group_codes import Ints, ints
+from headrace.operators.base.operator import Scanned, Scanner
+from headrace.operators.families.harvest import Harvest
+from headrace.operators.panes.pane_keys import pane_keys
+from headrace.operators.panes.panes import Panes
+from headrace.operators.rows.row_pipeline import RowPipeline
+from headrace.operators.scalar import Evaluation
+from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+from headrace.time import Instant
+
+_MOST_GRID: Final = 4096
+"""Up to so many panes of the greatest common divisor in a batch, they are counted instead of searched."""
+_LEAST_GAIN: Final = 4
+"""Sharing pays while a common cell holds at least so many rows."""
+
+
+@dataclass(slots=True)
+class SharedPanes:
+    """The scan half of several pane aggregates over the same rows and keys."""
+
+    members: tuple[PaneAggregate, ...]
+    union: Grouped
+    pipeline: RowPipeline
+    own: Mapping[str, Scanner]
+    """Each member by itself: for batches on which an expression fails, since it must fail for its query alone."""
+    tables: list[list[pa.Table]] = field(default_factory=list)
+    rows_in: int = 0
+    rows_kept: int = 0
+    pays: bool = True
+
+    @staticmethod
+    def of(members: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> SharedPanes:
+        """Prepare to fold for all members, which have equal steps and keys."""
+        calls = dict.fromkeys(item.call for member in members for item in member.aggregates)
+        union = Grouped(
+            members[0].keys, tuple(NamedAggregate(f"a{place}", call) for place, call in enumerate(calls))
+        )
+        own = {member.id: member.scanner(relations) for member in members}
+        return SharedPanes(members, union, RowPipeline.of(members[0].steps, relations), own)
+
+    @property
+    def representative(self) -> str:
+        """The first member's id."""
+        return self.members[0].id
+
+    def add(self, batch: Batch) -> None:
+        """Fold a batch once for all; or once for each, where sharing does not pay or an expression fails."""
+        if not self.pays or not self._fold(batch):
+            for scanner in self.own.values():
+                scanner.add(batch)
+
+    def _fold(self, batch: Batch) -> bool:
+        kept = self.pipeline.apply(batch)
+        failed = bool(self.pipeline.rejected)
+        self.pipeline.rejected.clear()
+        evaluation = Evaluation(kept.readable, kept.rows)
+        values = [] if failed else [evaluation.values(each) for each in self.union.inputs()]
+        if failed or evaluation.errors is not None:
+            return False
+        self.rows_in += batch.rows
+        self.rows_kept += kept.rows
+        if kept.rows:
+            places, starts = common_panes([member.panes for member in self.members], kept.at)
+            folded = fold(self.union, places, values, None)
+            self.tables.append([_starting(table, starts) for table in folded])
+            self.pays = _LEAST_GAIN * folded[0].num_rows <= kept.rows
+        return True
+
+    def finish(self) -> Harvest:
+        """Each member's deltas, as it would have made them alone."""
+        stores = [
+            gather(layout, [folded[place] for folded in self.tables])
+            for place, layout in enumerate(self.union.layouts)
+        ]
+        found = Harvest()
+        for member in self.members:
+            found.add(member, self._deltas(member, stores))
+        return found
+
+    def _deltas(self, member: PaneAggregate, stores: Sequence[Gathered]) -> Scanned:
+        alone = self.own[member.id].finish()
+        deltas = dict(alone.deltas)
+        arguments = self.union.distinct_arguments
+        places = [0, *(1 + arguments.index(argument) for argument in member.grouped.distinct_arguments)]
+        for own, (place, layout) in enumerate(zip(places, member.layouts, strict=True)):
+            if stores[place].rows:
+                table = _refold(member, layout, stores[place])
+                section = f"open{own}"
+                deltas[section] = merge(layout, [table, deltas[section]]) if section in deltas else table
+        return replace(
+            alone,
+            deltas=deltas,
+            rows_in=alone.rows_in + self.rows_in,
+            rows_kept=alone.rows_kept + self.rows_kept,
+        )
+
+
+def _starting(table: pa.Table, starts: Ints) -> pa.Table:
+    """A folded table whose cells are named by the instants at which their panes start."""
+    places = ints(table, KEY)
+    return table.set_column(0, KEY, pa.array(starts[places]))
+
+
+def _refold(member: PaneAggregate, layout: Layout, cells: Gathered) -> pa.Table:
+    """Common cells as rows of a member's own panes."""
+    slots = cells.slots
+    if member.single_slot is not None:
+        slots = np.full(cells.rows, member.single_slot, np.int16)
+    blocks = pane_keys(member.panes.of_instants(cells.blocks))
+    return merge_gathered(layout, Gathered(blocks, slots, cells.groups, cells.answer))
+
+
+def common_panes(combs: Sequence[Panes], at: Ints) -> tuple[Ints, Ints]:
+    """The panes that no edge of any comb crosses: for each row its pane's place, and for each place its start.
+
+    Where rows lie far apart only the panes that hold one are named: an edge of each comb, the last at or before the row.
+    """
+    low, high = int(at.min()), int(at.max())
+    base, width = _grid(combs)
+    first = (low - base) // width
+    count = (high - base) // width - first + 1
+    if count <= _MOST_GRID:
+        start = base + first * width
+        return (at - start) // width, start + np.arange(count) * width
+    if sum(panes.per_slide * ((high - low) // panes.slide + 2) for panes in combs) > _MOST_GRID + len(at):
+        begins = functools.reduce(np.maximum, (panes.starts(panes.of_instants(at)) for panes in combs))
+        starts, places = np.unique(begins, return_inverse=True)
+        return places, starts
+    edges = np.unique(np.concatenate([_edges(panes, low, high) for panes in combs]))
+    return np.searchsorted(edges, at, side="right") - 1, edges
+
+
+def _grid(combs: Sequence[Panes]) -> tuple[Instant, int]:
+    """An edge and the greatest distance of which all edges are multiples."""
+    base = combs[0].anchor
+    steps = [part for panes in combs for part in (panes.slide, panes.cut, panes.anchor - base)]
+    return base, math.gcd(*steps)
+
+
+def _edges(panes: Panes, low: Instant, high: Instant) -> Ints:
+    """Where panes begin, from the pane of `low` to that of `high`."""
+    turns = np.arange((low - panes.anchor) // panes.slide, (high - panes.anchor) // panes.slide + 1)
+    begins = panes.anchor + turns * panes.slide
+    return np.concatenate([begins, begins + panes.cut]) if panes.cut else begins

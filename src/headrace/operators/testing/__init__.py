@@ -1,0 +1,1 @@
+"""Operators without a driver, for tests."""

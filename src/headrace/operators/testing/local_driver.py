@@ -1,0 +1,149 @@
+"""An operator driven in this process, without Spark: what the runtime does with it, epoch by epoch, and nothing else.
+
+`hr.test` and the laws use it. Rows come as epochs of splits; each split has its own scanner, each task its own slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.base.batch import Batch, Rejected
+from headrace.operators.base.group_codes import SLOTS, ints
+from headrace.operators.base.operator import SLOT, Operator, Sections, Turn
+from headrace.time import BEGINNING, FOREVER, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an operator gave over all epochs: result rows (None: never any), rejects, and the state that is left."""
+
+    results: pa.Table | None
+    rejected: tuple[Rejected, ...]
+    runs: tuple[Sections, ...]
+
+    @property
+    def state_rows(self) -> int:
+        """How much state is left."""
+        return sum(table.num_rows for run in self.runs for table in run.values())
+
+
+def answer(
+    operator: Operator,
+    epochs: Sequence[Sequence[Batch]],
+    punctuations: Sequence[Instant],
+    tasks: int | Sequence[int] = 1,
+    *,
+    final: bool = True,
+    relations: Mapping[str, pa.Table] | None = None,
+    compact_after: Collection[int] | Mapping[int, int] = (),
+) -> pa.Table | None:
+    """All result rows; None when no epoch gave a table. See `drive`."""
+    driven = drive(
+        operator, epochs, punctuations, tasks, final=final, relations=relations, compact_after=compact_after
+    )
+    return driven.results
+
+
+def drive(
+    operator: Operator,
+    epochs: Sequence[Sequence[Batch]],
+    punctuations: Sequence[Instant],
+    tasks: int | Sequence[int] = 1,
+    *,
+    final: bool = True,
+    relations: Mapping[str, pa.Table] | None = None,
+    compact_after: Collection[int] | Mapping[int, int] = (),
+    keeping: Mapping[int, int] | None = None,
+) -> Told:
+    """Run the operator over epochs (each a sequence of splits), with the punctuation after each.
+
+    `tasks`: state tasks, one number or one per epoch. `compact_after`: epochs, counted from 0, after which runs are merged
+    into one a task: all of them, or as many of the newest as the mapping says. `keeping`: epochs in which panes keep groups of at most so many rows as these. `final` closes what is open, as if the stream ended there.
+    """
+    state = _State(operator, relations or {}, keeping or {})
+    for number, (splits, punctuation) in enumerate(zip(epochs, punctuations, strict=True)):
+        state.epoch(number, splits, punctuation, tasks if isinstance(tasks, int) else tasks[number])
+        if number in compact_after:
+            state.compact(compact_after[number] if isinstance(compact_after, Mapping) else len(state.runs))
+    left = tuple(state.runs)
+    if final:
+        state.step([], Turn(state.closed, FOREVER, state.greatest, final=True), state.tasks)
+    found = pa.concat_tables(state.results) if state.results else None
+    return Told(found, tuple(state.rejected), left)
+
+
+class _State:
+    """Runs and answers so far."""
+
+    def __init__(
+        self, operator: Operator, relations: Mapping[str, pa.Table], keeping: Mapping[int, int]
+    ) -> None:
+        self.operator, self.relations, self.keeping = operator, relations, keeping
+        self.runs: list[Sections] = []
+        self.results: list[pa.Table] = []
+        self.rejected: list[Rejected] = []
+        self.closed: Instant = BEGINNING
+        self.greatest: Instant = BEGINNING
+        self.tasks = 1
+
+    def epoch(self, number: int, splits: Sequence[Batch], punctuation: Instant, tasks: int) -> None:
+        deltas, operator = [], self.operator.keeping(self.keeping.get(number))
+        for batch in splits:
+            scanner = operator.scanner(self.relations)
+            scanner.add(batch)
+            scanned = scanner.finish()
+            deltas.append(scanned.deltas)
+            self.rejected += scanned.rejected
+            if batch.rows:
+                self.greatest = max(self.greatest, int(batch.at.max()))
+        self.step(deltas, Turn(self.closed, punctuation, self.greatest), tasks)
+        self.closed, self.tasks = punctuation, tasks
+
+    def step(self, deltas: Sequence[Sections], turn: Turn, tasks: int) -> None:
+        made: list[Sections] = []
+        for owned in _owners(tasks):
+            step = self.operator.advance(_of(self.runs, owned), _of(deltas, owned), turn)
+            if step.results is not None and step.results.num_rows:
+                self.results.append(step.results)
+            self.rejected += step.rejected
+            made += [step.state] if step.state else []
+        self.runs += made
+
+    def compact(self, newest: int) -> None:
+        cut = max(0, len(self.runs) - newest)
+        kept, chosen = self.runs[:cut], self.runs[cut:]
+        turn = Turn(self.closed, self.closed, self.greatest)
+        merged: list[Sections] = []
+        for owned in _owners(self.tasks):
+            mine = _of(chosen, owned)
+            names = sorted({name for run in mine for name in run})
+            tables = self.operator.before_merge(
+                {name: [run[name] for run in mine if name in run] for name in names}, turn
+            )
+            merged.append({name: self.operator.compact(name, tables[name], turn) for name in tables})
+        self.runs = [*kept, *(run for run in merged if run)]
+
+
+def _owners(tasks: int) -> list[range]:
+    bounds = [SLOTS * task // tasks for task in range(tasks + 1)]
+    return [range(low, high) for low, high in pairwise(bounds)]
+
+
+def _of(runs: Sequence[Sections], owned: range) -> list[Sections]:
+    """The rows of a task's slots, order kept; tables without any are there, but empty."""
+    if len(owned) == SLOTS:
+        return list(runs)
+    return [
+        {name: table.filter(pa.array(_within(table, owned))) for name, table in run.items()} for run in runs
+    ]
+
+
+def _within(table: pa.Table, owned: range) -> np.ndarray:
+    slots = ints(table, SLOT)
+    found: np.ndarray = (slots >= owned.start) & (slots < owned.stop)
+    return found

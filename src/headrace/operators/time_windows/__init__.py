@@ -1,0 +1,1 @@
+"""Windows of time over panes."""

@@ -1,0 +1,384 @@
+"""Windowed aggregation over panes: sliding, tumbling and landmark windows of time, any range and slide.
+
+Each row is folded once into the partials of its pane and group; windows are combined from closed panes only (Paned-WID,
+Li 2008, section 6.3, with the pane cut of `panes`). DISTINCT aggregates keep, beside, a store whose groups are also the
+distinct values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.expressions.aggregates import NamedAggregate
+from headrace.algebra.expressions.expression import Named
+from headrace.algebra.query import Revisions
+from headrace.algebra.windows.context import Context
+from headrace.operators.aggregates.cell_table import KEY, Layout, merge
+from headrace.operators.aggregates.group_by import Grouped
+from headrace.operators.aggregates.synopsis_aggregates import keeps_synopses
+from headrace.operators.base.batch import Batch, Rejected
+from headrace.operators.base.group_codes import ints
+from headrace.operators.base.operator import (
+    BaseOperator,
+    Operator,
+    Scanned,
+    Sections,
+    StateOwner,
+    Step,
+    Told,
+    Turn,
+)
+from headrace.operators.families import cohort, harvest
+from headrace.operators.on_demand import subwindow
+from headrace.operators.on_demand.subwindow import Subwindows
+from headrace.operators.output.output_stage import Finish, finish
+from headrace.operators.panes.adaptive_panes import (
+    EVERY_ROW,
+    FEW_OPEN,
+    FEW_SEALED,
+    few_rows,
+    fold_adaptively,
+    grown_into_partials,
+    in_order,
+    settle,
+)
+from headrace.operators.panes.emission_limit import Pace
+from headrace.operators.panes.late_panes import settled_at
+from headrace.operators.panes.pane_keys import block_key, pane_keys
+from headrace.operators.panes.pane_sealing import PaneStore
+from headrace.operators.panes.panes import Panes
+from headrace.operators.rows.row_pipeline import RowPipeline, RowStep, columns_read
+from headrace.operators.time_windows import group_punctuation, pane_display
+from headrace.operators.time_windows.group_punctuation import GroupTurn
+from headrace.operators.time_windows.pane_emission_limit import reach
+from headrace.operators.time_windows.pane_extent import SEEN, extent_table, one_extent
+from headrace.operators.time_windows.window_closing import close
+from headrace.time import BEGINNING, Duration, Instant
+
+_LEAST_PANES_FOR_BLOCKS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PaneAggregate(BaseOperator):
+    """`Finish(Aggregate(Windowed(TimeSlide | Landmark)))` of one query.
+
+    `single_slot`: route all groups to one slot, for queries whose windows must meet in one place. `range` is None for
+    landmark windows. `window_alias` names the window's bounds in the columns handed to `finish`.
+    """
+
+    id: str
+    query: str
+    stream: str
+    panes: Panes
+    range: Duration | None
+    window_alias: str
+    keys: tuple[Named, ...]
+    aggregates: tuple[NamedAggregate, ...]
+    finish: Finish
+    steps: tuple[RowStep, ...] = ()
+    single_slot: int | None = None
+    emit_empty: bool = False
+    relations: tuple[str, ...] = ()
+    revisions: Revisions | None = None
+    """Rows below the punctuation come too, and the windows that had been answered without them are answered again."""
+    below: int = 0
+    """How many of the steps stand below the window: rows they drop are in no window, others only in no answer."""
+    family: str | None = None
+    """The name of the state it shares with queries of its shape; see `headrace.operators.families.family`."""
+    keeps: int | None = None
+    """Groups of at most so many rows in a pane lie as their rows; None: all are folded. See `adaptive_panes`."""
+    alone: bool = False
+    """Whether it folds rows and keeps panes by itself, also where queries alike could do it for it."""
+    sheds: bool = False
+    """Whether it is shown the rows that the stream keeps, with what each stands for, instead of all."""
+    rule: str = ""
+
+    @property
+    def answers_empty(self) -> bool:
+        """True when a window that no row reaches has an answer all the same."""
+        return self.emit_empty and not self.keys
+
+    @property
+    def grouped(self) -> Grouped:
+        """What is aggregated by what."""
+        return Grouped(self.keys, self.aggregates)
+
+    @property
+    def adapts(self) -> bool:
+        """True where a group of few rows can lie as these rows: not where all of the past, or late rows, meet them again."""
+        once = self.revisions is None and not self.answers_empty and self.panes.back is not None
+        return once and not keeps_synopses(self.aggregates)
+
+    def adapting(self, *, folds: bool = True) -> PaneAggregate:
+        """The operator while it keeps groups of few rows as these; without `folds` all groups, until their rows meet."""
+        return self.keeping(few_rows(self.layouts[0]) if folds else EVERY_ROW)
+
+    def keeping(self, most: int | None) -> PaneAggregate:
+        """The operator while it keeps groups of at most so many rows in a pane as these."""
+        return replace(self, keeps=most) if self.adapts else self
+
+    @property
+    def context(self) -> Context:
+        """The class of its window."""
+        return Context.FREE
+
+    @property
+    def row_steps(self) -> tuple[RowStep, ...]:
+        """What is done to rows before they are folded."""
+        return self.steps
+
+    @property
+    def finishing(self) -> Finish:
+        """What is made of its groups."""
+        return self.finish
+
+    @property
+    def over_panes(self) -> PaneAggregate:
+        """Itself."""
+        return self
+
+    @property
+    def routing_steps(self) -> tuple[RowStep, ...]:
+        """Its steps, unless a row that they drop makes a window answer all the same."""
+        return () if self.answers_empty or self.alone else self.steps
+
+    def unshared(self) -> PaneAggregate:
+        """The operator, folding and storing its panes by itself."""
+        return replace(self, family=None, alone=True)
+
+    @property
+    def family_key(self) -> str | None:
+        """The name of its family, where its query can have one."""
+        return self.family
+
+    def without_family(self) -> PaneAggregate:
+        """The operator with a state of its own: groups that are ahead are told query by query, not family by family."""
+        return replace(self, family=None)
+
+    def together(self, members: Sequence[Operator]) -> PaneAggregate:
+        """One aggregate for all members of its family, grouped by member first."""
+        return self if self.family is None else cohort.together(cohort.over_panes(members))
+
+    def for_family(self, deltas: Sections) -> Sections:
+        """Its deltas with its number as the first group key."""
+        return deltas if self.family is None else harvest.numbered(self, deltas)
+
+    def own_rows(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
+        """Of its family's rows those with its number."""
+        return list(tables) if self.family is None else cohort.Cohort.of((self,)).own_rows(tables)
+
+    def owners(
+        self, members: Sequence[Operator], turn_of: Callable[[Operator], Turn]
+    ) -> Sequence[tuple[StateOwner, Turn]]:
+        """The cohorts of its family."""
+        if self.family is None:
+            return [(self, turn_of(self))]
+        return cohort.cohorts(members, {each.id: turn_of(each) for each in members})
+
+    @property
+    def store(self) -> PaneStore:
+        """How its panes are kept once they are closed."""
+        return PaneStore(self.panes, self.top_level, self.revisions, self.keeps)
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The stores: the plain one, then one for each distinct argument."""
+        return self.grouped.layouts
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The stream's columns it reads."""
+        return columns_read(self.steps) | self.grouped.reads()
+
+    def scanner(self, relations: Mapping[str, pa.Table]) -> PaneScanner:
+        """Folds a task's rows into pane partials."""
+        below = RowPipeline.of(self.steps[: self.below], relations)
+        return PaneScanner(self, below, RowPipeline.of(self.steps[self.below :], relations))
+
+    @property
+    def top_level(self) -> int:
+        """The highest level of blocks worth keeping."""
+        reach = self.panes.per_window
+        return 0 if reach is None or reach < _LEAST_PANES_FOR_BLOCKS else reach.bit_length() - 1
+
+    @property
+    def emission_windows(self) -> Panes:
+        """Its own."""
+        return self.panes
+
+    def emission_limit(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+    ) -> Instant | None:
+        """Up to where to answer in one step, see `pace`."""
+        return reach(self, runs, deltas, turn, pace)
+
+    @property
+    def ends_in_parts(self) -> bool:
+        """Each window is made of panes alone."""
+        return True
+
+    def group_columns(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+        """Which of the columns are group keys, where windows close group by group."""
+        return group_punctuation.columns_kept(self, columns)
+
+    def advance_groups(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, groups: GroupTurn
+    ) -> Step:
+        """`advance`, where single groups go as far as their own punctuation."""
+        return group_punctuation.advance_groups(self, runs, deltas, turn, groups)
+
+    def without_done(self, section: str, table: pa.Table, groups: GroupTurn) -> pa.Table:
+        """Rows about to be merged, without groups of which all was emitted and no row will follow."""
+        return group_punctuation.without_done(self, section, table, groups)
+
+    @property
+    def subwindows(self) -> Subwindows | None:
+        """All that begin at one of its slides, unless a late row may change them."""
+        if self.range is None or self.revisions is not None:
+            return None
+        return Subwindows(self.range, self.panes, self.answers_empty)
+
+    def answer_subwindow(
+        self,
+        length: Duration,
+        runs: Sequence[Sections],
+        closed: Instant,
+        now: Instant,  # noqa: ARG002
+    ) -> pa.Table | None:
+        """The last window of that length, from its panes."""
+        return subwindow.of_panes(self, length, runs, closed)
+
+    def display(self) -> Iterator[str]:
+        """From HAVING down to the panes and the steps below."""
+        return pane_display.lines(self)
+
+    @property
+    def state_label(self) -> str:
+        """Its window, its keys and its partials."""
+        return pane_display.state_label(self)
+
+    @property
+    def synopsis_bytes(self) -> Mapping[str, int]:
+        """Of each sketch so many in each pane."""
+        return pane_display.sketch_bytes(self)
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Seal the panes that punctuation passed, build their blocks, answer the windows that closed."""
+        closed = close(self, runs, deltas, turn)
+        tables: list[pa.Table] = []
+        rejected: list[Rejected] = []
+        told = Told()
+        for chunk in closed.chunks:
+            told = told.plus(len(chunk.windows), chunk.held)
+            table, bad = finish(self.finish, chunk.columns, chunk.windows, chunk.ends, chunk.failed)
+            tables.append(table)
+            rejected += bad
+        results = pa.concat_tables(tables) if tables else None
+        return Step(closed.state, results, tuple(rejected), closed.open_windows, closed.again, told)
+
+    def before_merge(
+        self, sections: Mapping[str, Sequence[pa.Table]], turn: Turn
+    ) -> Mapping[str, Sequence[pa.Table]]:
+        """Sections about to be merged, with groups folded of which the parts have many rows together."""
+        if FEW_OPEN not in sections and FEW_SEALED not in sections:
+            return sections
+        needed = dict(sections)
+        for name, kept in ((FEW_OPEN, self.store.opened), (FEW_SEALED, self.store.live)):
+            if name in sections:
+                needed[name] = kept(sections[name], turn.closed)
+        return grown_into_partials(self.layouts[0], needed, self.keeps)
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """Merge parts of open panes; drop blocks no later window holds; a landmark's past becomes one pane."""
+        if section == SEEN:
+            return one_extent([*tables])
+        if section in (FEW_SEALED, FEW_OPEN):
+            kept = self.store.live if section == FEW_SEALED else self.store.opened
+            found = kept(tables, turn.closed) or [tables[0].slice(0, 0)]
+            return found[0] if len(found) == 1 else in_order(found)
+        layout = self.layouts[int(section.removeprefix("open").removeprefix("sealed"))]
+        if section.startswith("open"):
+            opened = self.store.opened(tables, turn.closed)
+            return opened[0] if len(opened) == 1 else merge(layout, opened)
+        settled = settled_at(turn.closed, self.revisions)
+        if settled == BEGINNING:
+            return merge(layout, tables)
+        if self.panes.back is None:
+            return _one_past(
+                layout, tables, None if self.revisions is None else self.panes.of_instant(settled)
+            )
+        return merge(layout, self.store.live(tables, settled))
+
+
+def _one_past(layout: Layout, tables: Sequence[pa.Table], edge: int | None) -> pa.Table:
+    """A landmark's past as one pane; with an `edge` only what lies below it, since a window may still end after it."""
+    whole = merge(layout, tables)
+    keys = ints(whole, KEY)
+    past = len(keys) if edge is None else int(np.searchsorted(keys, block_key(0, edge)))
+    if not past:
+        return whole
+    collapsed = np.r_[np.full(past, keys[past - 1]), keys[past:]]
+    return merge(layout, [whole.set_column(0, KEY, pa.array(collapsed))])
+
+
+@dataclass(slots=True)
+class PaneScanner:
+    """The scan half: one table of partials a batch and store, merged at the end."""
+
+    operator: PaneAggregate
+    below: RowPipeline
+    pipeline: RowPipeline
+    tables: list[list[pa.Table]] = field(default_factory=list)
+    rows: list[pa.Table] = field(default_factory=list)
+    seen: list[pa.Table] = field(default_factory=list)
+    rows_in: int = 0
+    rows_kept: int = 0
+    groups: int = 0
+    few: int = 0
+
+    def add(self, batch: Batch) -> None:
+        """Fold a batch."""
+        self.rows_in += batch.rows
+        batch = self.below.apply(batch)
+        if self.operator.panes.has_gaps:
+            batch = batch.where((self.operator.panes.of_instants(batch.at) & 1).astype(bool))
+        if self.operator.answers_empty and batch.rows:
+            panes = self.operator.panes.of_instants(batch.at)
+            self.seen.append(extent_table(int(panes.min()), int(panes.max()), self.operator.single_slot or 0))
+        batch = self.pipeline.apply(batch)
+        grouped = self.operator.grouped
+        batch, values = self.pipeline.evaluate(batch, grouped.inputs())
+        self.rows_kept += batch.rows
+        if batch.rows:
+            blocks = pane_keys(self.operator.panes.of_instants(batch.at))
+            slot, keeps = self.operator.single_slot, self.operator.keeps
+            folded = fold_adaptively(grouped, blocks, values, slot, keeps=keeps)
+            self.groups, self.few = self.groups + folded.groups, self.few + folded.few
+            self.tables.append(folded.tables)
+            self.rows += [folded.rows] if folded.rows is not None else []
+
+    def finish(self) -> Scanned:
+        """The deltas: one row per pane and group."""
+        deltas = {}
+        for place, layout in enumerate(self.operator.layouts):
+            tables = [folded[place] for folded in self.tables]
+            if len(tables) > 1 and place == 0 and self.rows:
+                tables, self.rows = _halves(settle(layout, [*tables, *self.rows], self.operator.keeps))
+            if tables:
+                deltas[f"open{place}"] = tables[0] if len(tables) == 1 else merge(layout, tables)
+        if self.rows:
+            deltas[FEW_OPEN] = self.rows[0]
+        if self.seen:
+            deltas[SEEN] = one_extent(self.seen)
+        rejected = (*self.below.rejected, *self.pipeline.rejected)
+        return Scanned(deltas, rejected, self.rows_in, self.rows_kept, self.groups, self.few)
+
+
+def _halves(settled: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
+    """The partials, and the rows where there are any."""
+    return settled[:1], [table for table in settled[1:] if table.num_rows]

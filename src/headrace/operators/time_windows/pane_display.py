@@ -1,0 +1,125 @@
+"""An aggregate over panes in words: its window and what it costs, its partials, its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headrace.algebra.expressions.expression_text import show
+from headrace.operators.output.display import argument, keys, steps_up
+from headrace.operators.panes.adaptive_panes import EVERY_ROW, few_rows, partial_bytes, row_bytes
+from headrace.operators.panes.window_cost_model import MOST_WINDOWS, cost, rows_for_panes_to_pay
+from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.synopsis_partial import Synopsis
+from headrace.time import render_duration
+
+if TYPE_CHECKING:
+    from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+
+
+def lines(operator: PaneAggregate) -> Iterator[str]:
+    """From the answer down to the steps below the panes."""
+    panes = operator.panes
+    finish = operator.finish
+    if finish.limit is not None:
+        order = ", ".join(show(key.expression) + (" DESC" if key.descending else "") for key in finish.order)
+        yield f"first {finish.limit} rows of each window{f' by {order}' if order else ''}"
+    for predicate in finish.having:
+        yield f"keep groups where {show(predicate)}"
+    yield f"{window(operator)} (context free), combined from dyadic blocks"
+    if panes.per_window is not None and panes.per_window > 1:
+        yield from _costs(operator)
+    cut = "" if not panes.cut else f", cut at {render_duration(panes.cut)}"
+    yield f"pane partials: {panes.per_slide} a slide{cut}; {', '.join(partials(operator))}"
+    yield from _synopses(operator)
+    yield from _few_rows(operator)
+    yield routed(operator)
+    if operator.sheds:
+        yield "answered from the rows that the stream keeps, maybe fewer than there are (WITH SHEDDING)"
+    if operator.alone:
+        yield "shares its panes with no query (sharing 'off')"
+    yield from steps_up(operator.steps)
+
+
+def state_label(operator: PaneAggregate) -> str:
+    """Its window, its keys and its partials, in a line."""
+    by = f" by {keys(operator.keys)}" if operator.keys else ""
+    return f"{window(operator)}{by}: {', '.join(partials(operator))}"
+
+
+def routed(operator: PaneAggregate) -> str:
+    """`group by auction (routed to by group)`."""
+    where = "one slot" if operator.single_slot is not None else "by group"
+    return f"group by {keys(operator.keys)} (routed to {where})"
+
+
+def _few_rows(operator: PaneAggregate) -> Iterator[str]:
+    """Whether groups of few rows lie as these, or when they would."""
+    layout = operator.layouts[0]
+    most = few_rows(layout)
+    if not operator.adapts or operator.family is None or not most:
+        return
+    sizes = f"{row_bytes(layout)} bytes a row, {partial_bytes(layout)} a partial"
+    few = f"groups of at most {most} {'row' if most == 1 else 'rows'} in a pane"
+    if operator.keeps is not None and operator.keeps >= EVERY_ROW:
+        yield f"rows are not folded into panes as they come: too few share a group's pane ({sizes})"
+    elif operator.keeps is not None:
+        yield f"{few} lie as their rows, since many are that small ({sizes})"
+    else:
+        yield f"{few} are kept as their rows when many are that small ({sizes})"
+
+
+def _costs(operator: PaneAggregate) -> Iterator[str]:
+    """What the cost model says of windows that close alone and of many that close together, and when panes pay."""
+    subtracts = all(fed.partial.subtracts for layout in operator.layouts for fed in layout.feds)
+    for many in (1, MOST_WINDOWS):
+        found = cost(operator.panes, many)
+        rolled = (
+            f"{found.differences:,.0f} as differences" if subtracts else f"{found.rolling:,.0f} rolled over"
+        )
+        ways = f"{found.each:,.0f} from each pane, {found.blocks:,.0f} from blocks, {rolled}"
+        together = "1 window alone" if many == 1 else f"{many} windows together"
+        yield f"  cells a group, {together}: {ways}: {found.least(subtracts=subtracts)}"
+    yield f"  panes pay from {rows_for_panes_to_pay(operator.panes):.1f} rows of a group in a window on"
+
+
+def window(operator: PaneAggregate) -> str:
+    """`window every 10 SECONDS of 6 panes`."""
+    panes = operator.panes
+    reach = (
+        "all of the past"
+        if panes.per_window is None
+        else "1 pane"
+        if panes.per_window == 1
+        else f"{panes.per_window} panes"
+    )
+    return f"window every {render_duration(panes.slide)} of {reach}"
+
+
+def partials(operator: PaneAggregate) -> list[str]:
+    """What is kept in each pane: `count(*)`, `sum(price)`."""
+    return [f"{_kind(fed)}({argument(fed)})" for layout in operator.layouts for fed in layout.feds]
+
+
+def _kind(fed: Fed) -> str:
+    partial = fed.partial
+    if fed.encoding == "squares":
+        return "squares"
+    return type(partial.kind if isinstance(partial, Synopsis) else partial).__name__.lower()
+
+
+def _synopses(operator: PaneAggregate) -> Iterator[str]:
+    """A line for each synopsis: how much a group takes in a pane of many rows, and in a window."""
+    for fed in operator.layouts[0].feds:
+        if isinstance(fed.partial, Synopsis) and fed.expression is not None:
+            size = fed.partial.kind.full_bytes
+            yield f"synopsis {_kind(fed)}({show(fed.expression)}): at most about {size:,} bytes a group and pane"
+
+
+def sketch_bytes(operator: PaneAggregate) -> dict[str, int]:
+    """How many bytes each sketch takes at most, for one group in one pane."""
+    return {
+        f"{type(fed.partial.kind).__name__.lower()}({argument(fed)})": fed.partial.kind.full_bytes
+        for fed in operator.layouts[0].feds
+        if isinstance(fed.partial, Synopsis)
+    }

@@ -1,0 +1,76 @@
+"""Up to where should an aggregate over panes answer in one step? The panes that have rows say so; see `emission_limit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.cell_table import KEY
+from headrace.operators.base.group_codes import Ints, flat, group, ints
+from headrace.operators.base.operator import Sections, Turn
+from headrace.operators.panes.adaptive_panes import FEW_OPEN, FEW_SEALED
+from headrace.operators.panes.emission_limit import HIGHEST_WINDOW, Pace, reach_over, span
+from headrace.operators.panes.pane_keys import between, block_key
+from headrace.operators.panes.panes import HIGHEST, LOWEST
+from headrace.operators.time_windows.pane_extent import SEEN
+from headrace.time import Instant
+
+if TYPE_CHECKING:
+    from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+
+_SECTIONS: Final = ("open0", "sealed0", FEW_OPEN, FEW_SEALED)
+
+
+def reach(
+    operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+) -> Instant | None:
+    """The instant up to which the operator should answer now; None: all of the way."""
+    due = span(operator.panes, turn, pace)
+    if due is None:
+        return None
+    names = (SEEN,) if operator.answers_empty else _SECTIONS
+    tables = [each[name] for each in (*runs, *deltas) for name in names if name in each]
+    tables = between(tables, block_key(0, LOWEST), block_key(0, HIGHEST))
+    if not tables:
+        return None
+    panes = np.unique(np.concatenate([_panes(table) for table in tables]))
+    first, last = _filled(operator, panes, due, turn)
+    if int(last.max()) - int(first.min()) < pace.windows:
+        return None
+    rows = sum(table.num_rows for table in tables)
+    most = rows * operator.panes.back if operator.panes.back and not operator.answers_empty else 1 << 60
+    found = reach_over(operator.panes, first, last, rows if operator.keys else 1, most, pace)
+    if found is None or not operator.keys:
+        return found
+    return reach_over(operator.panes, first, last, _groups(operator, tables), most, pace)
+
+
+def _filled(operator: PaneAggregate, panes: Ints, due: tuple[int, int], turn: Turn) -> tuple[Ints, Ints]:
+    """The first and the last window among those that are due that each pane gives something to tell."""
+    closed, now = due[0], min(due[1], HIGHEST_WINDOW)
+    maps = operator.panes
+    if turn.final:
+        final = maps.last_window(int(panes[-1]))
+        now = min(now, maps.first_window(maps.of_instant(turn.greatest)) if final is None else final)
+    first = panes // maps.per_slide + 1
+    if maps.back is None or operator.answers_empty:
+        first, last = first[:1], np.array([now])
+    else:
+        last = np.minimum((panes - (1 if maps.cut else 0)) // maps.per_slide + maps.back, now)
+    return np.maximum(first, closed + 1), last
+
+
+def _panes(table: pa.Table) -> Ints:
+    """Each pane of a table once: its rows are in their order."""
+    keys = ints(table, KEY)
+    found: Ints = keys[np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))] - block_key(0, 0)
+    return found
+
+
+def _groups(operator: PaneAggregate, tables: Sequence[pa.Table]) -> int:
+    names = [f"k{place}" for place in range(len(operator.keys))]
+    whole = pa.concat_tables([table.select(names) for table in tables])
+    return group([flat(whole.column(name)) for name in names], whole.num_rows).count

@@ -1,0 +1,306 @@
+"""From panes to windows: every window that closes in one epoch, computed together.
+
+Windows that close together overlap. What is common to all of them is combined once from dyadic blocks; what only the
+earlier ones hold is accumulated backwards, what only the later ones hold forwards; each window is then three cells a
+group, whatever range/slide is. Many more windows than one holds panes are rolled over (`rolling_windows`). A stretch of windows
+in which nothing comes or goes is one window, repeated. Where groups come and go so that a dense table would be mostly
+empty, rows are instead repeated per window and reduced. `window_cost_model` says which way is cheapest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.aggregates.aggregate_calls import Answer
+from headrace.operators.aggregates.cell_table import (
+    KEY,
+    Gathered,
+    Layout,
+    WindowCells,
+    gather,
+    reduce_answer,
+    select,
+)
+from headrace.operators.base.group_codes import Ints, compact, flat, ints, picked
+from headrace.operators.panes.closed_panes import ClosedPanes
+from headrace.operators.panes.pane_keys import at_keys, between, block_key, cover
+from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
+from headrace.operators.panes.window_cost_model import MOST_WINDOWS, cost
+from headrace.operators.partials import encoding as at_rest
+from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.partial import Cells
+from headrace.operators.time_windows.rolling_windows import rolling
+
+_DENSE_CELLS: Final = 2_000_000
+_SHORTEST_CHUNK: Final = 64
+_FEW_PANES: Final = 12
+_ROLLED_ROWS: Final = 250_000
+_ROLLED_WINDOWS: Final = 65_536
+_LONG_STEADY: Final = 1024
+_REPEATED_ROWS: Final = 250_000
+
+
+def closing(panes: Panes, closed: int, now: int, present: tuple[int, int] | None) -> range:
+    """The windows after `closed` up to `now` that may hold a row, given the least and greatest pane that has one."""
+    if present is None:
+        return range(0)
+    last = panes.last_window(present[1])
+    return range(
+        max(closed + 1, panes.first_window(present[0])), (now if last is None else min(now, last)) + 1
+    )
+
+
+def windows(layout: Layout, panes: Panes, closed: ClosedPanes, due: range, top: int) -> Iterator[WindowCells]:
+    """The cells of all windows in `due`, a chunk at a time; `top` is the highest level of blocks."""
+    sealed = closed.panes
+    if panes.per_window == 1 and due:
+        held = between(sealed, block_key(0, panes.stop(due[0]) - 1), block_key(0, panes.stop(due[-1])))
+        if len(held) == 1 and not layout.are_rows(held[0]):
+            yield _panes_alone(layout, panes, held[0])
+            return
+    start = due.start
+    many, few = _rolled_length(layout, panes, sealed, due), _chunk_length(panes, sealed, due)
+    while start < due.stop:
+        chunk = range(start, min(due.stop, start + (many or few)))
+        steady = _steady(panes, sealed, start, due.stop)
+        if steady - start >= min(len(chunk), _LONG_STEADY) > 1:
+            found = _chunk(layout, panes, closed.blocks, range(start, start + 1), top)
+            if found is not None:
+                yield from _repeated(found, range(start, steady))
+            start = steady if found is not None else _skip(panes, sealed, steady)
+            continue
+        if many:
+            rolled, found = _rolled(layout, panes, sealed, chunk)
+            if not rolled:
+                many = 0
+                continue
+        else:
+            found = _chunk(layout, panes, closed.blocks, chunk, top)
+        if found is not None:
+            yield found
+            start = chunk.stop
+        else:
+            start = _skip(panes, sealed, chunk.stop)
+
+
+def _panes_alone(layout: Layout, panes: Panes, table: pa.Table) -> WindowCells:
+    """Windows that are a pane each, of one table: its rows are their cells already."""
+    columns = {name: flat(table.column(name)) for name in table.column_names}
+    cells: dict[Fed, Cells] = {}
+    dictionaries: dict[Fed, pa.Array] = {}
+    for place, fed in enumerate(layout.feds):
+        cells[fed], dictionary = at_rest.load(fed, [columns[name] for name in layout.cell_names(place)])
+        if dictionary is not None:
+            dictionaries[fed] = dictionary
+    pane = columns[KEY].to_numpy() - block_key(0, 0)
+    keys = tuple(columns[name] for name in layout.key_names)
+    return WindowCells(pane // panes.per_slide + 1, keys, Answer(cells, dictionaries))
+
+
+def _steady(panes: Panes, sealed: Sequence[pa.Table], window: int, stop: int) -> int:
+    """One past the last of the windows from `window` on, below `stop`, that are made of the same rows."""
+    first, after = panes.first(window), block_key(0, panes.stop(window))
+    for table in between(sealed, block_key(0, LOWEST if first is None else first), block_key(0, HIGHEST)):
+        keys = ints(table, KEY)
+        place = int(np.searchsorted(keys, after))
+        if place < len(keys):
+            stop = min(stop, panes.first_window(int(keys[place]) - block_key(0, 0)))
+        last = panes.last_window(int(keys[0]) - block_key(0, 0)) if place else None
+        if last is not None:
+            stop = min(stop, last + 1)
+    return stop
+
+
+def _repeated(found: WindowCells, windows: range) -> Iterator[WindowCells]:
+    """What one window gives, for each of the windows."""
+    length = max(1, _REPEATED_ROWS // max(1, found.rows))
+    for start in range(windows.start, windows.stop, length):
+        window = np.arange(start, min(windows.stop, start + length))
+        source = np.tile(np.arange(found.rows), len(window))
+        keys = tuple(key.take(pa.array(source)) for key in found.keys)
+        yield WindowCells(np.repeat(window, found.rows), keys, select(found.answer, source))
+
+
+def _rolled_length(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
+    """How many windows to roll over together, by the rows of their panes; 0 when they are too few for that."""
+    subtracts = all(fed.partial.subtracts for fed in layout.feds)
+    if panes.back is None or not due or not cost(panes, len(due)).rolls(subtracts=subtracts):
+        return 0
+    rows = _rows_held(panes, sealed, due)
+    length = min(_ROLLED_WINDOWS, _ROLLED_ROWS * len(due) // max(1, rows))
+    return length if length and cost(panes, length).rolls(subtracts=subtracts) else 0
+
+
+def _rolled(
+    layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range
+) -> tuple[bool, WindowCells | None]:
+    """Whether a dense table of panes and groups is worth it, and if so what it gives (None: no rows)."""
+    first, length = panes.first(due[0]), panes.per_window
+    assert first is not None
+    assert length is not None
+    held = between(sealed, block_key(0, first), block_key(0, panes.stop(due[-1])))
+    if not held:
+        return True, None
+    rows = gather(layout, held)
+    count = rows.groups.count
+    if panes.per_slide * (len(due) + 2 * length) * count > max(4 * rows.rows, _DENSE_CELLS):
+        return False, None
+    starts = panes.per_slide * np.arange(len(due))
+    answer = rolling(layout, rows, rows.blocks - block_key(0, first), starts, length)
+    return True, _alive(layout, rows, answer, due)
+
+
+def _chunk_length(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
+    """Windows handled together: as many as share a common middle.
+
+    A chunk longer than a window has no middle, and every pane row is repeated per window that holds it: where windows hold
+    few panes that costs least, so there are as many as bound the repetitions.
+    """
+    if panes.back is None or panes.back >= _FEW_PANES:
+        return min(MOST_WINDOWS, panes.back or MOST_WINDOWS)
+    if len(due) <= _SHORTEST_CHUNK:
+        return _SHORTEST_CHUNK
+    copies = panes.back * _rows_held(panes, sealed, due)
+    return max(_SHORTEST_CHUNK, min(_ROLLED_WINDOWS, _ROLLED_ROWS * len(due) // max(1, copies)))
+
+
+def _rows_held(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
+    """Rows of the panes that the windows hold; of windows that begin somewhere."""
+    first = panes.first(due[0])
+    assert first is not None
+    return sum(
+        table.num_rows for table in between(sealed, block_key(0, first), block_key(0, panes.stop(due[-1])))
+    )
+
+
+def _skip(panes: Panes, sealed: Sequence[pa.Table], window: int) -> int:
+    """The next window at or after `window` that may hold a row, over a gap of any length."""
+    first = panes.first(window)
+    if first is None:
+        return window
+    after = between(sealed, block_key(0, first), block_key(0, HIGHEST))
+    if not after:
+        return 1 << 60
+    least = min(int(flat(table.column(KEY))[0].as_py()) for table in after) - block_key(0, 0)
+    return max(window, panes.first_window(least))
+
+
+def _chunk(
+    layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range, top: int
+) -> WindowCells | None:
+    first, last = panes.first(due[0]), panes.first(due[-1])
+    stop_first, stop_last = panes.stop(due[0]), panes.stop(due[-1])
+    if first is None or last is None:
+        middle = between(sealed, block_key(0, LOWEST), block_key(0, stop_first))
+        left_range, right_range = (0, 0), (stop_first, stop_last)
+    elif last < stop_first:
+        middle = at_keys(sealed, [block_key(*block) for block in cover(last, stop_first, top)])
+        left_range, right_range = (first, last), (stop_first, stop_last)
+    else:
+        middle, left_range, right_range = [], (first, stop_last), (0, 0)
+    left = between(sealed, block_key(0, left_range[0]), block_key(0, left_range[1]))
+    right = between(sealed, block_key(0, right_range[0]), block_key(0, right_range[1]))
+    if not (left or middle or right):
+        return None
+    sizes = [sum(table.num_rows for table in part) for part in (left, middle, right)]
+    rows = gather(layout, [*left, *middle, *right])
+    ends = np.cumsum([0, *sizes]).tolist()
+    parts = [slice(low, high) for low, high in itertools.pairwise(ends)]
+    disjoint = first is not None and right_range == (0, 0)
+    cells = (right_range[1] - right_range[0] + left_range[1] - left_range[0] + len(due)) * rows.groups.count
+    if disjoint or cells > max(8 * rows.rows, _DENSE_CELLS):
+        return _sparse(layout, panes, rows, parts[1], due)
+    return _dense(layout, panes, rows, parts, due, left_range, right_range)
+
+
+def _dense(
+    layout: Layout,
+    panes: Panes,
+    rows: Gathered,
+    parts: Sequence[slice],
+    due: range,
+    left_range: tuple[int, int],
+    right_range: tuple[int, int],
+) -> WindowCells:
+    (left, middle, right), count = parts, rows.groups.count
+    pane = rows.blocks - block_key(0, 0)
+    firsts = (
+        np.array([panes.first(window) or 0 for window in due])
+        if panes.back is not None
+        else np.zeros(len(due), int)
+    )
+    stops = np.array([panes.stop(window) for window in due])
+    cells: dict[Fed, Cells] = {}
+    with np.errstate(all="ignore"):
+        for fed in layout.feds:
+            grid = _Grid(fed, rows, count)
+            backward = grid.table(left, left_range[1] - 1 - pane[left], left_range[1] - left_range[0])
+            forward = grid.table(right, pane[right] - right_range[0], right_range[1] - right_range[0])
+            centre = grid.table(middle, np.zeros(middle.stop - middle.start, np.int64), 0)
+            whole = fed.partial.combine(_at(backward, left_range[1] - firsts), centre)
+            whole = fed.partial.combine(whole, _at(forward, stops - right_range[0]))
+            cells[fed] = tuple(part.reshape(-1) for part in whole)
+    return _alive(layout, rows, Answer(cells, rows.answer.dictionaries), due)
+
+
+def _alive(layout: Layout, rows: Gathered, answer: Answer, due: range) -> WindowCells:
+    """Of a cell for each window and group, windows slowest, those that hold a row."""
+    held = answer.cells[layout.feds[0]][0] > 0
+    if held.all():
+        window, member = np.divmod(np.arange(len(held)), rows.groups.count)
+    else:
+        alive = np.flatnonzero(held)
+        answer = select(answer, alive)
+        window, member = np.divmod(alive, rows.groups.count)
+    keys = tuple(picked(key, member) for key in rows.groups.keys)
+    return WindowCells(window + due.start, keys, answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """One partial's rows as dense tables: steps down, groups across, accumulated downwards."""
+
+    fed: Fed
+    rows: Gathered
+    groups: int
+
+    def table(self, chosen: slice, step: Ints, steps: int) -> Cells:
+        """The chosen rows, whose steps are given: row s holds everything at steps below s (row 0 the identity). With no steps: row 0 holds all chosen rows."""
+        offset = 0 if steps == 0 else 1
+        height = steps + 1
+        codes = (step + offset) * self.groups + self.rows.groups.codes[chosen]
+        chosen_cells = tuple(part[chosen] for part in self.rows.answer.cells[self.fed])
+        flat_cells = self.fed.partial.reduce(chosen_cells, codes, height * self.groups)
+        grid = tuple(part.reshape(height, self.groups) for part in flat_cells)
+        return self.fed.partial.accumulate(grid) if steps else grid
+
+
+def _at(cells: Cells, places: Ints) -> Cells:
+    return tuple(part[places] for part in cells)
+
+
+def _sparse(layout: Layout, panes: Panes, rows: Gathered, middle: slice, due: range) -> WindowCells:
+    """Repeat each pane row for every due window that holds it, then reduce."""
+    pane = rows.blocks - block_key(0, 0)
+    low = np.maximum(pane // panes.per_slide + 1, due.start)
+    if panes.back is None:
+        high = np.full(len(pane), due.stop, np.int64)
+    else:
+        high = np.minimum((pane - (1 if panes.cut else 0)) // panes.per_slide + panes.back + 1, due.stop)
+    low[middle], high[middle] = due.start, due.stop
+    copies = np.maximum(high - low, 0)
+    source = np.repeat(np.arange(rows.rows), copies)
+    window = np.arange(len(source)) - np.repeat(np.cumsum(copies) - copies, copies) + np.repeat(low, copies)
+    codes, live = compact(
+        (window - due.start) * rows.groups.count + rows.groups.codes[source], len(due) * rows.groups.count
+    )
+    answer = reduce_answer(layout, select(rows.answer, source), codes, len(live))
+    found, member = np.divmod(live, rows.groups.count)
+    keys = tuple(key.take(pa.array(member)) for key in rows.groups.keys)
+    return WindowCells(found + due.start, keys, answer)

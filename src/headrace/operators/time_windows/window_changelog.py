@@ -1,0 +1,114 @@
+"""ISTREAM and DSTREAM of a query whose windows slide in time: each window's rows against those of the one before.
+
+Composes with any operator that answers windows: it keeps the rows of the last window that closed, and takes bag
+differences. All rows of a window must meet, so the inner operator sends everything to one slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+from typing import Literal as Choice
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.base.group_codes import ints
+from headrace.operators.base.operator import AT, SLOT, WINDOW, Operator, Sections, Step, Turn
+from headrace.operators.base.wrapper import Around
+from headrace.operators.output.changelog import consolidated
+from headrace.operators.output.output_stage import Finish
+from headrace.operators.panes.emission_limit import Pace
+from headrace.operators.panes.panes import Panes
+from headrace.time import BEGINNING, Instant
+
+_BEFORE: Final = "before"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowChanges(Around):
+    """`Emit(...)` over the operator `inner`, whose windows follow each other as `panes` says; `slot` is where they meet."""
+
+    inner: Operator
+    panes: Panes
+    kind: Choice["istream", "dstream"]
+    finish: Finish
+    slot: int
+
+    @property
+    def emission_windows(self) -> Panes:
+        """Its own: those of the inner operator."""
+        return self.panes
+
+    def emission_limit(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+    ) -> Instant | None:
+        """As far as the inner operator."""
+        return self.inner.emission_limit([_without(run) for run in runs], deltas, turn, pace)
+
+    def display(self) -> Iterator[str]:
+        """What is taken of the differences, then the inner operator's lines."""
+        yield f"{self.kind}: what differs from each window to the next"
+        yield from self.inner.display()
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Answer the windows that closed, and tell what differs from each to the next."""
+        step = self.inner.advance([_without(run) for run in runs], deltas, turn)
+        if turn.now == BEGINNING:
+            return step
+        now = self.panes.last_closed(turn.now)
+        if turn.closed != BEGINNING and now == self.panes.last_closed(turn.closed):
+            return step
+        older = [] if turn.closed == BEGINNING else self._of_window(runs, self.panes.last_closed(turn.closed))
+        fresh = [step.results] if step.results is not None else []
+        if not older and not fresh:
+            return step
+        rows = pa.concat_tables([*older, *fresh])
+        told = self._differences(rows, sum(table.num_rows for table in older), now, turn)
+        state = dict(step.state)
+        last = rows.filter(pa.array(_windows(rows) == now))
+        if last.num_rows:
+            state[_BEFORE] = last.append_column(SLOT, pa.array(np.full(last.num_rows, self.slot, np.int16)))
+        return Step(state, told, step.rejected, step.open_windows)
+
+    def _differences(self, rows: pa.Table, older: int, now: int, turn: Turn) -> pa.Table:
+        window = _windows(rows)
+        entering = np.arange(rows.num_rows) >= older
+        if not turn.final:
+            leaving = window < now
+        elif self.panes.back is not None:
+            leaving = np.ones(rows.num_rows, bool)
+        else:
+            leaving = window < self.panes.last_closed(turn.greatest) + 1
+        picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
+        ends = self.panes.anchor + np.concatenate([window[entering], window[leaving] + 1]) * self.panes.slide
+        signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
+        return consolidated(rows.take(pa.array(picked)), ends, signs, self.kind)
+
+    @staticmethod
+    def _of_window(runs: Sequence[Sections], window: int) -> list[pa.Table]:
+        """The stored rows of a window."""
+        stored = [run[_BEFORE].drop_columns([SLOT]) for run in runs if _BEFORE in run]
+        found = [table.filter(pa.array(_windows(table) == window)) for table in stored]
+        return [table for table in found if table.num_rows]
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """Only the rows of the last window that closed matter."""
+        if section != _BEFORE:
+            return self.inner.compact(section, tables, turn)
+        whole = pa.concat_tables(tables)
+        if turn.closed == BEGINNING:
+            return whole
+        return whole.filter(pa.array(_windows(whole) == self.panes.last_closed(turn.closed)))
+
+
+def _windows(rows: pa.Table) -> np.ndarray:
+    return ints(rows, WINDOW)
+
+
+def _without(run: Sections) -> Sections:
+    return {name: table for name, table in run.items() if name != _BEFORE}
+
+
+__all__ = ["AT", "WindowChanges"]

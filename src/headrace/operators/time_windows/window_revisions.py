@@ -1,0 +1,128 @@
+"""WITH REVISIONS: windows that a late row changes are told again, as what goes and what comes.
+
+Composes with an operator that can answer closed windows anew (`Step.again`). It keeps what it has told of every window
+that may still change, and tells bag differences only; so what is taken back was told before, to the last bit. All rows
+of a window must meet, so the inner operator sends everything to one slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.query import Revisions
+from headrace.algebra.windows.window import CHANGE
+from headrace.operators.base.group_codes import Ints, flat, group, ints
+from headrace.operators.base.operator import AT, SLOT, WINDOW, Operator, Sections, Step, Turn
+from headrace.operators.base.wrapper import Around
+from headrace.operators.output.output_stage import Finish
+from headrace.operators.panes.emission_limit import Pace
+from headrace.operators.panes.late_panes import settled_at
+from headrace.operators.panes.panes import Panes
+from headrace.time import BEGINNING, Instant, render_duration
+
+TOLD: Final = "told"
+
+
+@dataclass(frozen=True, slots=True)
+class Revising(Around):
+    """The windows of `inner`, which follow each other as `panes` says, with their revisions; `slot` is where they meet."""
+
+    inner: Operator
+    panes: Panes
+    revisions: Revisions
+    finish: Finish
+    slot: int
+
+    @property
+    def emission_windows(self) -> Panes:
+        """Its own: those of the inner operator."""
+        return self.panes
+
+    def emission_limit(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+    ) -> Instant | None:
+        """As far as the inner operator."""
+        return self.inner.emission_limit([_without(run) for run in runs], deltas, turn, pace)
+
+    def display(self) -> Iterator[str]:
+        """For which rows, then the inner operator's lines."""
+        yield revised(self.revisions)
+        yield from self.inner.display()
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Answer the windows that closed, and those that late rows changed."""
+        step = self.inner.advance([_without(run) for run in runs], deltas, turn)
+        told = [run[TOLD].drop_columns([SLOT]) for run in runs if TOLD in run] if step.again else []
+        earlier = [_negated(table.filter(pa.array(_within(_windows(table), step.again)))) for table in told]
+        fresh = [_signed(step.results)] if step.results is not None else []
+        parts = [table for table in (*earlier, *fresh) if table.num_rows]
+        if not parts:
+            return Step(step.state, None, step.rejected, step.open_windows)
+        changes = net(pa.concat_tables(parts))
+        kept = changes.append_column(SLOT, pa.array(np.full(changes.num_rows, self.slot, np.int16)))
+        return Step({**step.state, TOLD: kept}, changes, step.rejected, step.open_windows)
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+        """What was told of windows that may still change, as it stands."""
+        if section != TOLD:
+            return self.inner.compact(section, tables, turn)
+        whole = pa.concat_tables(tables)
+        settled = settled_at(turn.closed, self.revisions)
+        if settled != BEGINNING:
+            whole = whole.filter(pa.array(_windows(whole) > self.panes.last_closed(settled)))
+        return net(whole)
+
+
+def revised(revisions: Revisions) -> str:
+    """As EXPLAIN shows it: what is emitted once more, and for which rows."""
+    within = revisions.within
+    reach = "however late" if within is None else f"up to {render_duration(within)} late"
+    return f"windows told again, what goes as -1 and what comes as +1, for rows {reach}"
+
+
+def net(changes: pa.Table) -> pa.Table:
+    """What rows with signs add up to: each different row as often as it counts, with the sign of its sum."""
+    columns = [flat(changes.column(name)) for name in changes.column_names if name != CHANGE]
+    groups = group(columns, changes.num_rows)
+    total = np.zeros(groups.count, np.int64)
+    np.add.at(total, groups.codes, ints(changes, CHANGE))
+    first = np.full(groups.count, changes.num_rows, np.int64)
+    np.minimum.at(first, groups.codes, np.arange(changes.num_rows))
+    which = np.repeat(np.arange(groups.count), np.abs(total))
+    rows = changes.take(pa.array(first[which]))
+    signs = pa.array(np.sign(total[which]).astype(np.int8))
+    return rows.set_column(rows.column_names.index(CHANGE), CHANGE, signs)
+
+
+def _signed(rows: pa.Table) -> pa.Table:
+    return rows.append_column(CHANGE, pa.array(np.ones(rows.num_rows, np.int8)))
+
+
+def _negated(changes: pa.Table) -> pa.Table:
+    signs = pa.array(-ints(changes, CHANGE).astype(np.int8))
+    return changes.set_column(changes.column_names.index(CHANGE), CHANGE, signs)
+
+
+def _windows(table: pa.Table) -> Ints:
+    return ints(table, WINDOW)
+
+
+def _within(windows: Ints, ranges: Sequence[range]) -> np.ndarray:
+    """Which numbers lie in one of the ranges, which stand in order and apart."""
+    starts = np.array([each.start for each in ranges])
+    stops = np.array([each.stop for each in ranges])
+    place = np.searchsorted(starts, windows, side="right") - 1
+    inside: np.ndarray = (place >= 0) & (windows < stops[np.maximum(place, 0)])
+    return inside
+
+
+def _without(run: Sections) -> Sections:
+    return {name: table for name, table in run.items() if name != TOLD}
+
+
+__all__ = ["AT", "Revising", "net"]

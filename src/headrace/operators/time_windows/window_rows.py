@@ -1,0 +1,152 @@
+"""Rows in sliding and landmark windows of time, without aggregates: every row appears in each window that holds it.
+
+A row is kept once until its last window closes; it is repeated per window only when the window closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.query import Revisions
+from headrace.algebra.windows.context import Context
+from headrace.operators.base.batch import Rejected
+from headrace.operators.base.group_codes import Ints
+from headrace.operators.base.operator import Sections, Step, Turn, Windows
+from headrace.operators.base.ranges import repeated
+from headrace.operators.output.output_stage import Finish, finish
+from headrace.operators.output.row_operator import RowOperator
+from headrace.operators.panes.emission_limit import HIGHEST_WINDOW, Pace, reach_over, span
+from headrace.operators.panes.late_panes import settled_at
+from headrace.operators.panes.panes import Panes
+from headrace.operators.rows.row_pipeline import RowStep
+from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
+from headrace.schema import STAMP
+from headrace.time import BEGINNING, Duration, Instant
+
+_LOWEST: Final = -(1 << 60)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows(RowOperator):
+    """`Finish(Windowed(TimeSlide | Landmark))` of one query; `bounds_prefix` stands before `window_start` and the like."""
+
+    id: str
+    query: str
+    stream: str
+    panes: Panes
+    range: Duration | None
+    bounds_prefix: str
+    rows: RowLayout
+    finish: Finish
+    relations: tuple[str, ...] = ()
+    revisions: Revisions | None = None
+    """Rows below the punctuation come too, and the windows that had been answered without them are answered again."""
+    rule: str = ""
+
+    @property
+    def context(self) -> Context:
+        """The class of its window."""
+        return Context.FREE
+
+    @property
+    def routing_steps(self) -> tuple[RowStep, ...]:
+        """The steps of its rows."""
+        return self.rows.routing_steps
+
+    @property
+    def emission_windows(self) -> Panes:
+        """Its own."""
+        return self.panes
+
+    @property
+    def ends_in_parts(self) -> bool:
+        """Each window is made of its rows alone."""
+        return True
+
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+        """Keep what came; answer the windows that closed."""
+        arrived = [delta[ROWS] for delta in deltas if ROWS in delta]
+        state = {ROWS: pa.concat_tables(arrived)} if arrived else {}
+        closed, now = self._closed(turn)
+        again = self._again(arrived, turn, closed)
+        if now <= closed and not again:
+            return Step(state)
+        held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), *arrived])
+        low, high = self._windows(held.at)
+        open_windows = max(0, int(high.max()) - now) if held.rows and self.panes.back is not None else 1
+        tables: list[pa.Table] = []
+        rejected: list[Rejected] = []
+        for windows in (*again, range(closed + 1, now + 1)):
+            first, last = np.maximum(low, windows.start), np.minimum(high, windows.stop - 1)
+            due = first <= last
+            table, bad = self._answer(held.where(due), first[due], last[due])
+            tables += [table] if table is not None else []
+            rejected += bad
+        return Step(state, pa.concat_tables(tables) if tables else None, tuple(rejected), open_windows, again)
+
+    def emission_limit(
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+    ) -> Instant | None:
+        """Up to where to answer in one step, see `pace`."""
+        if span(self.panes, turn, pace) is None:
+            return None
+        held = hold(self.rows, [each[ROWS] for each in (*runs, *deltas) if ROWS in each])
+        closed, now = self._closed(turn)
+        low, high = self._windows(held.at)
+        low, high = np.maximum(low, closed + 1), np.minimum(high, min(now, HIGHEST_WINDOW))
+        due = np.flatnonzero(low <= high)
+        due = due[np.argsort(low[due], kind="stable")]
+        most = int((high[due] - low[due] + 1).sum())
+        return reach_over(self.panes, low[due], high[due], len(due), most, pace)
+
+    def _again(self, arrived: Sequence[pa.Table], turn: Turn, closed: int) -> Windows:
+        """Windows up to `closed` that late rows are in."""
+        if self.revisions is None or turn.closed == BEGINNING or not arrived:
+            return ()
+        at = hold(self.rows, arrived).at
+        return self.panes.holding(self.panes.of_instants(at[at < turn.closed]), closed)
+
+    def _closed(self, turn: Turn) -> tuple[int, int]:
+        """The last window answered before, and the last one to answer now."""
+        closed = _LOWEST if turn.answered == BEGINNING else self.panes.last_closed(turn.answered)
+        if turn.now == BEGINNING:
+            return closed, closed
+        if turn.final and self.panes.back is None:
+            return closed, max(closed, self.panes.last_closed(turn.greatest) + 1)
+        return closed, self.panes.last_closed(turn.now)
+
+    def _windows(self, at: Ints) -> tuple[Ints, Ints]:
+        """The first and the last window that holds each instant; last < first when none does."""
+        first = (at - self.panes.anchor) // self.panes.slide + 1
+        if self.range is None:
+            return first, np.full(len(at), -_LOWEST)
+        return first, (at + self.range - self.panes.anchor) // self.panes.slide
+
+    def _answer(self, held: Held, low: Ints, high: Ints) -> tuple[pa.Table | None, tuple[Rejected, ...]]:
+        tables: list[pa.Table] = []
+        rejected: list[Rejected] = []
+        for row, window in repeated(low, high):
+            columns = {name: held.column(name).take(pa.array(row)) for name in self.rows.names}
+            ends = self.panes.anchor + window * self.panes.slide
+            columns[f"{self.bounds_prefix}window_start"] = (
+                pa.nulls(len(row), STAMP) if self.range is None else pa.array(ends - self.range).cast(STAMP)
+            )
+            columns[f"{self.bounds_prefix}window_end"] = pa.array(ends).cast(STAMP)
+            columns[f"{self.bounds_prefix}window_id"] = pa.array(window)
+            table, bad = finish(self.finish, columns, window, ends)
+            tables.append(table)
+            rejected += bad
+        return (pa.concat_tables(tables) if tables else None), tuple(rejected)
+
+    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
+        """Rows whose last window has closed are gone."""
+        held = hold(self.rows, tables)
+        settled = settled_at(turn.closed, self.revisions)
+        closed = _LOWEST if settled == BEGINNING else self.panes.last_closed(settled)
+        low, high = self._windows(held.at)
+        return held.where((high > closed) & (low <= high)).table

@@ -1,0 +1,1 @@
+"""EXPLAIN: operators, sharing and costs as text and as a diagram."""

@@ -1,0 +1,1 @@
+"""From joins of streams and of relations to operators."""

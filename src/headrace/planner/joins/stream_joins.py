@@ -1,0 +1,391 @@
+"""A query over several streams under windows, taken apart: pairs of rows, and what is made of them.
+
+Two windows are joined by an operator whose results are a stream of pairs; a third one is joined with that stream, and so on.
+Of windows of time a pair's end is known as it is made (`operators/joins/window_join.py`); where a relation is among them that is
+known by its changes, pairs are changes too (`operators/joins/changelog_join.py`). What stands above the joins in the query reads the pairs of the last one as its one
+stream, so aggregates, relation-to-stream, joins with relations and all else are those of any other query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headrace.algebra.expressions.expression import (
+    Call,
+    Column,
+    Expression,
+    Literal,
+    columns_of,
+    conjunction,
+    conjuncts,
+)
+from headrace.algebra.query import (
+    Aggregate,
+    Filter,
+    Join,
+    Node,
+    Query,
+    QueryScan,
+    StreamScan,
+    UnionAll,
+    Windowed,
+    walk,
+)
+from headrace.algebra.rewriting import expressions_of, rewritten
+from headrace.algebra.windows.window import (
+    CHANGE,
+    Changing,
+    Custom,
+    Lasting,
+    TimeRange,
+    TimeSlide,
+    Unbounded,
+    Window,
+    slides,
+)
+from headrace.algebra.windows.window_kinds import JOINED
+from headrace.operators.base.group_codes import slot_of_name
+from headrace.operators.joins.changelog_join import RelationJoin
+from headrace.operators.joins.join_side import JoinSpec, Side
+from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
+from headrace.operators.rows.row_pipeline import Keep
+from headrace.planner.rules import Rule, always, first_of
+from headrace.schema import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP, TINYINT, Field, Schema
+from headrace.time import Duration
+
+PAIRS: Final = "@"
+"""The alias of pairs in what stands above a join."""
+_UNTIL: Final = Field(UNTIL, BIGINT)
+_CHANGE: Final = Field(CHANGE, TINYINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Streams that are read together: by name each with (its column, the column's name among all)."""
+
+    name: str
+    schema: Schema
+    members: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """An operator that makes pairs, and the streams it reads together."""
+
+    operator: WindowJoin | RelationJoin
+    met: Met
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A join of two sides, and where windows that slide end."""
+
+    spec: JoinSpec
+    grid: Grid | None
+
+
+JOINS: Final[tuple[Rule[Joined, WindowJoin | RelationJoin], ...]] = (
+    Rule(
+        "changes",
+        "a side is a relation known by its changes, so pairs come and go with those of both sides",
+        when=lambda joined: joined.spec.shown.names[-1] == CHANGE,
+        build=lambda joined: RelationJoin(joined.spec),
+    ),
+    Rule(
+        "pairs of windows",
+        "until when a pair holds is known as it is made, so each is told once",
+        when=always,
+        build=lambda joined: WindowJoin(joined.spec, joined.grid),
+    ),
+)
+
+
+def joins_streams(query: Query) -> bool:
+    """Whether a query joins streams with each other."""
+    return any(_is_of_streams(node) for node in walk(query.root))
+
+
+def _is_of_streams(node: Node) -> bool:
+    return isinstance(node, Join) and isinstance(node.right, Windowed)
+
+
+def taken_apart(
+    name: str,
+    query: Query,
+    operator_id: str,
+    inner_of: Callable[[str], str],
+    stream_of: Callable[[str], str],
+) -> tuple[Query, tuple[Pairing, ...]]:
+    """The query over pairs, and the joins that make them, outermost first.
+
+    `inner_of` names the operator whose results an operator reads, `stream_of` the stream of an operator's results. Streams
+    of other queries are scans of streams by now.
+    """
+    top = next(node for node in walk(query.root) if _is_of_streams(node))
+    windows = _windows(top)
+    free = frozenset(name for window in windows for name in window.source.schema.names)
+    parts = _Parts(name, query, windows, _factors(top), [])
+    root = rewritten(query.root, _Said(windows), lambda node: parts.over(node, top, free))
+    wanted = _wanted(query.root, top, free, parts.factors)
+    inner = inner_of(operator_id)
+    pairings = tuple(parts.pairings(inner, len(windows) - 1, wanted, inner_of, stream_of))
+    pairs = StreamScan(stream_of(inner), PAIRS, pairings[0].operator.spec.shown, None)
+    return replace(query, root=_placed(root, parts.windowed(pairs))), pairings
+
+
+def _windows(node: Node) -> list[Windowed]:
+    """The windows of a chain of joins, left to right."""
+    if isinstance(node, Join):
+        return [*_windows(node.left), *_windows(node.right)]
+    assert isinstance(node, Windowed)
+    return [node]
+
+
+def _factors(node: Node) -> list[Expression]:
+    if not isinstance(node, Join):
+        return []
+    own = [] if node.condition is None else list(conjuncts(node.condition))
+    return [*_factors(node.left), *own]
+
+
+def _wanted(root: Node, top: Node, free: frozenset[str], pushed: Sequence[Expression]) -> frozenset[str]:
+    """The streams' columns that are read above the joins."""
+    inside = {id(node) for node in walk(top)}
+    read = [each for node in walk(root) if id(node) not in inside for each in expressions_of(node)]
+    above = [factor for expression in read for factor in conjuncts(expression) if factor not in pushed]
+    return frozenset().union(*(columns_of(each) for each in above)) & free
+
+
+_PLACE: Final = StreamScan("", PAIRS, Schema((_UNTIL,)), None)
+
+
+def _placed(node: Node, pairs: Node) -> Node:
+    """The tree with the pairs where a place was kept for them."""
+    return rewritten(node, lambda _: None, lambda below: pairs if below is _PLACE else None)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What the joins are made of. `factors` are conditions: those of the joins, and those of WHERE on their columns alone."""
+
+    name: str
+    query: Query
+    windows: list[Windowed]
+    factors: list[Expression]
+    passed: list[Node]
+
+    def over(self, node: Node, top: Node, free: frozenset[str]) -> Node | None:
+        """A place for the pairs where the joins stand; conditions of WHERE that the joins can test go to them."""
+        if node is top:
+            return _PLACE
+        grouped = any(isinstance(each, Aggregate) for each in walk(node)[1:])
+        if not isinstance(node, Filter) or grouped:
+            return None
+        factors = conjuncts(node.predicate)
+        own = [factor for factor in factors if columns_of(factor) and columns_of(factor) <= free]
+        self.factors += own
+        rest = [factor for factor in factors if factor not in own]
+        below = rewritten(node.source, _Said(self.windows), lambda under: self.over(under, top, free))
+        if not rest:
+            return below
+        return rewritten(
+            Filter(_PLACE, conjunction(rest)),
+            _Said(self.windows),
+            lambda under: below if under is _PLACE else None,
+        )
+
+    @property
+    def slides(self) -> bool:
+        """Whether the windows slide."""
+        return slides(self.windows[0].window)
+
+    @property
+    def told(self) -> Field:
+        """The column of pairs that says until when they hold, or whether they come or go; NULL where there is no pair."""
+        return _CHANGE if any(isinstance(each.window, Changing) for each in self.windows) else _UNTIL
+
+    @property
+    def grid(self) -> Grid | None:
+        """Where windows end."""
+        window = self.windows[0].window
+        return Grid(window.slide, window.anchor) if isinstance(window, TimeSlide) else None
+
+    @property
+    def tells_first(self) -> bool:
+        """Whether the answer has a row from the first row of any stream on."""
+        groups = [node for node in walk(self.query.root) if isinstance(node, Aggregate)]
+        return bool(groups) and not groups[0].keys and not self.slides
+
+    def windowed(self, pairs: StreamScan) -> Node:
+        """The pairs under the window that they are in."""
+        source: Node = pairs
+        if self.tells_first:
+            told = Column(f"{PAIRS}.{self.told.name}", self.told.type)
+            source = Filter(pairs, Call("isnotnull", (told,), BOOLEAN))
+        return Windowed(source, PAIRS, self._window())
+
+    def _window(self) -> Window:
+        if self.told is _CHANGE:
+            return Changing(Column(f"{PAIRS}.{CHANGE}", TINYINT))
+        until, ranges = Column(f"{PAIRS}.{UNTIL}", BIGINT), [_reach(each.window) for each in self.windows]
+        first = self.windows[0].window
+        if isinstance(first, TimeSlide):
+            if set(ranges) == {first.slide}:
+                return first  # a pair is in the window of its later row
+            given = (first.slide, first.anchor, max(filter(None, ranges)))
+            return Custom(JOINED, tuple(Literal(each, BIGINT) for each in given), on=(until,))
+        return Unbounded() if set(ranges) == {None} else Lasting(until)
+
+    def pairings(
+        self,
+        operator_id: str,
+        last: int,
+        wanted: frozenset[str],
+        inner_of: Callable[[str], str],
+        stream_of: Callable[[str], str],
+    ) -> Iterator[Pairing]:
+        """The join of the windows up to number `last`, and those it reads; `wanted` are the columns that pairs are to have."""
+        right = self.windows[last]
+        known = frozenset(name for each in self.windows[:last] for name in each.source.schema.names)
+        own = frozenset(right.source.schema.names)
+        now = [each for each in self.factors if columns_of(each) & own and columns_of(each) <= known | own]
+        both = [each for each in now if not columns_of(each) <= own]
+        keys = [pair for factor in both if (pair := _equality(factor, known, own)) is not None]
+        tested = frozenset().union(*(columns_of(each) for each in both)) | wanted
+        right_side = self._side(right, tested & own, tuple(key for _, key in keys), now)
+        if last == 1:
+            left_side = self._side(
+                self.windows[0], tested & known, tuple(key for key, _ in keys), self.factors
+            )
+            left_met = _members(self.windows[0])
+        else:
+            inner = inner_of(operator_id)
+            found = list(self.pairings(inner, last - 1, tested & known, inner_of, stream_of))
+            shown = found[0].operator.spec.shown
+            left_side = self._side_of_pairs(shown, tuple(key for key, _ in keys), last)
+            left_met = [(stream_of(inner), shown, tuple((name, name) for name in shown.names))]
+        met = _met(
+            [left_met, _members(right)], [_title(each) for each in self.windows[: last + 1]], operator_id
+        )
+        sides = (
+            replace(left_side, members=tuple(range(len(left_met)))),
+            replace(right_side, members=tuple(range(len(left_met), len(met.members)))),
+        )
+        yield Pairing(
+            self._operator(operator_id, met, sides, conjunction(both) if both else None, wanted), met
+        )
+        if last > 1:
+            yield from found
+
+    def _operator(
+        self,
+        operator_id: str,
+        met: Met,
+        sides: tuple[Side, Side],
+        condition: Expression | None,
+        wanted: frozenset[str],
+    ) -> WindowJoin | RelationJoin:
+        """The join of two sides, with the wanted columns of their rows."""
+        fields = [field for side in sides for field in side.stored if field.name in wanted]
+        shown, slot = Schema((*fields, self.told)), slot_of_name(operator_id)
+        spec = JoinSpec(operator_id, self.name, met.name, sides, condition, shown, slot, self.tells_first)
+        joined = Joined(spec, self.grid)
+        rule = first_of(JOINS, joined)
+        return rule.build(replace(joined, spec=replace(spec, rule=rule.name)))
+
+    def _side_of_pairs(self, shown: Schema, keys: tuple[Expression, ...], last: int) -> Side:
+        """Pairs that an inner join makes of the windows before number `last`."""
+        stored = Schema(shown.fields[:-1])
+        if self.told is _CHANGE:
+            return Side((), stored, (), keys, None, changes=CHANGE)
+        longest = _shortest([_reach(each.window) for each in self.windows[:last]])
+        return Side((), stored, (), keys, None, UNTIL, longest)
+
+    def _side(
+        self,
+        window: Windowed,
+        stored: frozenset[str],
+        keys: tuple[Expression, ...],
+        factors: Sequence[Expression],
+    ) -> Side:
+        own = frozenset(window.source.schema.names)
+        alone = [each for each in factors if columns_of(each) and columns_of(each) <= own]
+        fields = tuple(field for field in window.source.schema if field.name in stored)
+        reach, keeps = _reach(window.window), (Keep(conjunction(alone)),) if alone else ()
+        changes = f"{window.alias}.{CHANGE}" if isinstance(window.window, Changing) else None
+        return Side((), Schema(fields), keeps, keys, reach, None, reach, changes)
+
+
+def _members(window: Windowed) -> list[tuple[str, Schema, tuple[tuple[str, str], ...]]]:
+    """The streams of a source, each with its columns' names among all."""
+    source = window.source
+    assert isinstance(source, StreamScan | QueryScan | UnionAll)
+    names = source.schema.names
+    streams = source.members if isinstance(source, UnionAll) else (source,)
+    return [(each.name, source.schema, tuple(zip(each.table.names, names, strict=True))) for each in streams]
+
+
+def _met(
+    sides: Sequence[Sequence[tuple[str, Schema, tuple[tuple[str, str], ...]]]],
+    titles: Sequence[str],
+    operator_id: str,
+) -> Met:
+    members = tuple((name, columns) for side in sides for name, _, columns in side)
+    fields = tuple(field for side in sides for field in side[0][1])
+    return Met(f"@{' JOIN '.join(titles)} of {operator_id}", Schema(fields), members)
+
+
+def _title(window: Windowed) -> str:
+    source = window.source
+    assert isinstance(source, StreamScan | QueryScan | UnionAll)
+    return source.name.lstrip("@")
+
+
+def _equality(
+    factor: Expression, known: frozenset[str], own: frozenset[str]
+) -> tuple[Expression, Expression] | None:
+    """(left key, right key) of an equality of the two sides."""
+    if not (isinstance(factor, Call) and factor.function == "="):
+        return None
+    one, other = factor.arguments
+    for left, right in ((one, other), (other, one)):
+        if columns_of(left) and columns_of(left) <= known and columns_of(right) and columns_of(right) <= own:
+            return left, right
+    return None
+
+
+def _reach(window: Window) -> Duration | None:
+    return window.range if isinstance(window, TimeSlide | TimeRange) else None
+
+
+def _shortest(reaches: Sequence[Duration | None]) -> Duration | None:
+    """A pair holds no longer than the row that holds shortest."""
+    return min((each for each in reaches if each is not None), default=None)
+
+
+class _Said:
+    """Columns of the streams, and bounds of their windows, as columns of pairs."""
+
+    def __init__(self, windows: Sequence[Windowed]) -> None:
+        self._columns = {name for each in windows for name in each.source.schema.names}
+        self._ranges = {f"{each.alias}.window_start": _reach(each.window) for each in windows}
+        self._bounds = {
+            f"{each.alias}.window_{bound}": f"{PAIRS}.window_{bound}"
+            for each in windows
+            for bound in ("start", "end", "id")
+            if slides(each.window)
+        }
+
+    def __call__(self, node: Expression) -> Expression | None:
+        if not isinstance(node, Column):
+            return None
+        if node.name in self._columns:
+            return Column(f"{PAIRS}.{node.name}", node.type)
+        if node.name not in self._bounds:
+            return None
+        if len({*self._ranges.values()}) > 1 and node.name in self._ranges:
+            end = Column(f"{PAIRS}.window_end", TIMESTAMP)
+            return Call("-", (end, Literal(self._ranges[node.name], INTERVAL)), TIMESTAMP)
+        return Column(self._bounds[node.name], node.type)

@@ -1,0 +1,1 @@
+"""From a bound query to operators."""

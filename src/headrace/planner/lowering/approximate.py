@@ -1,0 +1,175 @@
+"""Which queries with approximate aggregates are answered from synopses, and which exactly?
+
+Exactly where that takes no more memory: windows of few panes, windows without a beginning, queries that need exact panes
+for another aggregate. An exact answer is within any bound, and its bound is 0. Sketches, whose size has nothing to do with panes,
+stand in panes beside exact aggregates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
+from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate
+from headrace.algebra.expressions.approximation import exact, is_approximate, is_sketched
+from headrace.algebra.expressions.correlated import is_correlated
+from headrace.algebra.expressions.expression import Column, Expression, Literal, Named, transform
+from headrace.algebra.query import Query
+from headrace.algebra.windows.window import TimeRange, TimeSlide
+from headrace.operators.aggregates import aggregate_calls
+from headrace.operators.approximate.approximate_instants import ApproximateInstants
+from headrace.operators.approximate.approximate_windows import ApproximateWindows
+from headrace.operators.panes.panes import Panes
+from headrace.operators.partials.encoding import Fed
+from headrace.operators.relations.instant_aggregate import InstantAggregate
+from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+from headrace.planner.lowering.group_comparisons import comparing
+from headrace.planner.lowering.query_shape import Shape
+from headrace.schema import BIGINT, DOUBLE, decimal
+from headrace.synopses.histograms.canonical_form import Form
+
+_COUNTED: Final = ("approx_count", "approx_sum")
+
+_PRESENCE: Final = Form(1, 1)
+"""Enough to tell whether there is anything, which is exact."""
+
+
+def has_approximate(shape: Shape) -> bool:
+    """True when an aggregate may be answered within a bound."""
+    return any(is_approximate(item.call) for item in _items(shape))
+
+
+def from_synopses(query: Query, shape: Shape) -> bool:
+    """True when exponential histograms are worth their error."""
+    if not has_approximate(shape):
+        return False
+    if not isinstance(shape.window, TimeSlide) or shape.bounds is not None or shape.emit is not None:
+        return False
+    if query.emit_empty or query.revisions is not None:
+        return False
+    if not all(item.call.function in _COUNTED for item in _items(shape)):
+        return False
+    per_window = Panes.of(shape.window).per_window or 0
+    return any(per_window > _form(item).first + 1 for item in _items(shape))
+
+
+def at_every_instant(query: Query, shape: Shape) -> bool:
+    """True for `[RANGE d]` with approximate aggregates alone."""
+    if not isinstance(shape.window, TimeRange) or not shape.window.range or shape.bounds is not None:
+        return False
+    if query.revisions is not None or (shape.emit is not None and shape.emit.kind == "rstream"):
+        return False
+    return bool(_items(shape)) and all(item.call.function in _COUNTED for item in _items(shape))
+
+
+def with_bounds(shape: Shape) -> Shape:
+    """The query with what is counted for its aggregates, and for each bound a count of nothing, a place to keep it in."""
+    assert shape.aggregate is not None
+    calls = tuple(
+        NamedAggregate(item.name, exact(item.call) if item.call.part == "value" else _place(shape, item))
+        for item in _items(shape)
+    )
+    return replace(shape, aggregate=replace(shape.aggregate, aggregates=calls))
+
+
+def _place(shape: Shape, bound: NamedAggregate) -> AggregateCall:
+    """A count of NULLs, of a type that tells what it bounds."""
+    measures = list(dict.fromkeys(exact(item.call) for item in _items(shape)))
+    nothing = Literal(None, decimal(measures.index(exact(bound.call)) + 1, 0))
+    return AggregateCall("count", nothing, BIGINT)
+
+
+def approximate_instants(
+    answering: InstantAggregate, asked: tuple[NamedAggregate, ...]
+) -> ApproximateInstants:
+    """The operator; `answering` answers the query of `with_bounds`, `asked` are its aggregates as they were."""
+    feds = answering.grouped.layouts[0].feds
+    forms = _forms(asked)
+    pairs = zip(answering.grouped.aggregates, asked, strict=True)
+    bounds = {
+        aggregate_calls.measure_of(item.call): aggregate_calls.measure_of(exact(was.call))
+        for item, was in pairs
+        if was.call.part == "bound"
+    }
+    chosen = tuple(None if fed in bounds else forms.get(fed, _PRESENCE) for fed in feds)
+    return ApproximateInstants(replace(answering, sums_up=False), chosen, bounds)
+
+
+def counting_exactly(shape: Shape, but: Collection[str] = ()) -> Shape:
+    """The query with what is counted and added for its aggregates, for bounds too."""
+    assert shape.aggregate is not None
+    calls = tuple(
+        item if item.name in but else NamedAggregate(item.name, exact(item.call)) for item in _items(shape)
+    )
+    return replace(shape, aggregate=replace(shape.aggregate, aggregates=calls))
+
+
+def in_panes(shape: Shape) -> Shape:
+    """The query with what can be had from sketches of panes; all of it exactly where an aggregate needs rows anyway."""
+    assert shape.aggregate is not None
+    items: list[NamedAggregate] = []
+    for item in _items(shape):
+        found = comparing(item, _items(shape)) if item.call.within is not None else None
+        items.append(item if found is None else found)
+    if is_correlated(items):
+        return exactly(shape)
+    sketched = replace(shape, aggregate=replace(shape.aggregate, aggregates=tuple(items)))
+    return exactly(sketched, {item.name for item in items if item.call.against or is_sketched(item.call)})
+
+
+def exactly(shape: Shape, but: Collection[str] = ()) -> Shape:
+    """The query with exact aggregates in place of approximate ones, `but` some, and 0 for their bounds."""
+    bounds = {item.name for item in _items(shape) if item.call.part == "bound"}.difference(but)
+
+    def without_bound(node: Expression) -> Expression | None:
+        if not isinstance(node, Column) or node.name not in bounds:
+            return None
+        return Literal(0.0, DOUBLE) if node.type.is_fractional else Literal(0, BIGINT)
+
+    def named(column: Named) -> Named:
+        return Named(column.name, transform(column.expression, without_bound))
+
+    top = shape.top
+    if top is not None:
+        order = (replace(key, expression=transform(key.expression, without_bound)) for key in top.order)
+        top = replace(top, order=tuple(order))
+    counting = counting_exactly(shape, but)
+    assert counting.aggregate is not None
+    read = tuple(item for item in counting.aggregate.aggregates if item.name not in bounds)
+    return replace(
+        counting,
+        aggregate=replace(counting.aggregate, aggregates=read),
+        project=replace(shape.project, columns=tuple(map(named, shape.project.columns))),
+        having=tuple(transform(part, without_bound) for part in shape.having),
+        top=top,
+    )
+
+
+def approximate_windows(
+    pane_aggregate: PaneAggregate, asked: tuple[NamedAggregate, ...]
+) -> ApproximateWindows:
+    """The operator; `pane_aggregate` answers the same query exactly."""
+    wanted = _forms(asked)
+    counting = replace(pane_aggregate, family=None)
+    forms = tuple(wanted.get(fed, _PRESENCE) for fed in counting.layouts[0].feds)
+    return ApproximateWindows(counting, asked, forms)
+
+
+def _forms(asked: tuple[NamedAggregate, ...]) -> dict[Fed, Form]:
+    """The strictest form asked of each partial."""
+    wanted: dict[Fed, Form] = {}
+    for item in asked:
+        fed, form = aggregate_calls.measure_of(exact(item.call)), _form(item)
+        known = wanted.get(fed)
+        wanted[fed] = form if known is None or form.first > known.first else known
+    return wanted
+
+
+def _items(shape: Shape) -> tuple[NamedAggregate, ...]:
+    return () if shape.aggregate is None else shape.aggregate.aggregates
+
+
+def _form(item: NamedAggregate) -> Form:
+    assert item.call.within is not None
+    return Form.within(item.call.within)

@@ -1,0 +1,303 @@
+"""From a bound query to the operator that answers it: an ordered table of rules, of which the first that holds builds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from headrace.algebra.query import Query, StreamScan
+from headrace.algebra.windows.window import (
+    Custom,
+    Delta,
+    Landmark,
+    RowsSlide,
+    Session,
+    TimeRange,
+    TimeSlide,
+    TupleSlide,
+    Unbounded,
+)
+from headrace.errors import UnsupportedQuery
+from headrace.operators.approximate.approximate_instants import ApproximateInstants
+from headrace.operators.approximate.approximate_windows import ApproximateWindows
+from headrace.operators.base.group_codes import slot_of_name
+from headrace.operators.base.operator import Operator
+from headrace.operators.families.family import in_family
+from headrace.operators.panes.panes import Panes
+from headrace.operators.rows.row_pipeline import relations_of
+from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+from headrace.planner.joins.stream_joins import JOINS
+from headrace.planner.lowering import approximate
+from headrace.planner.lowering.correlated import check, has_correlated
+from headrace.planner.lowering.counted_windows import (
+    frame_windows,
+    revised_sessions,
+    row_slides,
+    tuple_slides,
+    user_windows,
+)
+from headrace.planner.lowering.every_instant import speaking_always
+from headrace.planner.lowering.lowering import Lowering
+from headrace.planner.lowering.query_shape import Shape, shape_of
+from headrace.planner.lowering.row_operators import (
+    instant_aggregate,
+    instant_rows,
+    passes,
+    passing,
+    refuse_revisions,
+    window_rows,
+    with_changes,
+)
+from headrace.planner.lowering.row_steps import row_steps
+from headrace.planner.lowering.shedding import weighted
+from headrace.planner.rules import Rule, always, first_of
+
+
+def lower(name: str, query: Query, operator_id: str) -> Operator:
+    """The operator for a query registered under `name`; `operator_id` names its state.
+
+    Raises `UnsupportedQuery` with the reason for what no operator answers yet.
+    """
+    asked = Lowering(name, query, _meant(query), operator_id)
+    rule = first_of(LOWERINGS, asked)
+    return rule.build(replace(asked, rule=rule.name))
+
+
+def _meant(query: Query) -> Shape:
+    """The clauses of a query, exact where nothing is won by an approximate answer."""
+    shape = speaking_always(shape_of(query))
+    if not approximate.has_approximate(shape):
+        return shape
+    if approximate.from_synopses(query, shape) or approximate.at_every_instant(query, shape):
+        return shape
+    return approximate.in_panes(shape) if _has_panes(shape) else approximate.exactly(shape)
+
+
+def _has_panes(shape: Shape) -> bool:
+    """Whether aggregates of windows are combined from panes: which windows a row is in is known from its time alone."""
+    return (
+        shape.aggregate is not None
+        and shape.bounds is None
+        and isinstance(shape.window, TimeSlide | Landmark)
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- aggregates in panes
+
+
+def _pane_aggregate(lowering: Lowering) -> PaneAggregate:
+    query, shape, grouped = lowering.query, lowering.shape, lowering.grouped
+    assert grouped is not None
+    assert isinstance(shape.window, TimeSlide | Landmark)
+    finish = lowering.finish
+    meets = shape.emits_changes or query.revisions is not None
+    single = finish.needs_whole_window or not grouped.keys or meets
+    steps = row_steps(shape, apart=query.emit_empty)
+    aggregate = PaneAggregate(
+        id=lowering.id,
+        query=lowering.name,
+        stream=shape.scan.name,
+        panes=Panes.of(shape.window),
+        range=shape.window.range if isinstance(shape.window, TimeSlide) else None,
+        window_alias=shape.window_alias,
+        keys=grouped.keys,
+        aggregates=grouped.aggregates,
+        finish=finish,
+        steps=steps,
+        below=1 if shape.before and query.emit_empty else 0,
+        single_slot=slot_of_name(lowering.id) if single else None,
+        emit_empty=query.emit_empty,
+        revisions=query.revisions,
+        relations=relations_of(steps),
+        rule=lowering.rule,
+    )
+    return in_family(aggregate)
+
+
+def _panes(lowering: Lowering) -> Operator:
+    return with_changes(lowering, _pane_aggregate(lowering))
+
+
+def _weighted_panes(lowering: Lowering) -> PaneAggregate:
+    return replace(_pane_aggregate(replace(lowering, shape=weighted(lowering.shape))), sheds=True)
+
+
+def _approximate_windows(lowering: Lowering) -> ApproximateWindows:
+    assert lowering.grouped is not None
+    counting = replace(lowering, shape=approximate.counting_exactly(lowering.shape))
+    return approximate.approximate_windows(_pane_aggregate(counting), lowering.grouped.aggregates)
+
+
+def _approximate_instants(lowering: Lowering) -> ApproximateInstants:
+    assert lowering.grouped is not None
+    counting = replace(lowering, shape=approximate.with_bounds(lowering.shape))
+    return approximate.approximate_instants(instant_aggregate(counting), lowering.grouped.aggregates)
+
+
+# ------------------------------------------------------------------------------------------------------- rows, and refusals
+
+
+def _rows_and_groups(lowering: Lowering) -> Operator:
+    check(lowering.query, lowering.shape)
+    kept = replace(lowering, regroups=True)
+    return first_of(KEPT, kept).build(kept)
+
+
+def _refuse_late(lowering: Lowering) -> Operator:
+    scan = lowering.shape.scan
+    assert isinstance(scan, StreamScan)
+    raise UnsupportedQuery(
+        f"{scan.channel.upper()} rows come after their time: no window holds them",
+        remedy="Select them without a window and without aggregates.",
+    )
+
+
+def _bounds_beside_windows(lowering: Lowering) -> bool:
+    shape = lowering.shape
+    return shape.bounds is not None and not isinstance(shape.window, TimeRange | Unbounded)
+
+
+def _refuse_bounds(lowering: Lowering) -> Operator:  # noqa: ARG001
+    raise UnsupportedQuery(
+        "BEGIN ... END beside a window that slides or counts rows is a condition of WHERE on the stream's time column",
+        remedy="Compare that column in WHERE, or leave out the window or its SLIDE.",
+    )
+
+
+def _speaks_forever(lowering: Lowering) -> bool:
+    return lowering.telling == "rstream" and lowering.shape.window != TimeRange(0)
+
+
+def _refuse_rstream(lowering: Lowering) -> Operator:  # noqa: ARG001
+    raise UnsupportedQuery("RSTREAM needs a window with SLIDE, or [NOW]")
+
+
+def _window_is(*kinds: type) -> Callable[[Lowering], bool]:
+    return lambda lowering: isinstance(lowering.shape.window, kinds)
+
+
+# --------------------------------------------------------------------------------------------------------------- the tables
+
+KEPT: Final[tuple[Rule[Lowering, Operator], ...]] = (
+    Rule(
+        "bounds",
+        "BEGIN … END moves the ends of a window at every instant, and no others",
+        when=_bounds_beside_windows,
+        build=_refuse_bounds,
+    ),
+    Rule(
+        "rows in windows",
+        "the rows of a window are the answer when it closes",
+        when=_window_is(TimeSlide, Landmark),
+        build=window_rows,
+    ),
+    Rule(
+        "revised sessions",
+        "a late row may join two sessions, so their rows are kept while one may come",
+        when=lambda q: isinstance(q.shape.window, Session) and q.query.revisions is not None,
+        build=revised_sessions,
+    ),
+    Rule(
+        "revisions",
+        "late rows change windows of time, sessions and bare streams alone",
+        when=lambda q: q.query.revisions is not None,
+        build=refuse_revisions,
+    ),
+    Rule(
+        "windows of rows",
+        "a window ends at every m-th row, and is made of panes of ranks",
+        when=_window_is(RowsSlide),
+        build=row_slides,
+    ),
+    Rule(
+        "windows that end at rows",
+        "which rows end a window is known when punctuation has passed them",
+        when=_window_is(TupleSlide),
+        build=tuple_slides,
+    ),
+    Rule(
+        "user windows",
+        "a class says which windows a row is in when it is scanned",
+        when=_window_is(Custom),
+        build=user_windows,
+    ),
+    Rule(
+        "frames",
+        "a window goes on until a row begins the next one, so one of each partition is open",
+        when=_window_is(Delta, Session),
+        build=frame_windows,
+    ),
+    Rule(
+        "rstream",
+        "the whole of a relation at every instant never ends",
+        when=_speaks_forever,
+        build=_refuse_rstream,
+    ),
+    Rule(
+        "groups at instants",
+        "the answer is a relation that changes when a row comes or expires, group by group",
+        when=lambda q: q.grouped is not None,
+        build=instant_aggregate,
+    ),
+    Rule(
+        "rows at instants",
+        "the answer is a relation that changes when a row comes or expires",
+        when=always,
+        build=instant_rows,
+    ),
+)
+"""Operators that keep rows, or fold them otherwise than in panes of time."""
+
+LOWERINGS: Final[tuple[Rule[Lowering, Operator], ...]] = (
+    Rule(
+        "bare stream",
+        "rows of a bare stream are answers as they come, in any order, and nothing is kept",
+        when=passes,
+        build=passing,
+    ),
+    Rule(
+        "late rows",
+        "windows are closed by the time such rows come",
+        when=lambda q: not q.of_accepted,
+        build=_refuse_late,
+    ),
+    Rule(
+        "shedding",
+        "rows stand for those that were shed, so panes keep sums of weighted rows",
+        when=lambda q: q.query.shedding,
+        build=_weighted_panes,
+    ),
+    Rule(
+        "synopses",
+        "a window has more panes than a synopsis needs buckets for the error allowed",
+        when=lambda q: approximate.from_synopses(q.query, q.shape),
+        build=_approximate_windows,
+    ),
+    Rule(
+        "synopses at instants",
+        "a synopsis forgets expired rows within the error allowed, so no row is kept",
+        when=lambda q: approximate.at_every_instant(q.query, q.shape),
+        build=_approximate_instants,
+    ),
+    Rule(
+        "rows and groups",
+        "an aggregate compares rows with their group, so rows are kept and grouped when a window is known",
+        when=lambda q: has_correlated(q.shape),
+        build=_rows_and_groups,
+    ),
+    Rule(
+        "panes",
+        "every window is made of panes, and so is every aggregate",
+        when=lambda q: _has_panes(q.shape),
+        build=_panes,
+    ),
+    *KEPT,
+)
+"""All of a query's choices, in order: what is special comes first."""
+
+RULES: Final[Mapping[str, Rule[Any, Any]]] = {
+    **{rule.name: rule for rule in LOWERINGS},
+    **{rule.name: rule for rule in JOINS},
+}
+"""Every rule by its name, as operators carry it."""

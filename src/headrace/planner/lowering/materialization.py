@@ -1,0 +1,141 @@
+"""How much of a query's answer is kept between two questions: nothing, which rows pass its conditions, or all of it?
+
+What the user says, where it is possible; else what was measured to be best. A query whose window INVOKE can apply keeps its
+selection as bitmaps (`partial`): an eighth of a byte a row and query, and no work as time moves on.
+Source: PSoup (Chandrasekaran, Franklin 2002), section 4.1 and the conclusions of section 5.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from typing import Literal as Choice
+
+from headrace.algebra.query import Ago, Query, StreamScan
+from headrace.algebra.windows.window import Changing, Lasting, TimeRange, Unbounded
+from headrace.errors import UserError
+from headrace.operators.base.operator import Operator
+from headrace.operators.on_demand.selection import ALWAYS, Answer, Selection, WindowClause
+from headrace.operators.rows.row_pipeline import Keep
+from headrace.planner.lowering.approximate import exactly, has_approximate
+from headrace.planner.lowering.correlated import check, has_correlated
+from headrace.planner.lowering.lower import lower
+from headrace.planner.lowering.lowering import Lowering
+from headrace.planner.lowering.query_shape import Shape, shape_of
+from headrace.time import Duration
+
+Materialize: TypeAlias = Choice["none", "partial", "complete"]
+_NUMBERED: Final = re.compile(r"q\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What decides beside the query itself: what the archive of its stream has, and for how long."""
+
+    archived: bool
+    retain: Duration | None = None
+
+
+def materialized(
+    name: str, query: Query, operator_id: str, wanted: Materialize | None, source: Source
+) -> Operator:
+    """The operator of a query with as much kept of it as the user wants, or as is best.
+
+    Raises `UserError` where the user wants what this query cannot have.
+    """
+    if wanted == "complete" or (wanted is None and query.emission != "relation"):
+        return lower(name, query, operator_id)
+    shape = shape_of(query)
+    obstacle = _obstacle(query, shape, operator_id, source)
+    if wanted is None:
+        if shape.bounds is None or obstacle is not None or _reaches_beyond(shape, source):
+            return lower(name, query, operator_id)
+        return _selection(
+            name, query, shape, operator_id, "partial", "chosen: asked less often than rows come"
+        )
+    if obstacle is not None:
+        raise UserError(
+            f"materialize '{wanted}' is not possible: {obstacle}",
+            remedy="Leave the option out, or write (materialize 'complete').",
+        )
+    return _selection(name, query, shape, operator_id, wanted, "as the query says")
+
+
+def asked_later(name: str, query: Query, operator_id: str, source: Source) -> Selection | None:
+    """The query with nothing kept of it; None where INVOKE could not answer it so."""
+    shape = shape_of(query)
+    if _obstacle(query, shape, operator_id, source) is not None:
+        return None
+    return _selection(name, query, shape, operator_id, "none", "until the past is read")
+
+
+def could_keep_less(operator: Operator, query: Query, source: Source) -> Materialize | None:
+    """How much is kept of a query with `BEGIN … END` that could be answered as well with less; None when it could not."""
+    if (asked := operator.on_request) is not None:
+        return "partial" if asked.materialize == "partial" else None
+    shape = shape_of(query)
+    if shape.bounds is None or _obstacle(query, shape, operator.id, source) is not None:
+        return None
+    return None if _reaches_beyond(shape, source) else "complete"
+
+
+def _obstacle(query: Query, shape: Shape, operator_id: str, source: Source) -> str | None:
+    """Why the window of this query cannot be applied when it is asked; None when it can."""
+    if isinstance(shape.window, Lasting | Changing):
+        return (
+            "it joins streams, or reads a relation that changes: no bitmap over one archive tells what passes"
+        )
+    if query.emission != "relation" and isinstance(shape.window, Unbounded):
+        return "its rows are told as they come, and not asked for"
+    if query.emission != "relation":
+        return "its windows are told when they close, and not asked for"
+    if not isinstance(shape.window, Unbounded | TimeRange):
+        return "its window is not one of time, and ends where rows do"
+    if (
+        not isinstance(shape.scan, StreamScan)
+        or shape.scan.channel != "rows"
+        or not _NUMBERED.fullmatch(operator_id)
+    ):
+        return "it does not read the rows of a stream"
+    if shape.joins or shape.marks:
+        return "it reads a relation, whose version depends on when a row came"
+    return None if source.archived else "its stream has no archive of its own to fetch rows from"
+
+
+def _reaches_beyond(shape: Shape, source: Source) -> bool:
+    """Whether a window may hold rows that the archive no longer has."""
+    if source.retain is None:
+        return False
+    reach = [] if not isinstance(shape.window, TimeRange) else [shape.window.range]
+    if shape.bounds is not None and isinstance(shape.bounds.begin, Ago):
+        reach.append(shape.bounds.begin.duration)
+    return not reach or min(reach) > source.retain
+
+
+def _selection(
+    name: str, query: Query, shape: Shape, operator_id: str, wanted: Choice["none", "partial"], why: str
+) -> Selection:
+    if has_correlated(shape):
+        check(query, shape)
+    shape = exactly(shape) if has_approximate(shape) else shape
+    aggregate = shape.aggregate
+    lowering = Lowering(name, query, shape, operator_id, regroups=True)
+    kept, finish = lowering.stored()
+    return Selection(
+        id=operator_id,
+        query=name,
+        stream=shape.scan.name,
+        materialize=wanted,
+        why=why,
+        window=_window(shape),
+        steps=tuple(step for step in (*lowering.below, *lowering.above) if isinstance(step, Keep)),
+        answer=Answer(kept, finish, aggregate is not None and not aggregate.keys),
+    )
+
+
+def _window(shape: Shape) -> WindowClause:
+    length = shape.window.range if isinstance(shape.window, TimeRange) else None
+    if shape.bounds is None:
+        return WindowClause(ALWAYS, Ago(), length)
+    return WindowClause(shape.bounds.begin, shape.bounds.end, length)

@@ -1,0 +1,161 @@
+"""The parts of a bound query, taken apart: which clause is what.
+
+The binder makes trees of one shape, bottom up: scan, filters under the window, window, joins with relations, memberships, WHERE,
+bounds, aggregation, HAVING, ORDER BY and LIMIT, select list, DISTINCT, relation-to-stream. `Shape` names each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headrace.algebra.expressions.expression import Column, Expression, conjuncts, transform
+from headrace.algebra.query import (
+    Aggregate,
+    Bounds,
+    Distinct,
+    Emit,
+    Filter,
+    Join,
+    Mark,
+    Node,
+    Project,
+    Query,
+    QueryScan,
+    RelationScan,
+    SortKey,
+    StreamScan,
+    Top,
+    UnionAll,
+    Windowed,
+)
+from headrace.algebra.windows.window import Window
+from headrace.errors import UnsupportedQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A query's clauses. Tuples are empty and fields None where a clause is absent."""
+
+    scan: StreamScan | QueryScan | UnionAll
+    window: Window
+    window_alias: str
+    project: Project
+    before: tuple[Expression, ...] = ()
+    joins: tuple[Join, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    where: tuple[Expression, ...] = ()
+    bounds: Bounds | None = None
+    aggregate: Aggregate | None = None
+    having: tuple[Expression, ...] = ()
+    top: Top | None = None
+    distinct: bool = False
+    emit: Emit | None = None
+
+    @property
+    def emits_changes(self) -> bool:
+        """Whether ISTREAM or DSTREAM is asked for: what differs, and not the whole."""
+        return self.emit is not None and self.emit.kind != "rstream"
+
+
+def shape_of(query: Query) -> Shape:
+    """Take a query apart.
+
+    Raises `UnsupportedQuery` for trees of another shape, with the reason.
+    """
+    found = _Parts()
+    node = query.root
+    while not isinstance(node, StreamScan | QueryScan | UnionAll):
+        node = found.take(node)
+    if found.window is None or found.project is None:
+        raise UnsupportedQuery("a query needs a window over a stream and a select list")
+    top = found.top
+    if top is not None and found.top_reads_output:
+        top = replace(top, order=_over_inputs(top.order, found.project))
+    return Shape(
+        scan=node,
+        window=found.window.window,
+        window_alias=found.window.alias,
+        project=found.project,
+        before=tuple(found.before),
+        joins=tuple(reversed(found.joins)),
+        marks=tuple(reversed(found.marks)),
+        where=tuple(found.where),
+        bounds=found.bounds,
+        aggregate=found.aggregate,
+        having=tuple(found.having),
+        top=top,
+        distinct=found.distinct,
+        emit=found.emit,
+    )
+
+
+class _Parts:
+    """Collects clauses on the way down; the place of a filter says which clause it is."""
+
+    def __init__(self) -> None:
+        self.window: Windowed | None = None
+        self.project: Project | None = None
+        self.aggregate: Aggregate | None = None
+        self.bounds: Bounds | None = None
+        self.top: Top | None = None
+        self.emit: Emit | None = None
+        self.distinct = False
+        self.top_reads_output = False
+        self.before: list[Expression] = []
+        self.where: list[Expression] = []
+        self.having: list[Expression] = []
+        self.joins: list[Join] = []
+        self.marks: list[Mark] = []
+        self.filters: list[Expression] = []
+
+    def take(self, node: Node) -> Node:
+        match node:
+            case Emit():
+                self.emit = node
+            case Distinct():
+                self.distinct = True
+            case Top():
+                self.top, self.top_reads_output = node, self.project is None
+            case Project() if self.project is None:
+                self.project = node
+            case Filter():
+                (self.before if self.window else self.filters).extend(conjuncts(node.predicate))
+            case Aggregate() if self.aggregate is None:
+                self.aggregate = node
+                self.having, self.filters = self.filters, []
+            case Bounds():
+                self.bounds = node
+            case Join(left=left, right=RelationScan()):
+                self.joins.append(node)
+                self.where, self.filters = self.where + self.filters, []
+                return left
+            case Mark():
+                self.marks.append(node)
+                self.where, self.filters = self.where + self.filters, []
+            case Join():
+                raise UnsupportedQuery(
+                    "joins of two streams are not available yet", remedy="Join a stream with a relation."
+                )
+            case Windowed() if self.window is None:
+                self.window = node
+                self.where, self.filters = self.where + self.filters, []
+            case _:
+                raise UnsupportedQuery(
+                    "derived tables are not available yet", remedy="Register the inner query under a name."
+                )
+        return node.source
+
+
+def _over_inputs(order: tuple[SortKey, ...], project: Project) -> tuple[SortKey, ...]:
+    """Sort keys over the select list's results, said over what the select list reads."""
+    named = {column.name: column.expression for column in project.columns}
+
+    def of_input(node: Expression) -> Expression | None:
+        return named.get(node.name) if isinstance(node, Column) else None
+
+    return tuple(replace(key, expression=transform(key.expression, of_input)) for key in order)
+
+
+def without_top(shape: Shape) -> Shape:
+    """The same query without ORDER BY and LIMIT."""
+    return replace(shape, top=None)

@@ -1,0 +1,1 @@
+"""The past of new queries, read while the live pipeline continues."""

@@ -1,0 +1,1 @@
+"""Delivery of results to clients, sinks and files."""

@@ -1,0 +1,107 @@
+"""A client that comes and goes: it fetches what it has not acknowledged, after a minute or after days (PSoup, section 1).
+
+The pipeline neither knows of clients nor waits for them. A client reads committed files and keeps its place as a file of
+its own in the home, so it may live in another process than the hub, and run when no hub does. Until it acknowledges a
+delivery it is given the same rows again, also after a crash: at least once, in the order of epochs, and exactly once for a
+client that remembers the last `position` it has dealt with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from headrace.algebra.query import Query
+from headrace.catalog.catalog import Catalog
+from headrace.errors import UserError, outcome_unless_known
+from headrace.operators.base.operator import Operator
+from headrace.runtime.delivery.cursor import Cursor, due
+from headrace.runtime.delivery.on_demand_changelog import require_told
+from headrace.runtime.home.home import Home
+from headrace.runtime.invoke.home_reader import Reader
+from headrace.runtime.results.result_log import missed_since
+
+
+class _Looking(Protocol):
+    """What a client needs of a hub or of a reader."""
+
+    @property
+    def home(self) -> Home: ...
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    def operator_and_query(self, name: str) -> tuple[Operator, Query]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Rows of one epoch, and the client's place after them.
+
+    `missed` counts the entries of the results list that retention had removed before this client came: those of its query, and
+    those of any query where the list itself begins later now.
+    """
+
+    epoch: int
+    rows: pa.Table
+    position: int
+    missed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A named client of one query; see `connect`."""
+
+    query: str
+    name: str
+    _at: _Looking
+    _cursor: Cursor
+
+    def fetch(self, *, after: Delivery | None = None) -> Delivery | None:
+        """The next epoch's rows that are not acknowledged, or that follow `after`; None when there are none yet."""
+        return next(self.pending(after=after), None)
+
+    def pending(self, *, after: Delivery | None = None) -> Iterator[Delivery]:
+        """All that is committed and not acknowledged, epoch by epoch."""
+        acknowledged = self._cursor.read()
+        start = acknowledged if after is None else max(acknowledged, after.position)
+        home = self._at.home
+        operator, query = self._at.operator_and_query(self.query)
+        manifest = home.latest()
+        missed = missed_since(home, manifest, operator.id, start)
+        for part in due(home, manifest, operator, query, start):
+            if part.rows is None:
+                return
+            yield Delivery(part.epoch, part.rows, part.position, missed)
+            missed = 0
+
+    def acknowledge(self, delivery: Delivery) -> None:
+        """Never to be given this delivery, or an earlier one, again. Durable on return; again is harmless.
+
+        A `StoreError` says by its `outcome` whether it is acknowledged; in any case it may be repeated.
+        """
+        self._cursor.write(delivery.position)
+
+    def skip(self) -> None:
+        """Acknowledge all that is committed, without looking at it."""
+        with outcome_unless_known("absent"):
+            length = self._at.home.list_of(self._at.home.latest(), "results").length
+        self._cursor.write(length)
+
+
+def connect(at: _Looking | str | Path, query: str, name: str) -> Client:
+    """The client `name` of a query, of a hub or of a home that any process may write.
+
+    A name that is new begins with the oldest rows that are retained. Two clients that run at once need two names.
+    Raises `UserError` for an unknown home or query, or an empty name.
+    """
+    looking: _Looking = Reader.at(Path(at)) if isinstance(at, str | Path) else at
+    known = looking.catalog.require_query(query).definition.name
+    require_told(known, looking.operator_and_query(known)[0])
+    if not name:
+        raise UserError("a client needs a name", remedy="It is how the home knows where that client stands.")
+    return Client(known, name, looking, Cursor(looking.home.store, f"client-{known}-{name}"))

@@ -1,0 +1,83 @@
+"""How far a receiver of results has come, and what is due to it: what sinks and clients have in common.
+
+A position counts entries of the results list, so it means the same in every later manifest; it says nothing of a query's
+text, and survives ALTER. What retention has removed below it was never delivered and is told as missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from headrace.algebra.query import Query
+from headrace.errors import outcome_unless_known
+from headrace.operators.base.operator import Operator
+from headrace.runtime.home.file_names import file_name
+from headrace.runtime.home.home import Home
+from headrace.runtime.results import result_log
+from headrace.store.files.filesystem import Store
+from headrace.store.logs.manifest import Manifest
+
+FOLDER: Final = "sinks"
+"""Of a home: a folder for each receiver, with its position as the name of a file."""
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How many entries of the results list were delivered, as the name of a file in the home."""
+
+    store: Store
+    name: str
+
+    def read(self) -> int:
+        """0 for a new receiver."""
+        return max(self._positions(), default=0)
+
+    def write(self, delivered: int) -> None:
+        """Remember, durably; the older positions go after the newer one is there. Again is harmless.
+
+        A `StoreError` says by its `outcome` whether it is remembered. What is unknown `read` finds out, and a repetition makes
+        durable.
+        """
+        with outcome_unless_known("absent"):
+            positions = self._positions()
+            newest = max(positions, default=-1)
+        if newest >= delivered:
+            with outcome_unless_known("unknown"):
+                self.store.sync([self._file(newest)])  # its writer may not have lived to do so
+        else:
+            self.store.put_if_absent(self._file(delivered), b"")
+        with outcome_unless_known("present"):
+            for position in positions:
+                if position < max(newest, delivered):
+                    self.store.delete(self._file(position))
+
+    def _positions(self) -> list[int]:
+        return [int(file.name.rpartition("/")[2]) for file in self.store.list(f"{self._folder}/")]
+
+    def _file(self, position: int) -> str:
+        return f"{self._folder}/{position:012d}"
+
+    @property
+    def _folder(self) -> str:
+        return f"{FOLDER}/{file_name(self.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One epoch's rows of a query, None at the end of what is committed; `position` is where its receiver then stands."""
+
+    epoch: int
+    position: int
+    rows: pa.Table | None
+
+
+def due(home: Home, manifest: Manifest, operator: Operator, query: Query, start: int) -> Iterator[Due]:
+    """What is committed from position `start` on, epoch by epoch, then the end."""
+    for part in result_log.epochs_of(home, manifest, operator.id, start):
+        table = result_log.ordered(part.table, operator.sort, query.schema.names)
+        yield Due(part.epoch, part.position, result_log.visible(table, query, changes=True))
+    yield Due(manifest.epoch, home.list_of(manifest, "results").length, None)

@@ -1,0 +1,68 @@
+"""The sinks of a hub that are open: what they hold back from retention, how they are, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from headrace.runtime.delivery.sink_states import undelivered
+from headrace.runtime.home.home import Home
+
+if TYPE_CHECKING:
+    from headrace.runtime.delivery.sinks import Sink
+
+
+class OpenSinks:
+    """Sinks in the order in which they were opened."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._sinks: list[Sink] = []
+
+    def add(self, sink: Sink) -> None:
+        """Deliver by this sink until `close`."""
+        self._sinks.append(sink)
+        sink.start()
+
+    def serve(self, query: str) -> bool:
+        """Whether one of them delivers a query's results."""
+        return any(sink.query == query for sink in self._sinks)
+
+    def held(self) -> dict[str, int]:
+        """Operator → index of the first of its results that a sink has not delivered. One that stopped holds nothing."""
+        found: dict[str, int] = {}
+        for sink in self._sinks:
+            standing = self._home.catalog.query(sink.query)
+            if standing is not None and sink.state.state != "stopped":
+                place = sink.cursor.read()
+                found[standing.operator_id] = min(place, found.get(standing.operator_id, place))
+        return found
+
+    def report(self) -> list[dict[str, Any]]:
+        """How each of them is, as plain values."""
+        return list(self._reports())
+
+    def _reports(self) -> Iterator[dict[str, Any]]:
+        for sink in list(self._sinks):
+            seen, position = sink.state, sink.cursor.read()
+            yield {
+                "sink": sink.cursor.name,
+                "query": sink.query,
+                "target": sink.target,
+                "state": seen.state,
+                "since": seen.since,
+                "attempts": seen.attempts,
+                "failures": seen.failures,
+                "error": seen.error,
+                "missed": seen.missed,
+                "position": position,
+                **undelivered(self._home, sink.query, position),
+            }
+
+    def close(self) -> None:
+        """Deliver what is left and stop, the last one first; raises what the first of them to fail had failed with."""
+        with ExitStack() as closing:
+            for sink in self._sinks:
+                closing.callback(sink.close)
+            self._sinks = []

@@ -1,0 +1,136 @@
+"""`--output DIR`: one file per query that holds its answers so far, kept current.
+
+Windows and streams: every row emitted in the life of the home, and the provisional ones; windows that are revised, as they
+stand; relations and BEGIN … END: what INVOKE returns. A file is replaced whole, so a reader sees one epoch or the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.algebra.query import Bounds, Query, walk
+from headrace.connectors.formats.result_writer import rendered
+from headrace.errors import StoreError, UserError
+from headrace.operators.base.operator import Operator
+from headrace.runtime.delivery.output_record import RECORD, Exports
+from headrace.runtime.home.file_names import file_name
+from headrace.runtime.home.home import Home
+from headrace.runtime.invoke import current_answer
+from headrace.runtime.invoke.answer_caveats import Remarks
+from headrace.runtime.messages.result_entry import answered
+from headrace.runtime.results import result_log
+from headrace.runtime.results.result_log import visible
+from headrace.store.files.disk import Disk
+from headrace.store.logs.committed import NEW_STREAM
+from headrace.store.logs.manifest import Manifest
+
+if TYPE_CHECKING:
+    from headrace.runtime.hub.hub import Hub
+
+
+def told_rows(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, provisional: pa.Table | None = None
+) -> pa.Table:
+    """All that a query has told, in the order of the contract; only the selected columns."""
+    if is_answer(query):
+        table = current_answer.invoke(home, manifest, operator, query)
+    else:
+        parts = [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
+        parts += [provisional] if provisional is not None else []
+        table = result_log.standing(pa.concat_tables(parts)) if parts else result_log.empty(query)
+    return visible(result_log.ordered(table, operator.sort, query.schema.names), query)
+
+
+def is_answer(query: Query) -> bool:
+    """True for queries whose file holds what INVOKE returns, not what was emitted."""
+    return query.emission == "relation" or any(isinstance(node, Bounds) for node in walk(query.root))
+
+
+@dataclass(slots=True)
+class Exporter:
+    """Writes the files of all queries of a hub in one format."""
+
+    hub: Hub
+    folder: Path
+    style: str
+    disk: Disk = field(default_factory=Disk)
+    _seen: int = 0
+    _written: dict[str, Any] = field(default_factory=dict)
+    _exports: Exports = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the folder now: a mistake in its name must not cost a run."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"cannot make the folder {self.folder}: {error.strerror}",
+                remedy="Name another with --output.",
+            ) from error
+        self._exports = Exports(self.hub.path / RECORD, self.folder)
+
+    def refresh(self) -> list[str]:
+        """Replace the files of queries whose answers have changed; their names."""
+        manifest, changed = self.hub.home.latest(), []
+        told = self._newly_told(manifest)
+        for name, (operator, query) in self._queries().items():
+            stream = manifest.stream(operator.stream) if is_answer(query) else NEW_STREAM
+            mark = (operator.id, stream.greatest, stream.rows)
+            if operator.id in told or self._written.get(name) != mark:
+                self._replace(name, told_rows(self.hub.home, manifest, operator, query))
+                self._written[name] = mark
+                changed.append(name)
+        self._settle()
+        return changed
+
+    def finish(self, provisional: Mapping[str, pa.Table]) -> list[str]:
+        """Write every file, with the rows that the queries would give if the streams ended here; what is to be said of them."""
+        manifest, said = self.hub.home.latest(), list[str]()
+        for name, (operator, query) in self._queries().items():
+            table = told_rows(self.hub.home, manifest, operator, query, provisional.get(name))
+            self._replace(name, table)
+            said += Remarks.of(table).sentences(name)
+        self._settle()
+        return said
+
+    def _settle(self) -> None:
+        """A file for each query, and no more: what we wrote for one that was dropped or renamed goes."""
+        try:
+            self._exports.settle({query.definition.name for query in self.hub.catalog.queries.values()})
+        except OSError as error:
+            raise StoreError(f"cannot tidy {self.folder}: {error.strerror}") from error
+
+    def _queries(self) -> dict[str, tuple[Operator, Query]]:
+        names = [query.definition.name for query in self.hub.catalog.queries.values()]
+        return {name: self.hub.operator_and_query(name) for name in names}
+
+    def _newly_told(self, manifest: Manifest) -> set[str]:
+        """Operators with result rows since the last look."""
+        log, found = self.hub.home.list_of(manifest, "results"), set()
+        for _, entry in log.iterate(self.hub.home.store.read, self._seen):
+            found |= set(answered(entry))
+        self._seen = log.length
+        return found
+
+    def _replace(self, name: str, table: pa.Table) -> None:
+        """Not synced: these files are derived, and the next run writes all of them again."""
+        path = self.folder / f"{file_name(name)}.{self.style}"
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        try:
+            if unfinished.exists():  # of a run that was killed
+                self.disk.unlink(str(unfinished))
+            descriptor = self.disk.create(str(unfinished))
+            try:
+                for part in rendered(table, self.style):
+                    self.disk.write(descriptor, [part])
+            finally:
+                self.disk.close(descriptor)
+            self.disk.rename(str(unfinished), str(path))
+            self._exports.wrote(path, name)
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""One epoch of all queries: run, committed, and retried after a failure."""

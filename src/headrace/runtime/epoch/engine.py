@@ -1,0 +1,398 @@
+"""The epoch loop: the one writer of a home.
+
+An epoch is: take the next ingest records and the newest plan, run one job, publish one manifest. Nothing counts before
+the manifest is there, and it is there at once or not at all; so a kill at any point leaves the home of the epoch before.
+Reading the past for a query that came late is the same thing with the archive as input.
+"""
+
+from __future__ import annotations
+
+import time as stopwatch
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.records.ingest_record import SourceChanged
+from headrace.errors import StoreError, outcome_unless_known
+from headrace.observation import EpochObservation
+from headrace.runtime.backfill.backfill_scheduler import Chunk, Turns
+from headrace.runtime.backfill.operator_progress import ArchiveEntry
+from headrace.runtime.backfill.pane_backfill import Filling
+from headrace.runtime.backfill.replay import Past
+from headrace.runtime.epoch import commit, retention
+from headrace.runtime.epoch.executor import Executor
+from headrace.runtime.epoch.garbage_collection import Housekeeping
+from headrace.runtime.epoch.observe import observe
+from headrace.runtime.epoch.task_orders import Orders, scan_messages, state_messages
+from headrace.runtime.home.home import BORN, Home
+from headrace.runtime.ingest import derived_input
+from headrace.runtime.ingest.admission import Admission, Pending
+from headrace.runtime.ingest.idle_sources import clock_floors
+from headrace.runtime.ingest.ingest_queue import Intake
+from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.epoch_work import Work
+from headrace.runtime.messages.stream_progress import StreamProgress
+from headrace.runtime.messages.task_messages import Piece, StateMessage, StateReceipt
+from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
+from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
+from headrace.runtime.plan.stale_statements import refuse_if_idle, refuse_if_overtaken
+from headrace.runtime.progress.emission_backlog import Telling, untold
+from headrace.runtime.progress.punctuation import progress_of
+from headrace.runtime.tasks.state import provisional_results
+from headrace.runtime.tasks.state.emission_limits import least
+from headrace.store.logs.manifest import Manifest
+from headrace.store.logs.radix_list import ListFiles
+from headrace.store.maintenance.garbage_collection import Collected
+from headrace.time import FOREVER, Clock, Instant
+
+_APPENDS: Final = 4  # how often entries are planned and appended where others get in before them
+
+
+@dataclass(slots=True)
+class Engine:
+    """Steps a home forward. Not thread-safe: one thread steps, others talk to the hub."""
+
+    home: Home
+    executor: Executor
+    clock: Clock
+    tasks: int = 2
+    admission: Admission = field(default_factory=Admission)
+    manifest: Manifest = field(init=False)
+    published: Manifest = field(init=False)
+    plan: EpochPlan = field(init=False)
+    intake: Intake = field(init=False)
+    housekeeping: Housekeeping = field(init=False)
+    filling: Filling = field(init=False)
+    turns: Turns = field(default_factory=Turns)
+    telling: Telling = field(default_factory=Telling)
+    holds: Callable[[], Mapping[str, int]] = dict
+    """Operator → index of the first result that somebody who must have all still waits for."""
+    unread: dict[str, SourceChanged] = field(default_factory=dict)
+    """Operators whose past cannot be read, since a file of a source that is read in place is gone or is another one now.
+
+    They wait while all others go on, until the home is opened again or a statement changes what runs.
+    """
+    _saved: SavedPlan = field(init=False, default=NO_PLAN)
+    _is_saved: bool = field(init=False, default=False)
+    _planned: int = field(init=False, default=-1)
+
+    def __post_init__(self) -> None:
+        self.intake = Intake(self.home, self.clock)
+        self.housekeeping = Housekeeping(self.home, self.intake)
+        self.filling = Filling(self.home)
+        self.take_over()
+        self.collect()
+
+    def take_over(self) -> None:
+        """Become the home's writer as a new incarnation, again after a failed epoch, and go on from what it says.
+
+        Raises `AlreadyPublished` when another driver has taken over from this one.
+        """
+        self.manifest = self.published = self.home.manifests.takeover(self.home.incarnation or None)
+        self.home.taken_over(self.manifest.incarnation)
+        self.intake.resume(self.manifest)
+        self._planned, self._saved = -1, NO_PLAN
+        self.filling.due.clear()
+        self.replan()
+        if self.published.plan and not is_readable(self.home.store, self.published.plan):
+            self._publish(Work("tick"), ())
+
+    def collect(self) -> Collected:
+        """Remove files that are old enough and needed by nobody; done by itself at every start and every so many epochs."""
+        return self.housekeeping.collect(self.manifest.epoch, self._saved.files, self.clock())
+
+    # -- what changes the catalog ------------------------------------------------------------------------------------
+
+    def log(self, *entries: Mapping[str, Any]) -> None:
+        """Append entries to the query log, durable at once before they count; they are in force from the next epoch.
+
+        Raises `UserError` when they mean nothing after what was found in the log before them.
+        """
+        judged, append = self.home.catalog, uuid.uuid4().hex
+        for _ in range(_APPENDS):
+            with outcome_unless_known("absent"):
+                self.find_out()
+            refuse_if_overtaken(judged, self.home.catalog, entries)
+            if self._appended(tuple(self._born(entry) for entry in entries), append):
+                return
+        raise StoreError(f"other writers of the home {self.home.store.root} were quicker", outcome="absent")
+
+    def _appended(self, entries: Sequence[Mapping[str, Any]], append: str) -> bool:
+        """Plan entries and append them; False when there are others before them that were not planned."""
+        home, before = self.home, self.home.catalog
+        # What cannot be planned must not get into the log: nobody could open the home.
+        after = before.apply_all(entries)
+        refuse_if_idle(before, after, entries)
+        made = plan_after(self.plan, before, after, entries)
+        if not home.append(entries, append):
+            return False
+        with outcome_unless_known("present"):
+            home.refresh()
+            self.replan(made if home.catalog.position == after.position else None)
+        home.in_doubt = False
+        return True
+
+    def find_out(self) -> None:
+        """Read and plan what the query log says, where an append has ended in a way that does not tell."""
+        if self.home.in_doubt:
+            self.home.find_out()
+            self._planned = -1
+        self.replan()
+        self.home.in_doubt = False
+
+    def _born(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The entry of a new stream also says how many ingest records there were before it."""
+        if entry["do"] != "create_stream" or self.home.catalog.stream(entry["stream"]["name"]) is not None:
+            return entry
+        self.intake.forget(entry["stream"]["name"])
+        return {**entry, BORN: self.home.ingest_log.length}
+
+    def replan(self, made: Replanned | None = None) -> None:
+        """Make the epoch plan anew from the catalog, if that has changed; `made` is that plan when it is there already."""
+        catalog = self.home.catalog
+        if catalog.position == self._planned:
+            return
+        made = made or Replanned(make_plan(catalog))
+        self.unread.clear()
+        self._is_saved = self._is_saved and made.plan is self.plan
+        self.plan = made.plan
+        self._planned = catalog.position
+        self.manifest = commit.without_dropped_streams(self.manifest, self.plan, self.home)
+        places, wanted = self.manifest.operators, self.plan.operators
+        changed = places.keys() ^ wanted.keys() if made.changed is None else made.changed
+        fresh = sorted(name for name in changed if name in wanted and name not in places)
+        if gone := [name for name in changed if name in places and name not in wanted]:
+            places = dict(places)
+            for name in gone:
+                del places[name]
+        standings = self.filling.begun(self.manifest, self.published, self.plan, fresh)
+        self.manifest = replace(self.manifest, operators={**places, **standings})
+
+    def _in_files(self) -> SavedPlan:
+        """The plan's files, written when they are first needed: registrations between two epochs make one version."""
+        if not self._is_saved:
+            self._saved = save_plan(self.home.store, self.plan, self._saved)
+            self._is_saved = True
+        return self._saved
+
+    # -- one epoch ---------------------------------------------------------------------------------------------------
+
+    def step(self, *, live_first: bool = False) -> EpochObservation | None:
+        """Run the next epoch; None when there is nothing to do.
+
+        The past is read before what is new, or with `live_first` in what time the live pipeline leaves.
+        """
+        self.find_out()
+        self.intake.listen(self.plan.streams.values())
+        while (work := self._next_work(live_first)) is not None:
+            try:
+                return self._run(work)
+            except SourceChanged as found:
+                if work.kind != "replay":
+                    raise
+                self.unread |= dict.fromkeys(work.operators, found)
+        return None
+
+    def _next_work(self, live_first: bool) -> Work | None:
+        work = self.filling.work(self.manifest.operators)
+        if work is None:
+            untold = self._untold()
+            work = self.telling.work(untold)
+            if work is None:
+                work = self._taking_turns() if live_first else self._replay(Chunk()) or self._live()
+            work = work or self.telling.anyway(untold)
+        self.telling.had(work)
+        return work
+
+    def _untold(self) -> dict[str, Instant]:
+        return untold(self._live_operators(), self.plan, self.manifest)
+
+    def has_untold(self) -> bool:
+        """True while an operator that has read all there is has windows to tell that punctuation has passed."""
+        return bool(self._untold())
+
+    def _taking_turns(self) -> Work | None:
+        live = self._live() if self.turns.live_is_due else None
+        return live or self._replay(self.turns.chunk()) or self._live()
+
+    def seal(self) -> EpochObservation:
+        """End every stream for good: all windows close, nothing older than FOREVER may come.
+
+        A query over another one ends after it, when it has read what that one told last.
+        """
+        if (due := self.filling.work(self.manifest.operators)) is not None:
+            self._run(due)
+        for ending, ended in provisional_results.in_order(self.plan, self._live_operators()):
+            floors = dict.fromkeys(ended, FOREVER)
+            seen = self._run(Work("seal", operators=ending, floors=floors, final=True))
+            while (work := self.telling.anyway(self._untold())) is not None:
+                seen = self._run(work)
+            while self.has_unread_results() and (work := self._live()) is not None:
+                self._run(work)
+        return seen
+
+    def closing(self) -> provisional_results.Closing:
+        """What operators would answer if the streams ended here, by operator. Nothing is published (provisional)."""
+        work = Work("closing", operators=self._live_operators(), final=True)
+        return provisional_results.close(self.home.store, self.plan, self._state_messages(work, 1)[0])
+
+    def _live_operators(self) -> tuple[str, ...]:
+        paused, behind = self._paused(), self._behind()
+        if not paused and not behind:
+            return tuple(self.plan.operators)
+        return tuple(
+            name
+            for name in self.plan.operators
+            if derived_streams.owner_of(name) not in paused and name not in behind
+        )
+
+    def _paused(self) -> set[str]:
+        return {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
+
+    @property
+    def _past(self) -> Past:
+        return Past(self.home, self.manifest, self.plan)
+
+    def _behind(self) -> dict[str, int]:
+        """How far operators have folded that have not folded all of their stream's archive."""
+        places, lengths = (
+            self.manifest.operators,
+            {name: self._past.length(name) for name in self.plan.streams},
+        )
+        return {
+            name: places[name].replayed
+            for name, operator in self.plan.operators.items()
+            if places[name].replayed < lengths[operator.stream]
+        }
+
+    def _progress(self, stream: str) -> StreamProgress:
+        return progress_of(self.manifest.stream(stream))
+
+    def _live(self) -> Work | None:
+        """The next records of every stream; without any, a tick when time or the catalog moved."""
+        pieces: list[tuple[Piece, int]] = []
+        taken: dict[str, tuple[int, ...]] = {}
+        for name, definition in self.plan.streams.items():
+            chosen = self.admission.take(self._waiting(definition), definition)
+            if chosen:
+                pieces += [
+                    (Piece(name, record.ordinal, record=record.record), record.weight) for record in chosen
+                ]
+                taken[name] = tuple(record.ordinal for record in chosen)
+        floors = clock_floors(self.intake, self.plan.streams.values(), self.manifest, taken, self.clock())
+        floors |= self._floors_of_results(taken)
+        floors = {name: at for name, at in floors.items() if at > self._progress(name).punctuation}
+        changed = self.manifest.querylog != self.home.catalog.position
+        if not (pieces or floors or changed):
+            return None
+        kind = "epoch" if pieces else "tick"
+        # An operator with windows left to tell takes its rows in; it tells in epochs of its own.
+        return Work(
+            kind, tuple(pieces), self._live_operators(), now=self._untold(), floors=floors, taken=taken
+        )
+
+    def _waiting(self, stream: StreamDefinition) -> Sequence[Pending]:
+        if stream.using == derived_streams.USING:
+            return derived_input.waiting(self.home, self.manifest, stream)
+        return self.intake.waiting(stream.name)
+
+    def has_unread_results(self) -> bool:
+        """True while a query has answers, or silence, that the queries over it have not taken in."""
+        floors = self._floors_of_results({})
+        of_queries = [
+            stream for stream in self.plan.streams.values() if stream.using == derived_streams.USING
+        ]
+        return any(self._waiting(stream) for stream in of_queries) or any(
+            at > self._progress(name).punctuation for name, at in floors.items()
+        )
+
+    def _floors_of_results(self, taken: Mapping[str, tuple[int, ...]]) -> dict[str, Instant]:
+        """How far queries have answered, for the streams of their results of which this epoch reads the last run."""
+        floors = {}
+        for name, stream in self.plan.streams.items():
+            if stream.using == derived_streams.USING:
+                unread = [
+                    each.ordinal for each in self._waiting(stream) if each.ordinal not in taken.get(name, ())
+                ]
+                if not unread and derived_streams.operator_of(stream) in self.manifest.operators:
+                    closed = self.manifest.operators[derived_streams.operator_of(stream)].closed
+                    floors[name] = derived_streams.reached(stream, closed)
+        return floors
+
+    def _records(
+        self, stream: StreamDefinition, chunk: Sequence[ArchiveEntry]
+    ) -> Mapping[int, Mapping[str, Any]]:
+        if stream.using == derived_streams.USING:
+            ordinals = [ordinal for entry in chunk for ordinal in entry.ordinals]
+            return derived_input.records(self.home, self.manifest, stream, min(ordinals, default=0))
+        return self.intake.records(chunk) if stream.archive == "in place" else {}
+
+    def is_catching_up(self) -> bool:
+        """True while an operator that may go on has not read all of the past."""
+        return bool(self._late())
+
+    def _late(self) -> dict[str, tuple[str, int]]:
+        """Where operators stand that are behind and may go on: their stream, and their place in its archive."""
+        behind = self._behind()
+        paused = self._paused() if behind else ()
+        return {
+            name: (self.plan.operators[name].stream, place)
+            for name, place in behind.items()
+            if derived_streams.owner_of(name) not in paused and name not in self.unread
+        }
+
+    def _replay(self, size: Chunk) -> Work | None:
+        """A chunk of the archive for the operators that are furthest behind."""
+        late = self._late()
+        return self._past.chunk(late, size, self._records) if late else None
+
+    def _run(self, work: Work) -> EpochObservation:
+        started = stopwatch.perf_counter()
+        work, receipts = self._execute(work)
+        executed = stopwatch.perf_counter()
+        planned = self._publish(work, receipts)
+        self.intake.consumed(work.taken)
+        if self.housekeeping.is_due(planned.epoch):
+            self.collect()
+        seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
+        seen = observe(planned, work, receipts, self.plan, seconds, self.clock())
+        self.turns.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
+        return seen
+
+    def _publish(self, work: Work, receipts: Sequence[StateReceipt]) -> Manifest:
+        """Make what an epoch's tasks have done count, under the newest plan."""
+        files = ListFiles(self.home.store)
+        planned = commit.next_manifest(
+            self.manifest,
+            work,
+            receipts,
+            self.plan,
+            self._in_files().files,
+            self.home.catalog.position,
+            self.clock(),
+            files,
+        )
+        planned = retention.settled(planned, work.taken, self.plan, self.intake, files, self.holds)
+        self.home.store.sync([*commit.files_named(receipts), *files.unsynced])
+        self.home.manifests.publish(planned)
+        self.manifest = self.published = planned
+        self.filling.published(self._in_files().name, self.plan)
+        return planned
+
+    def _execute(self, work: Work) -> tuple[Work, list[StateReceipt]]:
+        """Carry out an epoch, with less for operators that would have too much to tell; what was ordered, and the receipts."""
+        scans = scan_messages(self._orders(), work, self.executor.cores, self.tasks)
+        receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
+        while too_far := least(receipts):
+            work = replace(work, now={**work.now, **too_far})
+            receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
+        return work, receipts
+
+    def _orders(self) -> Orders:
+        return Orders(str(self.home.store.root), self._in_files().name, self.plan, self.manifest)
+
+    def _state_messages(self, work: Work, tasks: int) -> list[StateMessage]:
+        return state_messages(self._orders(), work, tasks)

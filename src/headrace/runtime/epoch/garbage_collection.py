@@ -1,0 +1,82 @@
+"""When are files removed that no live manifest names? At every start, and every so many epochs, between two epochs.
+
+What has to be kept beside what manifests and logs name: the plan in force, and micro-batches that Spark has written and
+nobody has recorded yet. They are handed on at the next start, however long that takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from headrace.connectors.sources.segment_files import batch_name, batches_written
+from headrace.runtime.home.home import Home
+from headrace.runtime.ingest.ingest_queue import Intake
+from headrace.runtime.ingest.ingest_summary import INTAKE
+from headrace.store.maintenance.garbage_collection import Collected, LiveNames, collect, live_manifests
+from headrace.time import HOUR, Duration, Instant
+
+GRACE: Final = HOUR
+"""Unnamed files younger than this may be what a running attempt has just written."""
+_SEGMENTS: Final = "segments"
+
+
+@dataclass(slots=True)
+class Housekeeping:
+    """Collects the garbage of one home. Law: too much may be kept, nothing that is needed goes."""
+
+    home: Home
+    intake: Intake
+    every: int = 64
+    grace: Duration = GRACE
+    _names: LiveNames = field(init=False)
+    _epoch: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._names = LiveNames(self.home.store)
+
+    def is_due(self, epoch: int) -> bool:
+        """Whether enough epochs have passed since the last collection."""
+        return epoch - self._epoch >= self.every
+
+    def collect(self, epoch: int, plan: Collection[str], now: Instant) -> Collected:
+        """Remove what is old enough and needed by nobody, at epoch `epoch`; `plan` are the files of the plan in force."""
+        self._epoch = epoch
+        home = self.home
+        summarised = home.latest().facts.get(INTAKE)
+        if summarised is not None:
+            home.ingest_log.drop_before(summarised["upto"])
+        return collect(
+            home.store,
+            home.manifests,
+            now=now,
+            grace=self.grace,
+            also={*plan, *self._unrecorded()},
+            superseded=self._superseded_relations(),
+            live=self._names,
+        )
+
+    def _superseded_relations(self) -> set[str]:
+        """Versions of relations that were replaced before the oldest manifest that is kept. An archive may still name them."""
+        oldest = min(each.querylog for each in live_manifests(self.home.manifests))
+        files: dict[str, str] = {}
+        found = set()
+        for ordinal, entry in self.home.query_log.read(0):
+            if ordinal < oldest and entry["do"] == "put_relation":
+                name = entry["relation"]["name"].lower()
+                if name in files:
+                    found.add(files[name])
+                files[name] = entry["file"]
+            elif ordinal < oldest and entry["do"] == "drop" and entry["kind"] == "relation":
+                found.add(files.pop(entry["name"].lower()))
+        return found
+
+    def _unrecorded(self) -> Iterator[str]:
+        """Segments of micro-batches above the last one that is in the ingest log."""
+        for stream in self.home.catalog.streams.values():
+            folder = Path(self.home.store.root) / _SEGMENTS / stream.name
+            for batch in batches_written(folder):
+                if batch > self.intake.last_batch(stream.name):
+                    yield f"{_SEGMENTS}/{stream.name}/{batch_name(batch)}"

@@ -1,0 +1,152 @@
+"""Rows handed in by a program, for streams made USING push."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.records.ingest_record import ALL, PUNCTUATION, IngestRecord
+from headrace.connectors.sources.content_digest import content_digest
+from headrace.connectors.sources.segment_files import as_rows, write_table_segment
+from headrace.errors import PushFailed, StoreError, UserError, WriteOutcome, did_you_mean
+from headrace.runtime.epoch.engine import Engine
+from headrace.runtime.home.home import Home
+from headrace.runtime.progress.punctuators import promise_of
+from headrace.time import FOREVER, Instant, render_duration, render_instant
+
+When: TypeAlias = Instant | datetime | None
+LONGEST_ID: Final = 200
+"""Characters of a producer's id."""
+
+
+def require_stream(catalog: Catalog, name: str) -> StreamDefinition:
+    """The stream of that name.
+
+    Raises `UserError` that names near ones.
+    """
+    found = catalog.stream(name)
+    if found is None:
+        names = [stream.name for stream in catalog.streams.values()]
+        raise UserError(f"there is no stream '{name}'", remedy=did_you_mean(name, names))
+    return found
+
+
+def punctuate(
+    home: Home,
+    engine: Engine,
+    name: str,
+    at: When,
+    where: str | None = None,
+    zone: str | None = None,
+) -> None:
+    """Log a promise that no row below `at`, or that matches the pattern `where`, follows the rows handed in so far.
+
+    Raises `UserError` for a stream of another query's results, for an instant beyond the stream's maxAhead, and for what is
+    no pattern of the stream.
+    """
+    definition, now = require_stream(home.catalog, name), engine.clock()
+    bound = FOREVER if at is None else instant(at)
+    promise = ALL
+    if where is not None:
+        promise, below = promise_of(definition, where, zone)
+        bound = min(bound, below)
+    if (promise == ALL or bound != FOREVER) and bound > now + definition.max_ahead:
+        raise UserError(
+            f"the punctuation {render_instant(bound)} is further ahead of the clock than {definition.name} allows",
+            remedy=f"maxAhead is {render_duration(definition.max_ahead)}.",
+        )
+    uri = f"punctuation-{uuid.uuid4().hex}"
+    record = IngestRecord(definition.name, uri, PUNCTUATION, bound, bound, 0, 0, now, 0, promise=promise)
+    engine.intake.hand_in(record)
+
+
+def instant(at: Instant | datetime) -> Instant:
+    """Microseconds since 1970 UTC.
+
+    Raises `UserError` for a datetime without a zone.
+    """
+    if not isinstance(at, datetime):
+        return int(at)
+    if at.tzinfo is None:
+        raise UserError(f"the datetime {at} has no zone", remedy="Give it one, such as datetime.UTC.")
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+class Pushing:
+    """Pushes of one hub. It is a producer of its own for calls that name none."""
+
+    def __init__(self, home: Home, engine: Engine) -> None:
+        self._home, self._engine = home, engine
+        self._own = f"hub-{uuid.uuid4().hex}"
+        self._next: dict[str, int] = {}
+
+    def push(self, name: str, rows: Any, producer: str | None, sequence: int | None) -> int:
+        """Write rows as a segment and log it, unless the producer's batch of that number is there; how many rows.
+
+        Raises `UserError` when the stream is not made for it, the rows do not fit its columns, or the number cannot be taken;
+        `PushFailed` when the rows were not written, or that is in doubt.
+        """
+        definition, intake = self._stream(name), self._engine.intake
+        table = as_rows(definition, rows)
+        producer, sequence = self._numbered(definition, producer, sequence)
+        digest = content_digest(table)
+        if intake.producers(definition).has(producer, sequence, digest):
+            return int(table.num_rows)
+        folder = Path(self._home.store.root) / "segments" / definition.name
+        outcome: WriteOutcome = "absent"
+        try:
+            segment = write_table_segment(
+                definition, table, folder, f"push-{uuid.uuid4().hex}", self._engine.clock()
+            )
+            record = replace(segment, producer=producer, sequence=sequence, digest=digest)
+            try:
+                intake.hand_in(record)
+            except StoreError:
+                outcome = intake.find_out(record)
+                if outcome != "present":
+                    raise
+        except StoreError as error:
+            raise PushFailed(definition.name, producer, sequence, outcome, error) from error
+        return int(table.num_rows)
+
+    def pushed(self, name: str, producer: str) -> int | None:
+        """The greatest number of a producer that is durable; None for a producer that is not remembered.
+
+        Raises `StoreError` while the log cannot be read.
+        """
+        self._engine.intake.settle_doubt()
+        return self._engine.intake.producers(self._stream(name)).last(producer)
+
+    def _stream(self, name: str) -> StreamDefinition:
+        definition = require_stream(self._home.catalog, name)
+        if definition.using != "push":
+            raise UserError(
+                f"the stream '{definition.name}' reads {definition.using}, it takes no pushed rows",
+                remedy="CREATE STREAM ... USING push.",
+            )
+        return definition
+
+    def _numbered(
+        self, definition: StreamDefinition, producer: str | None, sequence: int | None
+    ) -> tuple[str, int]:
+        """The batch's producer and number, those of this hub where the caller gives none."""
+        if producer is None and sequence is None:
+            sequence = self._next.get(definition.name, 0)
+            self._next[definition.name] = sequence + 1
+            return self._own, sequence
+        if not isinstance(producer, str) or not 0 < len(producer) <= LONGEST_ID:
+            raise UserError(
+                f"the producer is {producer!r}",
+                remedy=f"A sequence needs the id of its producer: a text of 1 to {LONGEST_ID} characters.",
+            )
+        if not isinstance(sequence, int) or isinstance(sequence, bool) or not 0 <= sequence < 1 << 63:
+            raise UserError(
+                f"the sequence is {sequence!r}",
+                remedy="A producer numbers its batches: a whole number from 0 to 2^63 - 1, greater for every new batch.",
+            )
+        return producer, sequence

@@ -1,0 +1,200 @@
+"""What does an epoch no longer have to keep? Results that are older than their query retains, and what was told of them.
+
+A query's results are kept for as long as its `retain` says, behind the instant up to which it has answered; what a query
+over it or a sink of this hub has not read stays longer. Queries of one retention share result files, so files go as a
+whole; a query without one keeps everything. What the forgotten changes of a relation add up to is kept in their place,
+so that INVOKE still knows: a sum is made again only when as many changes wait as it has rows, so that its cost follows the
+changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.windows.window import CHANGE
+from headrace.catalog.definitions import StreamDefinition
+from headrace.operators.base.operator import AT
+from headrace.operators.output.output_stage import HIDDEN
+from headrace.runtime.home import file_names
+from headrace.runtime.home.run_cache import section_of
+from headrace.runtime.ingest import ingest_summary
+from headrace.runtime.ingest.ingest_queue import Intake
+from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.result_entry import answered
+from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.results.result_log import SUMS, consolidated
+from headrace.store.files.container import parts
+from headrace.store.files.filesystem import Store
+from headrace.store.logs.manifest import Manifest
+from headrace.store.logs.radix_list import ListFiles, RadixList
+from headrace.store.maintenance.retention_classes import class_of, forgotten_of, with_forgotten
+from headrace.time import BEGINNING, FOREVER
+
+EVERY: Final = 8
+"""Epochs between two looks at what may go."""
+_FEWEST: Final = 64
+"""Changes that are worth a new sum of a relation."""
+
+
+@dataclass(slots=True)
+class Forgetting:
+    """One look: the manifest before, and what is found to be given up. `holds`: operator → index it must not pass."""
+
+    store: Store
+    plan: EpochPlan
+    manifest: Manifest
+    files: ListFiles
+    holds: Mapping[str, int]
+    sums: dict[str, list[Any]] = field(init=False)
+    floors: dict[str, int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = self.manifest.facts.get(SUMS, {})
+        self.sums = {name: held for name, held in known.items() if name in self.plan.operators}
+        self.holds = {**unread(self.manifest, self.plan, self.store), **self.holds}
+
+    def manifest_after(self) -> Manifest:
+        """The manifest that names less."""
+        lists = dict(self.manifest.lists)
+        facts = {**self.manifest.facts, SUMS: self.sums}
+        listed = lists.get("results")
+        if listed is not None:
+            before = forgotten_of(self.manifest, "results")
+            after = {each: self._first_kept(listed, each, start) for each, start in before.items()}
+            facts = with_forgotten({**facts, SUMS: self.sums}, "results", after)
+            lists["results"] = listed.drop_before(min(after.values(), default=0))
+        if not self.sums:
+            facts.pop(SUMS)
+        return replace(self.manifest, lists=self._without_old_rejects(lists), facts=facts)
+
+    def _first_kept(self, listed: RadixList, kept_as: str, start: int) -> int:
+        """Index of the first entry of a class that has to stay; those before it are added up where that is asked for."""
+        old: list[Mapping[str, Any]] = []
+        first, self.floors[kept_as] = listed.length, self.manifest.epoch
+        for index, entry in listed.iterate(self.store.read, start):
+            if class_of(entry) != kept_as:
+                continue
+            if any(self._is_needed(query, facts, index) for query, facts in answered(entry).items()):
+                first, self.floors[kept_as] = index, entry["epoch"]
+                break
+            old.append(entry)
+        return first if self._added_up(old) else start
+
+    def _is_needed(self, operator: str, facts: tuple[int, int, int], index: int) -> bool:
+        place = self.manifest.operators.get(operator)
+        if place is None or operator not in self.plan.operators:
+            return False
+        retention, closed = self.plan.retentions.get(operator), place.closed
+        if retention is None or closed in (BEGINNING, FOREVER) or index >= self.holds.get(operator, FOREVER):
+            return True
+        return bool(facts[2] >= closed - retention.length)
+
+    def _added_up(self, old: list[Mapping[str, Any]]) -> bool:
+        """Add up the changes of relations that are about to go; False when they are too few to be worth it yet."""
+        gone: dict[str, list[str]] = {}
+        rows = 0
+        for entry in old:
+            for operator, facts in answered(entry).items():
+                retention = self.plan.retentions.get(operator)
+                if retention is not None and retention.adds_up:
+                    gone.setdefault(operator, []).append(entry["name"])
+                    rows += facts[0]
+        if not gone:
+            return True
+        if rows < max(_FEWEST, sum(self.sums[name][1] for name in gone if name in self.sums)):
+            return False
+        found = {operator: self._sum(operator, files) for operator, files in gone.items()}
+        name = file_names.results_run(self.manifest.epoch, 0)
+        self.store.write_once(name, parts(found, compressed=True), durable=False)
+        self.files.unsynced.append(name)
+        self.sums.update({operator: [name, table.num_rows] for operator, table in found.items()})
+        return True
+
+    def _sum(self, operator: str, files: list[str]) -> pa.Table:
+        tables = [section_of(self.store, name, operator) for name in files]
+        if operator in self.sums:
+            tables.insert(0, section_of(self.store, self.sums[operator][0], operator))
+        changes = pa.concat_tables(tables)
+        shown = [each for each in changes.column_names if each not in (AT, CHANGE) and not _is_ours(each)]
+        bag = consolidated(changes, shown)
+        came = pa.array(np.ones(bag.num_rows, np.int8)).cast(changes.schema.field(CHANGE).type)
+        return bag.set_column(bag.column_names.index(CHANGE), CHANGE, came).cast(changes.schema)
+
+    def _without_old_rejects(self, lists: dict[str, RadixList]) -> dict[str, RadixList]:
+        """Rejects of streams go with their archive, failures of queries with their results, or with the query."""
+        found = {}
+        for name, listed in lists.items():
+            kind, _, owner = name.partition(":")
+            found[name] = listed
+            if kind == "failures" and owner not in self.plan.operators:
+                del found[name]
+            elif kind == "failures" and derived_streams.owner_of(owner) in self.plan.retentions:
+                floor = self.floors.get(str(self.plan.retentions[derived_streams.owner_of(owner)]))
+                found[name] = listed if floor is None else self._since(listed, floor)
+            elif kind == "rejects" and (stream := self.plan.streams.get(owner)) and stream.retain is not None:
+                archive = lists.get(f"archive:{owner}", RadixList())
+                first = next(archive.iterate(self.store.read), None)
+                found[name] = self._since(listed, self.manifest.epoch if first is None else first[1]["epoch"])
+        return found
+
+    def _since(self, listed: RadixList, epoch: int) -> RadixList:
+        for index, entry in listed.iterate(self.store.read):
+            if entry["epoch"] >= epoch:
+                return listed.drop_before(index)
+        return listed.drop_before(listed.length)
+
+
+def settled(
+    planned: Manifest,
+    taken: Mapping[str, Sequence[int]],
+    plan: EpochPlan,
+    intake: Intake,
+    files: ListFiles,
+    holds: Callable[[], Mapping[str, int]],
+) -> Manifest:
+    """An epoch's manifest, with how much of the ingest log is settled; every so often without what need not be kept."""
+    store = intake.home.store
+    ours = (derived_streams.USING, union_streams.USING)
+    sources = [stream for stream in plan.streams.values() if stream.using not in ours]
+    upto = intake.settled(sources, taken, in_place(planned, sources, store))
+    planned = replace(planned, ingest=max(planned.ingest, upto))
+    if planned.epoch % EVERY:
+        return planned
+    without = Forgetting(store, plan, planned, files, holds()).manifest_after()
+    return ingest_summary.summarised(intake, without, files)
+
+
+def unread(manifest: Manifest, plan: EpochPlan, store: Store) -> dict[str, int]:
+    """Operators that queries read → index of the first result that these have not read, or may still be told to read again."""
+    found = {}
+    for name, stream in plan.streams.items():
+        if stream.using == derived_streams.USING:
+            places = [manifest.stream(name).next, *oldest_ordinals(manifest, name, store)]
+            found[derived_streams.operator_of(stream)] = min(places)
+    return found
+
+
+def in_place(manifest: Manifest, streams: Iterable[StreamDefinition], store: Store) -> dict[str, int]:
+    """Streams that are read in place → the first ordinal that may be read again."""
+    return {
+        each.name: min(oldest_ordinals(manifest, each.name, store), default=FOREVER)
+        for each in streams
+        if each.archive == "in place"
+    }
+
+
+def oldest_ordinals(manifest: Manifest, stream: str, store: Store) -> Iterator[int]:
+    """The ordinals of the oldest entry that a stream's archive keeps; none without one."""
+    for _, entry in manifest.lists.get(f"archive:{stream}", RadixList()).iterate(store.read):
+        if entry["ordinals"]:
+            yield from entry["ordinals"]
+            return
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(HIDDEN)

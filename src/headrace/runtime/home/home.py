@@ -1,0 +1,136 @@
+"""A home on disk: its store, manifests and logs, and the catalog as of the newest log entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.catalog.catalog import Catalog, is_of_query
+from headrace.errors import AlreadyPublished, StoreError, outcome_unless_known
+from headrace.store.files.filesystem import LocalStore
+from headrace.store.logs.manifest import Manifest, ManifestLog
+from headrace.store.logs.radix_list import RadixList
+from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
+from headrace.store.maintenance.home_format import require_format
+
+BORN: Final = "ingest"
+"""In the query log's entry of a new stream: how many ingest records there were."""
+
+
+@dataclass(slots=True)
+class Home:
+    """Read access to a home; the engine adds the writing side."""
+
+    store: LocalStore
+    manifests: ManifestLog
+    query_log: RecordLog
+    ingest_log: RecordLog
+    catalog: Catalog = field(default_factory=Catalog)
+    incarnation: int = 0
+    """Of the driver that writes through this object; 0 for a reader."""
+    in_doubt: bool = False
+    """Whether the query log may hold more than is folded and planned: an append was interrupted, or has failed."""
+    _born: dict[str, int] = field(default_factory=dict)
+    _appends: set[str] = field(default_factory=set)
+    """Ids of the appends to the query log that are folded."""
+
+    @staticmethod
+    def at(path: Path) -> Home:
+        """The home in a folder, with its catalog folded up to date.
+
+        Raises `UserError` when this program does not read its format.
+        """
+        store = LocalStore(str(path))
+        require_format(store)
+        home = Home(store, ManifestLog(store), RecordLog(store, QUERY_LOG), RecordLog(store, INGEST_LOG))
+        home.refresh()
+        return home
+
+    def taken_over(self, incarnation: int) -> None:
+        """Write as that incarnation. Appends to the logs go on from what is there now, so an earlier driver's fail."""
+        self.incarnation = incarnation
+        self.ingest_log = RecordLog(self.store, INGEST_LOG)
+        # Its last record may be of a driver that died before it was durable, and will be acted upon from now on.
+        self.ingest_log.settle()
+        self.find_out()
+
+    def find_out(self) -> None:
+        """Read what the query log says now, and make it durable: after an append of which nobody knows the outcome."""
+        self.query_log = RecordLog(self.store, QUERY_LOG)
+        self.query_log.settle()
+        self.refresh()
+
+    def fence(self) -> None:
+        """Before an append: raises `AlreadyPublished` when another driver has taken over.
+
+        One that is replaced right after this look may still get a record in. The new driver then finds its next number
+        taken, sees that it is not replaced itself, and goes on after that record.
+        """
+        newest = self.latest().incarnation
+        if newest != self.incarnation:
+            raise AlreadyPublished(
+                f"another process has taken over the home {self.store.root} (start {newest}, this one is {self.incarnation}). "
+                "This one must stop; start it again to take over"
+            )
+
+    def append(self, entries: Sequence[Mapping[str, Any]], append: str) -> bool:
+        """Append entries to the query log under an id; False when it holds others that were not folded yet.
+
+        In doubt from then on, until the caller has folded and planned what is there: see `find_out`.
+        """
+        with outcome_unless_known("absent"):
+            self.fence()
+            self.in_doubt = True
+            try:
+                self.query_log.append(entries, append)
+            except AlreadyPublished:
+                self.fence()
+                return False
+            except StoreError as error:
+                self.in_doubt = error.outcome != "absent"
+                raise
+        return True
+
+    def refresh(self) -> None:
+        """Fold query-log entries that have come since: all of them, or none when they cannot be read.
+
+        Those of one append count once, however often they are there.
+        """
+        catalog, born, appends = self.catalog, dict(self._born), set[str]()
+        of_queries: list[Mapping[str, Any]] = []
+        for chunk in self.query_log.chunks(catalog.position):
+            if chunk.append in self._appends or chunk.append in appends:
+                catalog = catalog.apply_all(of_queries).without_effect(len(chunk.records))
+                of_queries.clear()
+                continue
+            for entry in chunk.records:
+                if is_of_query(entry):
+                    of_queries.append(entry)
+                    continue
+                catalog = catalog.apply_all(of_queries)
+                of_queries.clear()
+                if entry["do"] == "create_stream" and catalog.stream(entry["stream"]["name"]) is None:
+                    born[entry["stream"]["name"].lower()] = entry.get(BORN, 0)
+                catalog = catalog.apply(entry)
+            if chunk.append is not None:
+                appends.add(chunk.append)
+        self.catalog, self._born = catalog.apply_all(of_queries), born
+        self._appends |= appends
+
+    def born(self, stream: str) -> int:
+        """How many ingest records there were when the stream was created: earlier ones are of another of its name."""
+        return self._born.get(stream.lower(), 0)
+
+    def latest(self) -> Manifest:
+        """The newest manifest; an empty one for a new home."""
+        return self.manifests.latest() or Manifest(epoch=0, incarnation=0)
+
+    def entries(self, manifest: Manifest, name: str, start: int = 0) -> Sequence[Mapping[str, Any]]:
+        """Entries of one of a manifest's lists, from an index on."""
+        return [entry for _, entry in self.list_of(manifest, name).iterate(self.store.read, start)]
+
+    def list_of(self, manifest: Manifest, name: str) -> RadixList:
+        """One of a manifest's lists; empty when it has none of that name."""
+        return manifest.lists.get(name, RadixList())

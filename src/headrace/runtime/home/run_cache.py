@@ -1,0 +1,95 @@
+"""Relations and runs as files in the home, opened once per worker; plans are in `plan_files`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.operators.families.family import Census
+from headrace.runtime.home import file_names
+from headrace.runtime.home.lru_cache import Recent
+from headrace.store.files.container import Container, parts
+from headrace.store.files.filesystem import Store
+
+_KEPT: Final = 128
+_cache: Final[Recent[tuple[str, str], Any]] = Recent(_KEPT)
+"""Immutable values by (home, file name): files are never rewritten, so an entry can never be stale."""
+
+
+def save_relation(store: Store, name: str, version: int, table: pa.Table) -> str:
+    """Write a version of a relation; returns the file's name."""
+    file = file_names.relation(name, version)
+    store.write_once(file, parts({"rows": table.combine_chunks()}))
+    return file
+
+
+def load_relation(store: Store, name: str) -> pa.Table:
+    """The rows of a version of a relation."""
+    rows = _cached(store, name, lambda: Container.open(store.map(name), name).table("rows"))
+    assert isinstance(rows, pa.Table)
+    return rows
+
+
+def open_run(store: Store, name: str) -> dict[str, pa.Table]:
+    """The sections of a state or results run, memory-mapped."""
+    sections: dict[str, pa.Table] = _cached(
+        store, name, lambda: Container.open(store.map(name), name).tables()
+    )
+    return sections
+
+
+def section_of(store: Store, name: str, section: str) -> pa.Table:
+    """One section of a run, memory-mapped; the others, of which a run of results may have ten thousand, stay as they are."""
+    return _container(store, name).table(section)
+
+
+def batches_of(store: Store, name: str, section: str) -> Callable[[], Iterator[pa.RecordBatch]]:
+    """What reads one section of a run, which is open from now on, a piece at a time."""
+    return _container(store, name).batches(section)
+
+
+def _container(store: Store, name: str) -> Container:
+    container = _cached(store, f"{name}#index", lambda: Container.open(store.map(name), name))
+    assert isinstance(container, Container)
+    return container
+
+
+def close_state_runs(store: Store, live: Collection[str]) -> None:
+    """Close the state runs that are no longer among the live ones: their files would stay mapped, and on disk after they are deleted."""
+    root = str(store.root)
+    _cache.drop(
+        lambda key: key[0] == root and file_names.is_state_run(key[1]) and key[1].split("#")[0] not in live
+    )
+
+
+def census_of(store: Store, name: str, section: str) -> Census:
+    """Whose rows a family's section of a state run holds."""
+    census = _cached(store, f"{name}#{section}", lambda: Census.of(open_run(store, name)[section]))
+    assert isinstance(census, Census)
+    return census
+
+
+def bytes_of_run(store: Store, name: str) -> Mapping[str, int]:
+    """What each state keeps in a run."""
+    found: Mapping[str, int] = _cached(store, f"{name}#bytes", lambda: bytes_by_state(open_run(store, name)))
+    return found
+
+
+def bytes_by_state(sections: Mapping[str, pa.Table]) -> dict[str, int]:
+    """Bytes of `state/section` tables by the name of the state."""
+    found: dict[str, int] = {}
+    for section, table in sections.items():
+        state = section.partition("/")[0]
+        found[state] = found.get(state, 0) + table.nbytes
+    return found
+
+
+def _cached(store: Store, name: str, load: Callable[[], Any]) -> Any:
+    key = (str(store.root), name)
+    value = _cache.get(key)
+    if value is None:
+        value = load()
+        _cache.put(key, value)
+    return value

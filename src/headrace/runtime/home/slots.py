@@ -1,0 +1,13 @@
+"""The slots of the state that each task holds."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+
+def bounds_of_slots(tasks: int, slots: int) -> list[tuple[int, int]]:
+    """The slot range [low, high) of each of `tasks` state tasks."""
+    edges = np.linspace(0, slots, tasks + 1).astype(int).tolist()
+    return list(pairwise(edges))

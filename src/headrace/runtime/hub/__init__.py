@@ -1,0 +1,1 @@
+"""The hub: an open home and its queries, for a program."""

@@ -1,0 +1,401 @@
+"""The hub: what a program holds of a running Headrace. One writer of a home, many readers.
+
+Statements change the catalog; epochs run in one background thread (`running`) or until the input is consumed
+(`run_once`). All public methods may be called from any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from headrace.algebra.query import Query
+from headrace.algebra.windows.user_windows import UserWindow
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.definitions import QueryDefinition, StreamDefinition
+from headrace.catalog.journal import window_to_json
+from headrace.errors import HeadraceError
+from headrace.language.statements.query_options import checked_tags
+from headrace.language.statements.statement import Form, Statement
+from headrace.observation import EpochFailure, EpochObservation
+from headrace.operators.base.operator import Operator
+from headrace.planner.lowering.materialization import Materialize
+from headrace.runtime.delivery import on_demand_changelog, sinks
+from headrace.runtime.delivery.open_sinks import OpenSinks
+from headrace.runtime.delivery.sink_states import Patience
+from headrace.runtime.epoch import push
+from headrace.runtime.epoch.engine import Engine
+from headrace.runtime.epoch.executor import Executor
+from headrace.runtime.epoch.loop import Loop
+from headrace.runtime.epoch.supervisor import Retries
+from headrace.runtime.home.check import Report, check
+from headrace.runtime.home.home import Home
+from headrace.runtime.hub.query_handle import StandingQuery
+from headrace.runtime.introspection import explain
+from headrace.runtime.introspection.epoch_log import EpochLog
+from headrace.runtime.introspection.status import status
+from headrace.runtime.plan import user_functions, user_windows
+from headrace.runtime.plan.bound_queries import bound
+from headrace.runtime.plan.derived_streams import owner_of
+from headrace.runtime.results import result_log
+from headrace.runtime.results.result_log import visible
+from headrace.runtime.spark import frames
+from headrace.runtime.statements.execute import Statements
+from headrace.runtime.statements.outcome import Outcome
+from headrace.store.files.lock import HomeLock
+from headrace.store.maintenance.home_format import put_format
+from headrace.time import Clock, now
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Hub:
+    """Streams, relations and standing queries of one home."""
+
+    def __init__(
+        self,
+        path: Path,
+        executor: Executor,
+        *,
+        clock: Clock = now,
+        tasks: int | None = None,
+        retries: Retries | None = None,
+        synopsis_bytes: int | None = None,
+    ) -> None:
+        self.synopsis_bytes = synopsis_bytes
+        self.path = path
+        with ExitStack() as opened:  # what was opened is closed when the rest fails
+            opened.enter_context(HomeLock(path))
+            self.home = Home.at(path)
+            put_format(self.home.store)
+            engine = Engine(self.home, executor, clock, tasks or max(1, executor.cores))
+            self.open_sinks = OpenSinks(self.home)
+            engine.holds = self.open_sinks.held
+            self.loop = Loop(engine, self._epoch_published, self._epoch_failed, retries or Retries())
+            self.loop.supervisor.revive = self._revive
+            self.last: EpochObservation | None = None
+            self.closing_rejects: dict[str, tuple[str, ...]] = {}
+            """Query → the reasons of the rows on which it failed in the last provisional closing, one a row."""
+            self._listeners: list[Callable[[EpochObservation], None]] = []
+            self._failure_listeners: list[Callable[[EpochFailure], None]] = []
+            self._statements = Statements(self)
+            self._pushing = push.Pushing(self.home, engine)
+            self.frames = frames.StreamingFrames(self)
+            self.log_of_epochs = EpochLog(path)
+            opened.callback(self.log_of_epochs.close)
+            self._closing = opened.pop_all()
+
+    # -- statements --------------------------------------------------------------------------------------------------
+
+    def execute(self, script: str) -> list[Outcome]:
+        """Run statements ended by `;`. Raises `UserError` with line and column; statements before it have taken effect."""
+        return self._statements.execute(script)
+
+    def carry_out(self, statement: Statement, script: str) -> Outcome:
+        """Run one parsed statement of a script. Raises `UserError` with its place in the script."""
+        return self._statements.carry_out(statement, script)
+
+    def carry_out_in_turn(
+        self, statements: Iterable[Statement], script: str, before: Callable[[Statement], bool]
+    ) -> Iterator[Outcome]:
+        """Run parsed statements of a script as far as `before` each says True; registrations in a row are one change."""
+        return self._statements.each_in_turn(statements, script, before)
+
+    def register(
+        self,
+        select: str,
+        name: str,
+        *,
+        from_now: bool = False,
+        owner: str | None = None,
+        tags: Sequence[str] = (),
+        materialize: Materialize | None = None,
+    ) -> StandingQuery:
+        """Register a standing query over all archived rows, then live ones; `from_now` skips the past.
+
+        People find and administer queries by `owner` and `tags`: SHOW QUERIES WHERE tag = '…', PAUSE QUERIES WHERE …
+        `materialize`: how much of its answer is kept between two INVOKEs, "none", "partial" or "complete"; None: as is best.
+        """
+        labels = QueryDefinition(
+            "", "", from_now, owner=owner, tags=checked_tags(tags), materialize=materialize
+        )
+        self._statements.create_queries({name: select}, labels)
+        return StandingQuery(self, name)
+
+    def register_many(
+        self,
+        selects: Mapping[str, str],
+        *,
+        from_now: bool = False,
+        owner: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> list[StandingQuery]:
+        """Register standing queries by name from their texts, all or none: one entry of the log, one plan.
+
+        Raises `UserError` that names the query of the first mistake.
+        """
+        labels = QueryDefinition("", "", from_now, owner=owner, tags=checked_tags(tags))
+        self._statements.create_queries(selects, labels)
+        return [StandingQuery(self, name) for name in selects]
+
+    def query(self, name: str) -> StandingQuery:
+        """The standing query of that name."""
+        self.catalog.require_query(name)
+        return StandingQuery(self, name)
+
+    def drop_query(self, name: str) -> None:
+        """Remove a standing query. Raises `UserError` while others read it."""
+        self._statements.drop("query", name)
+
+    def create_stream(
+        self, name: str, frame: DataFrame, *, timestamp: str | None = None, **options: Any
+    ) -> None:
+        """Make a stream of any Spark streaming DataFrame; Spark runs it, its micro-batches become our input."""
+        self.frames.create(name, frame, timestamp, options)
+
+    def register_function(
+        self,
+        name: str,
+        body: Callable[..., Any],
+        parameters: Sequence[str],
+        result: str,
+        *,
+        by_row: bool = True,
+        strict: bool = True,
+    ) -> None:
+        """Make a Python function usable wherever a scalar function is, here and in later runs of this home.
+
+        `parameters` and `result` are SQL types. `body` takes one row's values and returns one; with `by_row=False` it takes
+        Arrow arrays and returns as many values. `strict`: NULL in, NULL out, without a call. It must be deterministic.
+        """
+        definition = user_functions.define(name, body, parameters, result, by_row=by_row, strict=strict)
+        self.log(user_functions.entry(self.catalog, self.loop.engine.plan, definition))
+
+    def register_window(self, name: str, kind: type[UserWindow]) -> None:
+        """Make a class usable as `[WINDOW name(constants)]`, here and in later runs of this home.
+
+        The contract is `headrace.UserWindow`; try it first with `headrace.check_window(kind(constants))`. Registering the same
+        code again does nothing. Raises `UserError` for another class while a query uses the name.
+        """
+        definition = user_windows.define(name, kind)
+        if user_windows.is_new(self.catalog, definition):
+            self.log({"do": "put_window", "window": window_to_json(definition)})
+
+    def push(
+        self, stream: str, rows: pa.Table | Any, *, producer: str | None = None, sequence: int | None = None
+    ) -> int:
+        """Hand rows to a stream made USING push: an Arrow table, a pandas frame or a list of dicts; how many.
+
+        Durable on return. A call repeated with its producer and sequence counts once; `PushFailed` says which to repeat.
+        """
+        with self.loop.lock:
+            return self._pushing.push(stream, rows, producer, sequence)
+
+    def pushed(self, stream: str, producer: str) -> int | None:
+        """The greatest sequence of a producer whose rows are durable; None for one that is not remembered."""
+        with self.loop.lock:
+            return self._pushing.pushed(stream, producer)
+
+    def punctuate(
+        self, stream: str, at: push.When = None, where: str | None = None, zone: str | None = None
+    ) -> None:
+        """Promise that no row below `at`, or that matches the pattern `where`, follows those handed in so far.
+
+        `at` is in microseconds since 1970 UTC, or a datetime with a zone; `where` goes by `zone`'s clocks. Durable on return.
+        """
+        with self.loop.lock:
+            push.punctuate(self.home, self.loop.engine, stream, at, where, zone)
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists now."""
+        return self.home.catalog
+
+    def log(self, *entries: Mapping[str, Any]) -> None:
+        """Append entries to the query log, all or none; in force from the next epoch. A `StoreError` has their `outcome`."""
+        with self.loop.lock:
+            self.loop.engine.log(*entries)
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def run_once(self, *, seal: bool = False) -> dict[str, pa.Table]:
+        """Consume all input there is, then answer as if the streams ended: provisional rows by query name.
+
+        With `seal` the end is final: the closing rows are committed, and none are returned. A relation's rows are its
+        changes, with `__change` and `__at`.
+        """
+        self.catch_up()
+        found = self.finish(seal=seal) | ({} if seal else on_demand_changelog.closing_of_selections(self))
+        told = {}
+        for name, table in found.items():
+            operator, query = self.operator_and_query(name)
+            rows = result_log.ordered(table, operator.sort, query.schema.names)
+            told[name] = visible(rows, query, changes=True)
+        return told
+
+    def catch_up(self, proceed: Callable[[], bool] = lambda: True) -> bool:
+        """Consume all input that is there now; False when `proceed` said to stop before that.
+
+        What arrives meanwhile may wait for the next call, so this ends also on sources that never do.
+        """
+        self.frames.drain()
+        return self.loop.catch_up(proceed)
+
+    def finish(self, *, seal: bool = False) -> dict[str, pa.Table]:
+        """Answer as if the streams ended here, without reading on: rows with their system columns; see `run_once`."""
+        if seal:
+            self.loop.seal()
+            return {}
+        with self.loop.lock:
+            closing = self.loop.engine.closing()
+        named = {query.operator_id: query.definition.name for query in self.catalog.queries.values()}
+        self.closing_rejects = {}
+        for operator, reasons in closing.rejected.items():
+            name = named[owner_of(operator)]
+            self.closing_rejects[name] = (*self.closing_rejects.get(name, ()), *reasons)
+        return {named[operator]: table for operator, table in closing.answers.items() if operator in named}
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Run epochs in the background for the length of a `with` block."""
+        self.start()
+        try:
+            yield self
+        finally:
+            self.stop()
+
+    def start(self) -> None:
+        """Run epochs in the background until `stop`."""
+        self.frames.start()
+        self.loop.start()
+
+    def stop(self) -> None:
+        """Finish the epoch under way; the home is ready for the next run."""
+        try:
+            self.frames.stop()
+        finally:
+            self.loop.stop()
+
+    def sink(
+        self,
+        query: str,
+        to: str | Path | sinks.Receiver,
+        *,
+        format: str = "csv",  # noqa: A002 - the word users know
+        name: str | None = None,
+        waits: tuple[float, float] = (0.1, 30.0),
+        give_up_after: float | None = None,
+    ) -> sinks.Sink:
+        """Deliver a query's committed results to a folder, a callable or the 'console', from where the last run stopped.
+
+        A folder gets one file an epoch, each row exactly once; a callable gets (epoch, table) at least once, in order, in a
+        thread of its own until the hub is closed. `name` distinguishes two sinks to one target. What fails is tried again,
+        after `waits` of 0.1, 0.2, … at most 30 seconds, without end or for `give_up_after` seconds.
+        """
+        sink = sinks.open_sink(self, query, to, format, name, Patience(*waits, give_up_after))
+        self.open_sinks.add(sink)
+        return sink
+
+    def on_epoch(self, listener: Callable[[EpochObservation], None]) -> None:
+        """Call `listener` with each epoch's observation after it is committed."""
+        self._listeners.append(listener)
+
+    def on_failure(self, listener: Callable[[EpochFailure], None]) -> None:
+        """Call `listener` with each attempt at an epoch that failed, before the next one."""
+        self._failure_listeners.append(listener)
+
+    def follow_epochs(self, operator: str, *, from_start: bool) -> Iterator[result_log.EpochResults]:
+        """An operator's results as epochs commit them; ends when the loop stops."""
+        length = self.home.list_of(self.home.latest(), "results").length
+        seen = 0 if from_start else length
+        while True:
+            manifest = self.home.latest()
+            alive = self.loop.is_running
+            length = self.home.list_of(manifest, "results").length
+            yield from result_log.epochs_of(self.home, manifest, operator, seen)
+            fresh, seen = length > seen, length
+            if self.loop.failure is not None:
+                raise HeadraceError(f"the epoch loop failed: {self.loop.failure}") from self.loop.failure
+            if not fresh and not alive:
+                return
+            if not fresh:
+                with self.loop.published:
+                    self.loop.published.wait(0.5)
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def operator_and_query(self, name: str) -> tuple[Operator, Query]:
+        """A query's operator in the newest plan, and its algebra."""
+        standing = self.catalog.require_query(name)
+        return self.loop.engine.plan.operators[standing.operator_id], bound(self.catalog, standing)
+
+    def status(self) -> dict[str, Any]:
+        """The newest epoch's measurements (see `headrace.observation`) and each stream's totals, as plain values."""
+        return status(self)
+
+    def explain(self, query: str | None = None, form: Form = "text") -> str:
+        """What runs, who shares it and what it costs: all of it, or one query's part; as "text", "dot" or "svg"."""
+        if query is None:
+            return explain.explain_all(self.home, form)
+        return explain.explain_query(self.home, query, form)
+
+    def check(self) -> Report:
+        """Verify the home: every manifest, run, list and log. Changes nothing; see `headrace check`."""
+        return check(self.path)
+
+    def archive(self, stream: str, fraction: float = 1.0) -> DataFrame:
+        """All archived rows of a stream as a Spark DataFrame; or the blocks that hold a fraction of them, at random."""
+        return frames.archive(self, stream, fraction)
+
+    def session(self) -> SparkSession:
+        """The Spark session epochs run on.
+
+        Raises `UserError` when this hub runs without Spark.
+        """
+        return frames.session_of(self)
+
+    def stream_definition(self, name: str) -> StreamDefinition:
+        """A stream's definition.
+
+        Raises `UserError` that names near ones.
+        """
+        return push.require_stream(self.catalog, name)
+
+    def close(self) -> None:
+        """Stop, and let go of the home."""
+        try:
+            if self.loop.is_running:
+                self.stop()
+            self.open_sinks.close()
+        finally:
+            self._closing.close()
+
+    def on_close(self, action: Callable[[], object]) -> None:
+        """Do something when the hub is closed (the last registered first)."""
+        self._closing.callback(action)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _epoch_published(self, seen: EpochObservation) -> None:
+        self.last = seen
+        self.log_of_epochs.epoch(seen)
+        for listener in self._listeners:
+            listener(seen)
+
+    def _epoch_failed(self, failure: EpochFailure) -> None:
+        self.log_of_epochs.write(failure.as_dict())
+        for listener in self._failure_listeners:
+            listener(failure)
+
+    def _revive(self) -> None:
+        if self.loop.engine.executor.revive():
+            self.frames.restart()

@@ -1,0 +1,168 @@
+"""A standing query in the hands of a program: follow it, ask it, look back, drop it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.algebra.query import Query
+from headrace.algebra.windows.window import CHANGE
+from headrace.errors import UserError
+from headrace.language.parser.durations import duration
+from headrace.language.syntax.cursor import Cursor
+from headrace.operators.base.operator import AT, Operator
+from headrace.runtime.backfill.completeness import Completeness, completeness, plan_in_force
+from headrace.runtime.delivery import on_demand_changelog
+from headrace.runtime.invoke import current_answer
+from headrace.runtime.invoke.subwindow import answer_within
+from headrace.runtime.results import result_log
+from headrace.runtime.results.result_log import visible
+from headrace.runtime.results.time_merge import Part
+from headrace.schema import STAMP, Schema
+from headrace.time import EPOCH, Duration, Instant
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from headrace.runtime.delivery.client import Client
+    from headrace.runtime.hub.hub import Hub
+
+Since = datetime | Instant | None
+
+
+class StandingQuery:
+    """One registered query, by name. Survives ALTER: it always speaks of the query that bears the name now."""
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self._hub, self.name = hub, name
+
+    def __repr__(self) -> str:
+        return f"<standing query {self.name}>"
+
+    @property
+    def schema(self) -> Schema:
+        """The output columns."""
+        return self._bound()[1].schema
+
+    def invoke(self, last: timedelta | Duration | str | None = None) -> pa.Table:
+        """The current answer, without a Spark job: zero rows with the schema when there is none yet.
+
+        `last`: of a shorter window than the query's, as a timedelta, in microseconds, or as text such as "10 MINUTES".
+
+        Raises `UserError` where the query keeps no such window.
+        """
+        operator, query = self._bound()
+        if last is None:
+            return current_answer.answer_to_show(self._hub.home, operator, query)
+        return answer_within(self._hub.home, operator, query, length_of(last))
+
+    def completeness(self) -> Completeness:
+        """Whether it is live or still reads the past, and from when on its answers have every row."""
+        home = self._hub.home
+        manifest = home.latest()
+        return completeness(
+            plan_in_force(home, manifest), manifest, self._hub.catalog.require_query(self.name)
+        )
+
+    def history(self, since: Since = None) -> pa.Table:
+        """All committed result rows with an emission instant at or after `since`, in order of emission.
+
+        A relation's rows are its changes, with `__change` (+1, -1) and `__at`.
+        """
+        tables = list(self.history_in_parts(since))
+        return pa.concat_tables(tables) if tables else _no_changes(self._bound()[1])
+
+    def history_in_parts(self, since: Since = None) -> Iterator[pa.Table]:
+        """The rows of `history` in the same order, some ten thousand at a time: for one that is larger than memory.
+
+        What was committed when the first of them is asked for; no instant is in two tables.
+        """
+        operator, query = self._bound()
+        start = None if since is None else instant_of(since)
+        for table in result_log.in_parts(
+            self._parts(operator, start), operator.sort, query.schema.names, start
+        ):
+            yield visible(table, query, changes=True)
+
+    def _parts(self, operator: Operator, start: Instant | None) -> list[Part]:
+        asked = operator.on_request
+        if asked is None:
+            return result_log.told(self._hub.home, operator.id, start)
+        standing = self._hub.catalog.require_query(self.name)
+        again = on_demand_changelog.told_again(self._hub.home, standing, asked)
+        return [Part.of(table) for table in again if table.num_rows]
+
+    def follow(self, since: Since = None) -> Iterator[pa.Table]:
+        """Result rows as epochs commit them, one table an epoch; with `since` earlier ones first.
+
+        Ends when the hub stops running. Wait-free for the pipeline: a slow follower holds nothing back.
+        """
+        operator, query = self._bound()
+        start = None if since is None else instant_of(since)
+        for part in self._told(operator, past=start is not None):
+            rows = result_log.ordered(result_log.at_or_after(part, start), operator.sort, query.schema.names)
+            if rows.num_rows:
+                yield visible(rows, query, changes=True)
+
+    def _told(self, operator: Operator, *, past: bool) -> Iterator[pa.Table]:
+        hub, asked = self._hub, operator.on_request
+        if asked is not None:
+            yield from on_demand_changelog.follow_changes(
+                hub, hub.catalog.require_query(self.name), asked, past=past
+            )
+        else:
+            yield from (part.table for part in hub.follow_epochs(operator.id, from_start=past))
+
+    def client(self, name: str) -> Client:
+        """A client of that name, which fetches what it has not acknowledged: see `headrace.connect`."""
+        from headrace.runtime.delivery.client import connect  # noqa: PLC0415 - it is read by what this file is read by
+
+        return connect(self._hub, self.name, name)
+
+    def drop(self) -> None:
+        """Remove the query; its state goes with the next epoch."""
+        self._hub.drop_query(self.name)
+
+    def dataframe(self) -> DataFrame:
+        """All committed results as a Spark DataFrame, for the rest of Spark."""
+        return self._hub.session().createDataFrame(self.history())
+
+    def _bound(self) -> tuple[Operator, Query]:
+        return self._hub.operator_and_query(self.name)
+
+
+def _no_changes(query: Query) -> pa.Table:
+    """No rows, with the columns that rows would have."""
+    table = result_log.empty(query)
+    if query.emission != "relation" and (query.revisions is None or query.emission == "stream"):
+        return table
+    for name, kind in ((CHANGE, pa.int8()), (AT, STAMP)):
+        table = table.append_column(name, pa.array([], kind))
+    return table
+
+
+def length_of(last: timedelta | Duration | str) -> Duration:
+    """Microseconds of a length of time, however it is written.
+
+    Raises `UserError` for text that is none.
+    """
+    if isinstance(last, timedelta):
+        return last // timedelta(microseconds=1)
+    return duration(Cursor(last), "the length of the window") if isinstance(last, str) else last
+
+
+def instant_of(since: datetime | Instant) -> Instant:
+    """Microseconds of a datetime (naive ones are UTC) or an instant. Raises `UserError` for anything else."""
+    if isinstance(since, datetime):
+        aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
+        return (aware - EPOCH) // timedelta(microseconds=1)
+    if not isinstance(since, int | np.integer):
+        raise UserError(
+            f"since is a datetime or microseconds since 1970, not {type(since).__name__}",
+            remedy="Write for example since=datetime(2024, 1, 1, tzinfo=UTC).",
+        )
+    return int(since)

@@ -1,0 +1,88 @@
+"""`hr.test`: what would a query answer over these rows? The real operators, without Spark, on a home that is thrown away."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.catalog.definitions import RelationDefinition, StreamDefinition
+from headrace.catalog.journal import relation_to_json, stream_to_json
+from headrace.errors import UserError
+from headrace.runtime.delivery.output_files import told_rows
+from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.home.run_cache import save_relation
+from headrace.runtime.hub.hub import Hub
+from headrace.schema import Schema
+from headrace.time import FOREVER
+
+_QUERY: Final = "the tested query"
+
+
+def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
+    """The rows a query gives when its streams hold these rows and end, in the order `headrace run --once` writes them.
+
+    Each source is a list of dicts, an Arrow table or a pandas frame, named as in the query. One with a column of
+    timestamps is a stream, its event time the first such column; one without is a relation. A class is a kind of window.
+
+        assert hr.test("SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k", s=rows) == expected
+
+    Raises `UserError` as registering the query would, and for two sources of one name but for case.
+    """
+    if len({name.lower() for name in sources}) < len(sources):
+        raise UserError(
+            f"two of the sources {', '.join(sources)} have the same name",
+            remedy="Names are compared without case.",
+        )
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-test-") as folder,
+        Hub(Path(folder), LocalExecutor(), tasks=1) as hub,
+    ):
+        kinds = {name: kind for name, kind in sources.items() if isinstance(kind, type)}
+        for name, kind in kinds.items():
+            hub.register_window(name, kind)
+        tables = {name: _table(name, rows) for name, rows in sources.items() if name not in kinds}
+        streams = _define(hub, tables)
+        hub.register(query, _QUERY)
+        for name, table in streams.items():
+            if table.num_rows:
+                hub.push(name, table)
+        hub.catch_up()
+        closing = hub.finish()
+        operator, meaning = hub.operator_and_query(_QUERY)
+        rows = told_rows(hub.home, hub.home.latest(), operator, meaning, closing.get(_QUERY))
+        return list(rows.to_pylist())
+
+
+def _define(hub: Hub, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Make streams and relations of the tables; the streams."""
+    streams = {}
+    for name, table in tables.items():
+        schema = Schema.of_arrow(table.schema)
+        time = next((field.name for field in schema if field.type.name.startswith("TIMESTAMP")), None)
+        if time is not None:
+            stream = StreamDefinition(name, schema, "push", time=time, max_ahead=FOREVER // 2)
+            hub.log({"do": "create_stream", "stream": stream_to_json(stream)})
+            streams[name] = table
+            continue
+        relation = RelationDefinition(name, schema, "push")
+        file = save_relation(hub.home.store, name, 0, table.cast(schema.arrow()))
+        hub.log({"do": "put_relation", "relation": relation_to_json(relation), "file": file})
+    return streams
+
+
+def _table(name: str, rows: Any) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if isinstance(rows, list | tuple):
+        if not rows:
+            raise UserError(
+                f"'{name}' has no rows, so its columns are unknown", remedy="Hand in an empty Arrow table."
+            )
+        return pa.Table.from_pylist(list(rows))
+    return pa.Table.from_pandas(rows, preserve_index=False)

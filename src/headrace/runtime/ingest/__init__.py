@@ -1,0 +1,1 @@
+"""Input that waits for an epoch."""

@@ -1,0 +1,73 @@
+"""How much of the waiting input one epoch takes: per stream, by files, rows and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.records.options import bytes_per_epoch, files_per_epoch
+from headrace.runtime.messages.task_messages import Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An ingest record that waits: its ordinal, stream, size, and the record itself."""
+
+    ordinal: int
+    stream: str
+    rows: int | None
+    bytes: int
+    record: Mapping[str, Any]
+
+    @property
+    def weight(self) -> int:
+        """About how many rows it is worth, when tasks are to be of like size."""
+        return 1 + (self.rows or self.bytes // 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Limits of one epoch for each stream. `maxFilesPerTrigger` and `maxBytesPerTrigger` of the stream come on top."""
+
+    rows: int = 4_000_000
+    bytes: int = 256 << 20
+
+    def take(self, waiting: Sequence[Pending], stream: StreamDefinition) -> list[Pending]:
+        """The first records of one stream that fit; at least one when any waits."""
+        files, most = files_per_epoch(stream), min(self.bytes, bytes_per_epoch(stream) or self.bytes)
+        taken: list[Pending] = []
+        rows = size = 0
+        opened: set[str] = set()
+        for record in waiting:
+            uri = str(record.record.get("uri", record.ordinal))
+            over = rows + (record.rows or 0) > self.rows or size + record.bytes > most
+            if taken and (over or (files is not None and uri not in opened and len(opened) >= files)):
+                break
+            taken.append(record)
+            opened.add(uri)
+            rows, size = rows + (record.rows or 0), size + record.bytes
+        return taken
+
+
+def packed(pieces: Sequence[tuple[Piece, int]], tasks: int) -> list[tuple[Piece, ...]]:
+    """Pieces in at most `tasks` groups of about equal weight, each in order (a hundred tiny tasks cost a second)."""
+    total = sum(weight for _, weight in pieces) or 1
+    groups: list[list[Piece]] = [[] for _ in range(tasks)]
+    passed = 0
+    for piece, weight in pieces:
+        groups[min(tasks - 1, passed * tasks // total)].append(piece)
+        passed += weight
+    return [tuple(group) for group in groups if group]
+
+
+def together(groups: Sequence[tuple[Piece, ...]], streams: Collection[str]) -> list[tuple[Piece, ...]]:
+    """The groups with all pieces of each of `streams` in the first that has one: one task must see all of their rows."""
+    place: dict[str, int] = {}
+    found: list[list[Piece]] = [[] for _ in groups]
+    for number, pieces in enumerate(groups):
+        for piece in pieces:
+            here = place.setdefault(piece.stream, number) if piece.stream in streams else number
+            found[here].append(piece)
+    return [tuple(group) for group in found if group]

@@ -1,0 +1,39 @@
+"""Committed results of queries, as input of the queries over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.runtime.home.home import Home
+from headrace.runtime.ingest.admission import Pending
+from headrace.runtime.messages.result_entry import answered
+from headrace.runtime.plan.derived_streams import operator_of
+from headrace.runtime.results.result_log import kept_entries
+from headrace.store.logs.manifest import Manifest
+
+
+def waiting(home: Home, manifest: Manifest, stream: StreamDefinition) -> list[Pending]:
+    """Result runs that the stream's readers have not seen."""
+    start = manifest.stream(stream.name).next
+    return [
+        Pending(index, stream.name, answered(entry)[operator_of(stream)][0], 0, _record(stream, entry))
+        for index, entry in kept_entries(home, manifest, start)
+        if operator_of(stream) in answered(entry)
+    ]
+
+
+def records(
+    home: Home, manifest: Manifest, stream: StreamDefinition, start: int
+) -> dict[int, Mapping[str, Any]]:
+    """Records by index in the results list, for reading them again."""
+    return {
+        index: _record(stream, entry)
+        for index, entry in kept_entries(home, manifest, start)
+        if operator_of(stream) in answered(entry)
+    }
+
+
+def _record(stream: StreamDefinition, entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {"results": entry["name"], "operator": operator_of(stream), "shift": int(stream.options["shift"])}

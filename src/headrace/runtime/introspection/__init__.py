@@ -1,0 +1,1 @@
+"""EXPLAIN, DESCRIBE, status and the log of epochs."""

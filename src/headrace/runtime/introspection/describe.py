@@ -1,0 +1,111 @@
+"""What DESCRIBE EXTENDED tells: of a stream what its progress rests on, how far it is, and what came too late; of a query how
+far it has answered, and since when its windows are complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from headrace.catalog.definitions import QueryDefinition, StreamDefinition
+from headrace.store.logs.committed import CommittedStream, OperatorProgress
+from headrace.time import BEGINNING, render_duration, render_instant
+
+
+def progress_table(stream: StreamDefinition, known: CommittedStream) -> pa.Table:
+    """Properties and their values as text; a value that is not known yet is NULL."""
+    return _table([*_clauses(stream), *_reached(stream, known)])
+
+
+def standing_table(query: QueryDefinition, place: OperatorProgress | None) -> pa.Table:
+    """The same of a query; `place` is where it stands, None before its first epoch."""
+    known = place or OperatorProgress()
+    return _table(
+        [
+            ("query", " ".join(query.text.split())),
+            ("answered to", _instant(known.closed)),
+            ("complete since", _instant(known.complete_since)),
+            ("filled from", known.filled or None),
+        ]
+    )
+
+
+def filling_told(place: OperatorProgress | None) -> Iterator[str]:
+    """Lines of EXPLAIN on what a window was filled from, and since when windows are complete where some may not be."""
+    known = place or OperatorProgress()
+    if known.filled:
+        yield f"  filled from {known.filled} when its window was set"
+    if known.complete_since != BEGINNING:
+        yield f"  complete since {render_instant(known.complete_since)}: windows that start earlier lack rows"
+
+
+def _table(rows: Sequence[tuple[str, str | None]]) -> pa.Table:
+    return pa.table(
+        {
+            "property": pa.array([name for name, _ in rows], pa.string()),
+            "value": pa.array([value for _, value in rows], pa.string()),
+        }
+    )
+
+
+def _clauses(stream: StreamDefinition) -> Iterator[tuple[str, str | None]]:
+    """The progress generators, in the words they were declared with."""
+    rule, once = stream.progress, stream.deduplicate
+    yield "progressing attribute", stream.time or "(time of arrival)"
+    yield "progress", _generator(stream)
+    if rule.groups:
+        yield "group-wise", rule.group_clause
+    if rule.per or rule.folder:
+        what = f"({', '.join(rule.per)})" if rule.per else "FOLDER"
+        yield "sources", f"PROGRESS PER {what} EXPECT {rule.expected}"
+    if rule.step is not None:
+        yield "step", f"PROGRESS STEP {render_duration(rule.step)}"
+    if rule.heartbeat is not None:
+        every, delay = map(render_duration, rule.heartbeat)
+        yield "heartbeat", f"HEARTBEAT EVERY {every} DELAY {delay}"
+    if stream.idle_timeout is not None:
+        yield "idle timeout", render_duration(stream.idle_timeout)
+    if once is not None:
+        within = f" WITHIN {render_duration(once.within)}" if once.within else ""
+        yield "deduplication", f"DEDUPLICATE BY ({', '.join(once.keys)}){within}"
+
+
+def _generator(stream: StreamDefinition) -> str:
+    rule = stream.progress
+    if stream.punctuated_by is not None:
+        return f"PUNCTUATED BY {stream.punctuated_by}"
+    if rule.external:
+        return "PUNCTUATED EXTERNALLY"
+    if rule.behind is not None:
+        return f"SLACK {rule.behind} ROWS" if rule.behind else "SLACK 0 ROWS (ordered)"
+    if rule.groups and not stream.slack:
+        return "(none for the whole stream)"
+    return f"SLACK {render_duration(stream.slack)}" if stream.slack else "SLACK 0 SECONDS (ordered)"
+
+
+def _reached(stream: StreamDefinition, known: CommittedStream) -> Iterator[tuple[str, str | None]]:
+    """How far the stream is."""
+    yield "punctuation", _instant(known.punctuation)
+    yield "greatest event time", _instant(known.greatest)
+    for name, mark in sorted(known.sources.items()):
+        if name:
+            yield f"source {name}", _instant(mark.greatest)
+    ahead = "promises in force" if stream.progress.patterns else "groups ahead of the stream"
+    yield ahead, str(len(known.groups))
+    yield "rows", str(known.rows)
+    yield "late rows", str(known.late)
+    if known.late:
+        yield "furthest behind", render_duration(known.slack_needed)
+        if stream.punctuated_by is None and stream.progress.behind is None and not stream.progress.external:
+            yield "slack needed", render_duration(stream.slack + known.slack_needed)
+    yield "rejected rows", str(known.rejected)
+    yield "kept for queries WITH SHEDDING", f"{known.keep:g}"
+    yield "shed rows", str(known.shed)
+    if stream.deduplicate is not None:
+        yield "repeated rows", str(known.repeated)
+        yield "keys kept", str(sum(file.rows for file in known.keys))
+
+
+def _instant(at: int) -> str | None:
+    return None if at == BEGINNING else render_instant(at)

@@ -1,0 +1,56 @@
+"""A home seen without its writer's lock: what INVOKE, SHOW and EXPLAIN need, from committed files alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.algebra.query import Query
+from headrace.catalog.catalog import Catalog
+from headrace.errors import UserError
+from headrace.operators.base.operator import Operator
+from headrace.runtime.home.home import Home
+from headrace.runtime.invoke import current_answer
+from headrace.runtime.invoke.subwindow import answer_within
+from headrace.runtime.plan.bound_queries import bound
+from headrace.runtime.plan.epoch_planner import operator_of
+from headrace.time import Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads a home that this or another process writes. Never changes a byte of it."""
+
+    home: Home
+
+    @staticmethod
+    def at(path: Path) -> Reader:
+        """The home in a folder.
+
+        Raises `UserError` when there is none.
+        """
+        if not (path / "manifests").is_dir():
+            raise UserError(f"there is no home in {path}", remedy="headrace run SCRIPT --home DIR makes one.")
+        return Reader(Home.at(path))
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists now, also what another process has just registered."""
+        self.home.refresh()
+        return self.home.catalog
+
+    def operator_and_query(self, name: str) -> tuple[Operator, Query]:
+        """A query's operator and its algebra."""
+        catalog = self.catalog
+        standing = catalog.require_query(name)
+        query = bound(catalog, standing)
+        return operator_of(catalog, standing), query
+
+    def invoke(self, name: str, last: Duration | None = None) -> pa.Table:
+        """A query's current answer, as of the latest epoch that was committed; `last` says of which part of its window."""
+        operator, query = self.operator_and_query(name)
+        if last is not None:
+            return answer_within(self.home, operator, query, last)
+        return current_answer.answer_to_show(self.home, operator, query)

@@ -1,0 +1,78 @@
+"""INVOKE of a part of a query's window: `INVOKE q [RANGE d]`, answered from committed state without a Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from headrace.algebra.query import Query
+from headrace.errors import UserError
+from headrace.operators.base.operator import Operator, Sections
+from headrace.operators.families.family import state_name
+from headrace.operators.on_demand.subwindow import check, full_length
+from headrace.operators.scalar.evaluation.user_functions import registered
+from headrace.runtime.home.home import Home
+from headrace.runtime.home.run_cache import open_run
+from headrace.runtime.invoke import current_answer
+from headrace.runtime.invoke.answer_caveats import remarks_on
+from headrace.runtime.plan.user_functions import callable_by_name
+from headrace.runtime.results import result_log
+from headrace.store.files.filesystem import MissingFile
+from headrace.store.logs.manifest import Manifest
+from headrace.time import BEGINNING, Duration
+
+
+def answer_within(home: Home, operator: Operator, query: Query, length: Duration) -> pa.Table:
+    """What INVOKE returns, were the query's window `length` long.
+
+    Raises `UserError` where the query keeps no such window.
+    """
+    check(operator, length)
+    if length == full_length(operator):
+        return current_answer.answer_to_show(home, operator, query)
+    while True:
+        manifest = home.latest()
+        try:
+            table = _asked(home, manifest, operator, query, length)
+        except MissingFile:
+            if home.latest().epoch == manifest.epoch:
+                raise
+            continue
+        table = remarks_on(home, manifest, operator, query, table, length).on(table)
+        return result_log.visible(result_log.ordered(table, operator.sort, query.schema.names), query)
+
+
+def _asked(home: Home, manifest: Manifest, operator: Operator, query: Query, length: Duration) -> pa.Table:
+    known = manifest.stream(operator.stream)
+    if operator.id not in manifest.operators or known.greatest == BEGINNING:
+        return result_log.empty(query)
+    standing = manifest.operators[operator.id]
+    if standing.ahead:
+        raise UserError(
+            f"some groups of {operator.query} are ahead of its stream: their windows do not end together",
+            remedy="Ask for the whole window.",
+        )
+    now = max(standing.closed - 1, known.greatest)
+    with registered(callable_by_name(home.catalog.functions)):
+        table = operator.answer_subwindow(
+            length, list(_sections(home, manifest, operator)), standing.closed, now
+        )
+    if table is None:
+        return result_log.empty(query)
+    if query.emission == "relation":
+        return result_log.consolidated(table, query.schema.names)
+    return table
+
+
+def _sections(home: Home, manifest: Manifest, operator: Operator) -> Iterator[Sections]:
+    """The operator's state in each run; of its family's state the rows that are its own."""
+    prefix = f"{state_name(operator)}/"
+    for run in manifest.state:
+        found = {
+            name.removeprefix(prefix): table
+            for name, table in open_run(home.store, run.name).items()
+            if name.startswith(prefix)
+        }
+        own = {name: operator.own_rows([table])[0] for name, table in found.items()}
+        yield {name: table for name, table in own.items() if table.num_rows}

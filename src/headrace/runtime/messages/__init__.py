@@ -1,0 +1,1 @@
+"""Messages between the driver and its tasks, and entries of what an epoch commits."""

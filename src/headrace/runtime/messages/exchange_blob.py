@@ -1,0 +1,68 @@
+"""What a scan task sends a state task: its receipt, its rejected rows, and the deltas for the task's slots."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from headrace.operators.base.batch import Rejected
+from headrace.operators.base.operator import Sections
+from headrace.runtime.messages.task_messages import ScanReceipt
+from headrace.store.files.container import Container, parts
+
+_LENGTH = struct.Struct("<q")
+
+
+@dataclass(frozen=True, slots=True)
+class ScanBlob:
+    """The content of one blob. Sections are named `operator/section`."""
+
+    receipt: ScanReceipt
+    rejected: Mapping[str, list[Rejected]]
+    sections: Mapping[str, pa.Table]
+
+    def pack(self) -> bytes:
+        """Bytes for the exchange, which rest nowhere: a pickled head, then a container of tables, large ones compressed.
+
+        A blob is copied half a dozen times on its way through Python, sockets and the JVM: LZ4 costs less than that.
+        """
+        head = pickle.dumps((self.receipt, self.rejected), protocol=5)
+        body = parts(self.sections, checksums=False, compressed=True) if self.sections else []
+        return b"".join([_LENGTH.pack(len(head)), head, *body])
+
+    @staticmethod
+    def unpack(data: bytes) -> ScanBlob:
+        """The inverse; small tables are views of `data`."""
+        (length,) = _LENGTH.unpack_from(data)
+        start = _LENGTH.size
+        receipt, rejected = pickle.loads(data[start : start + length])
+        body = pa.py_buffer(data).slice(start + length)
+        sections = Container.open(body).tables() if body.size else {}
+        return ScanBlob(receipt, rejected, sections)
+
+
+def in_order(blobs: Iterable[bytes]) -> list[ScanBlob]:
+    """Blobs by scan task: the exchange loses order, and answers must not depend on it."""
+    return sorted((ScanBlob.unpack(blob) for blob in blobs), key=lambda blob: blob.receipt.task)
+
+
+def deltas_by_state(blobs: Iterable[ScanBlob]) -> dict[str, list[Sections]]:
+    """The deltas of every state, one entry a blob that has any."""
+    found: dict[str, list[Sections]] = {}
+    for blob in blobs:
+        for state, sections in by_state(blob.sections).items():
+            found.setdefault(state, []).append(sections)
+    return found
+
+
+def by_state(sections: Mapping[str, pa.Table]) -> dict[str, Sections]:
+    """Sections named `state/section` by their state: thousands of states are told apart in one walk."""
+    found: dict[str, dict[str, pa.Table]] = {}
+    for name, table in sections.items():
+        state, _, section = name.partition("/")
+        found.setdefault(state, {})[section] = table
+    return dict(found)

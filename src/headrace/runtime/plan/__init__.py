@@ -1,0 +1,1 @@
+"""The plan of an epoch, from the queries of the catalog."""

@@ -1,0 +1,259 @@
+"""The epoch plan of a catalog: every standing query bound and lowered, with what it reads.
+
+A query's text is the truth. What it means depends on the definitions it names, so a bound query is kept together with
+those, and bound again only when one of them is another: a registration costs what it adds, not what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from headrace.algebra.query import Node, Query, QueryScan, StreamScan, UnionAll, find_window, walk
+from headrace.algebra.windows.window import Landmark, TimeSlide
+from headrace.catalog.catalog import Catalog, StandingQuery, is_of_query
+from headrace.catalog.definitions import (
+    StreamDefinition,
+)
+from headrace.operators.base.operator import Operator
+from headrace.planner.joins.row_window_relations import logged, with_relations
+from headrace.planner.joins.stream_joins import joins_streams, taken_apart
+from headrace.planner.lowering.materialization import Source
+from headrace.runtime.messages.epoch_plan import EpochPlan, Retention
+from headrace.runtime.plan import derived_streams, union_streams
+from headrace.runtime.plan.bound_queries import bound, lowered
+from headrace.time import Duration
+
+
+def source_of(streams: Mapping[str, StreamDefinition], nodes: Sequence[Node]) -> Source:
+    """What the archive of a query's stream has; `nodes` are the query's."""
+    if any(isinstance(node, UnionAll) for node in nodes):
+        return Source(archived=False)
+    scan = next((node for node in nodes if isinstance(node, StreamScan)), None)
+    stream = None if scan is None else streams.get(scan.name)
+    if stream is None:
+        return Source(archived=False)
+    return Source(stream.archive == "copy" and stream.using != derived_streams.USING, stream.retain)
+
+
+def levels(name: str, query: Query, operator_id: str) -> Iterator[tuple[str, Query]]:
+    """A query and the SELECTs in its FROM, outermost first, each with the name of its operator."""
+    query = with_relations(query)
+    yield operator_id, query
+    for inner_id, inner in derived_streams.inner_queries(operator_id, query).values():
+        yield from levels(name, inner, inner_id)
+
+
+def make_plan(catalog: Catalog) -> EpochPlan:
+    """All operators, the streams they read and the relations in force."""
+    streams = {stream.name: stream for stream in catalog.streams.values()}
+    relations = {relation.definition.name: relation.file for relation in catalog.relations.values()}
+    plan = EpochPlan({}, streams, relations, catalog.functions, keeps=_keeps(catalog))
+    return _with_queries(plan, catalog, catalog.queries.values())
+
+
+def _keeps(catalog: Catalog) -> dict[str, float]:
+    """The streams that keep less than all of their rows."""
+    kept = {stream.name: catalog.keep_of(stream.name) for stream in catalog.streams.values()}
+    return {name: keep for name, keep in kept.items() if keep < 1}
+
+
+def _retention(retain: Duration | None, operator: str, query: Query) -> Retention | None:
+    """How long an operator's results are kept. Those of a SELECT in FROM only until they were read: nobody else sees them.
+
+    The latest window is always kept, since INVOKE returns it.
+    """
+    if derived_streams.owner_of(operator) != operator:
+        return Retention(0)
+    if retain is None:
+        return None
+    window = find_window(query.root)
+    slide = (
+        window.window.slide if window is not None and isinstance(window.window, TimeSlide | Landmark) else 0
+    )
+    return Retention(max(retain, slide), adds_up=query.emission == "relation")
+
+
+@dataclass(frozen=True, slots=True)
+class Replanned:
+    """A plan, and the ids of operators that came into it or went since the one before it; None: any may have."""
+
+    plan: EpochPlan
+    changed: frozenset[str] | None = None
+
+
+def plan_after(
+    plan: EpochPlan, before: Catalog, after: Catalog, entries: Sequence[Mapping[str, Any]]
+) -> Replanned:
+    """The plan of `after`, which is `before` with `entries` of the query log applied; `plan` is that of `before`.
+
+    What only changes queries over sources, which no other query reads, costs what it changes; what runs nothing else
+    (a pause, another owner) leaves the plan the same object.
+    """
+    if all(entry["do"] == "keep" for entry in entries):
+        return Replanned(replace(plan, keeps=_keeps(after)), frozenset())
+    if not all(is_of_query(entry) for entry in entries):
+        return Replanned(make_plan(after))
+    gone: list[str] = []
+    fresh: dict[str, StandingQuery] = {}
+    for name in _changed_names(entries):
+        known, now = before.queries.get(name), after.queries.get(name)
+        if known is not None:
+            if is_woven(plan, known.operator_id):
+                return Replanned(make_plan(after))
+            gone.append(known.operator_id)
+        if now is not None:
+            fresh[name] = now
+    if not gone and not fresh:
+        return Replanned(plan, frozenset())
+    kept = _without_queries(plan, gone)
+    made = _with_queries(kept, after, fresh.values())
+    added = islice(made.operators, len(kept.operators), None)
+    return Replanned(made, frozenset((*gone, *added)))
+
+
+def _changed_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, None]:
+    """The queries whose part of the plan is another after some log entries, in order."""
+    found: dict[str, None] = {}
+    for entry in entries:
+        if entry["do"] == "put_query":
+            found[entry["query"]["name"].lower()] = None
+        elif entry["do"] not in ("pause", "resume") and not _only_labels(entry):
+            found[entry["name"].lower()] = None
+            if entry["do"] == "rename":
+                found[entry["to"].lower()] = None
+    return found
+
+
+def _only_labels(entry: Mapping[str, Any]) -> bool:
+    """Whether a log entry gives a query another owner or other tags, which run nothing."""
+    return entry["do"] == "set" and entry["settings"].keys() <= {"owner", "tags"}
+
+
+def is_read(plan: EpochPlan, operator_id: str) -> bool:
+    """Whether other queries of the plan read this one."""
+    return derived_streams.name_of(operator_id) in plan.streams or operator_id in plan.viewed
+
+
+def is_woven(plan: EpochPlan, operator_id: str) -> bool:
+    """Whether other operators hang on this one, or it on others."""
+    if is_read(plan, operator_id):
+        return True
+    operator = plan.operators.get(operator_id)
+    return operator is not None and plan.streams[operator.stream].using in (
+        derived_streams.USING,
+        union_streams.USING,
+    )
+
+
+def operator_of(catalog: Catalog, standing: StandingQuery) -> Operator:
+    """The operator of one query as the plan has it, without planning the others."""
+    streams = {stream.name: stream for stream in catalog.streams.values()}
+    return _with_queries(EpochPlan({}, streams), catalog, [standing]).operators[standing.operator_id]
+
+
+def _without_queries(plan: EpochPlan, gone: Sequence[str]) -> EpochPlan:
+    """The plan without some operators that read sources, and whose results nobody reads."""
+    if not gone:
+        return plan
+    operators, channels = dict(plan.operators), dict(plan.channels)
+    revisions, retentions = dict(plan.revisions), dict(plan.retentions)
+    for name in gone:
+        del operators[name]
+        for facts in (channels, revisions, retentions):
+            facts.pop(name, None)
+    return replace(plan, operators=operators, channels=channels, revisions=revisions, retentions=retentions)
+
+
+def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQuery]) -> EpochPlan:
+    """The plan with these queries too."""
+    operators, streams = dict(plan.operators), dict(plan.streams)
+    channels, revisions, retentions = dict(plan.channels), dict(plan.revisions), dict(plan.retentions)
+    viewed = set(plan.viewed)
+    for standing in queries:
+        name, query = standing.definition.name, with_relations(bound(catalog, standing))
+        nodes, chain = walk(query.root), {standing.operator_id: query}
+        reads_queries = any(isinstance(node, QueryScan) for node in nodes)
+        if reads_queries:
+            chain = dict(levels(name, query, standing.operator_id))
+            viewed |= {catalog.require_query(each).operator_id for each in _views(chain.values())}
+        for operator_id, meaning in chain.items():
+            if reads_queries:
+                query = _over_streams(catalog, standing, operator_id, chain, streams)
+                nodes = walk(query.root)
+            if joins_streams(query):
+                query, pairings = taken_apart(
+                    name, query, operator_id, derived_streams.inner_of, derived_streams.name_of
+                )
+                nodes = walk(query.root)
+                for pairing in reversed(pairings):
+                    operators[pairing.operator.id] = pairing.operator
+                    retentions[pairing.operator.id] = Retention(0)
+                    streams |= derived_streams.of_pairs(pairing, streams)
+            streams |= {
+                each.name: union_streams.union_of(each, streams)
+                for each in nodes
+                if isinstance(each, UnionAll)
+            }
+            wanted = standing.definition.materialize if operator_id == standing.operator_id else "complete"
+            operator = lowered(name, query, operator_id, wanted, source_of(streams, nodes))
+            if operator_id != standing.operator_id and query.emission == "relation":
+                operator = logged(operator)
+            channel = next(node.channel for node in nodes if isinstance(node, StreamScan))
+            stream = streams.get(operator.stream)
+            if channel == "rows" and stream is not None and stream.progress.groups:
+                operator = operator.without_family()
+            if not standing.definition.sharing:
+                operator = operator.unshared()
+            operators[operator.id] = operator
+            if channel != "rows" or query.shedding:
+                channels[operator.id] = "kept" if query.shedding else channel
+            if query.revisions is not None:
+                revisions[operator.id] = query.revisions.within
+            retention = _retention(standing.definition.retain, operator_id, meaning)
+            if retention is not None:
+                retentions[operator.id] = retention
+    return replace(
+        plan,
+        operators=operators,
+        streams=derived_streams.with_their_now(streams, operators),
+        channels=channels,
+        revisions=revisions,
+        retentions=retentions,
+        viewed=frozenset(viewed),
+    )
+
+
+def _views(chain: Iterable[Query]) -> set[str]:
+    """Registered queries that are read as relations."""
+    nodes = (node for query in chain for node in walk(query.root))
+    return {node.name for node in nodes if isinstance(node, QueryScan) and node.registered}
+
+
+def _over_streams(
+    catalog: Catalog,
+    standing: StandingQuery,
+    operator_id: str,
+    chain: Mapping[str, Query],
+    streams: dict[str, StreamDefinition],
+) -> Query:
+    """A query of `chain` (see `levels`) with what it reads of other queries as streams, which are added to `streams`."""
+    meaning, sources = chain[operator_id], dict[str, str]()
+    inner = {
+        alias: found for alias, (found, _) in derived_streams.inner_queries(operator_id, meaning).items()
+    }
+    for scan in (node for node in walk(meaning.root) if isinstance(node, QueryScan)):
+        if scan.query is not None:
+            source, owner = inner[scan.alias], standing
+            read = chain[source]
+        else:
+            owner = catalog.require_query(scan.name)
+            source, read = owner.operator_id, bound(catalog, owner)
+            sources[scan.name.lower()] = source
+        kept = _retention(owner.definition.retain, source, read)
+        streams[derived_streams.name_of(source)] = derived_streams.stream_of(source, read, kept)
+    if not any(isinstance(node, QueryScan) for node in walk(meaning.root)):
+        return meaning
+    return derived_streams.over_streams(meaning, inner, sources)

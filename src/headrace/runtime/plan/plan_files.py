@@ -1,0 +1,206 @@
+"""How does an epoch plan of thousands of queries rest in files, when one query comes or goes at a time?
+
+A plan is a small *head* and *segments*, which hold the operators. What is new goes into a segment of its own; segments of
+like size are merged, so a registration writes what it adds and, now and then, what was added of late. All are named
+by their content and never rewritten. They are sealed JSON of `store/files/values.py`, so reading one runs no code; the code of users' functions and
+windows lies in files of its own, which the head lists. The head also says which classes its writer knew. A worker reads the
+segments it has not seen, and keeps an operator it knows as the same object: what it derived from it (a compiled index, a
+scanner's layout) stays good.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from headrace.errors import CorruptStore, OtherVersion
+from headrace.operators.base.operator import Operator
+from headrace.runtime.home import file_names
+from headrace.runtime.home.lru_cache import Recent
+from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.plan.plan_classes import codec
+from headrace.store.files.envelope import seal, unseal
+from headrace.store.files.filesystem import MissingFile, Store
+from headrace.store.files.values import Encoded
+
+_GROWS_BY: Final = 4
+"""A segment is merged into the one before it unless that one is more than so many times as large."""
+_HEADS: Final = 8
+_SEGMENTS: Final = 256
+_OPERATORS: Final = 200_000
+
+_HEAD: Final = "plan"
+_SEGMENT: Final = "plan segment"
+_VERSION: Final = 1
+_UNSEALED: Final = re.compile(rb"[0-9a-f]{24}\n\x80|\x80[\x04\x05]")
+"""How plans of versions before there was a format begin."""
+_REMEDY: Final = "use the version that wrote it, or start this one as the home's writer, which makes its plan from the catalog"
+
+_heads: Final[Recent[tuple[str, str], EpochPlan]] = Recent(_HEADS)
+_segments: Final[Recent[tuple[str, str], Mapping[str, Operator]]] = Recent(_SEGMENTS)
+_operators: Final[Recent[tuple[str, str], Operator]] = Recent(_OPERATORS)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A file of operators, by their ids; some may be in the plan no more. `code` are the files of users' code it needs."""
+
+    name: str
+    operators: Mapping[str, Operator]
+    code: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """A plan that rests in files. Of an operator that several segments hold, the last one's counts."""
+
+    name: str
+    segments: tuple[Segment, ...]
+    operators: Mapping[str, Operator]
+    code: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The names of all files it needs, its own first."""
+        return self.name, *(segment.name for segment in self.segments), *self.code
+
+
+NO_PLAN: Final = SavedPlan("", (), {})
+"""Before the first plan of a process is written."""
+
+
+def save_plan(store: Store, plan: EpochPlan, before: SavedPlan) -> SavedPlan:
+    """Write what of a plan is not in files of the plan `before` it; files of equal content that are there stay."""
+    segments, known = list(before.segments), before.operators
+    fresh = {id_: each for id_, each in plan.operators.items() if not _is_same(known.get(id_), each)}
+    held = sum(len(segment.operators) for segment in segments) + len(fresh)
+    if held > 2 * len(plan.operators):
+        segments, fresh = [], dict(plan.operators)
+    while fresh and segments and _GROWS_BY * len(fresh) >= len(segments[-1].operators):
+        older = segments.pop().operators
+        fresh = {id_: plan.operators[id_] for id_ in older if id_ in plan.operators} | fresh
+    if fresh:
+        operators = codec().encode(tuple(fresh.values()))
+        code = _write_code(store, operators)
+        name = _write(store, seal(_SEGMENT, _VERSION, {"operators": operators.body}))
+        segments.append(Segment(name, fresh, code))
+    everyone = frozenset[str]().union(*(segment.operators.keys() for segment in segments))
+    rest = codec().encode(replace(plan, operators={}))
+    code = tuple(dict.fromkeys([*_write_code(store, rest), *(each for one in segments for each in one.code)]))
+    head = {
+        "schema": codec().schema,
+        "plan": rest.body,
+        "segments": [segment.name for segment in segments],
+        "gone": sorted(everyone - plan.operators.keys()),
+        "code": list(code),
+    }
+    return SavedPlan(_write(store, seal(_HEAD, _VERSION, head)), tuple(segments), plan.operators, code)
+
+
+def _is_same(known: Operator | None, now: Operator) -> bool:
+    return known is now or known == now
+
+
+def _write(store: Store, data: bytes) -> str:
+    return _put(store, file_names.plan(hashlib.sha256(data).hexdigest()[:24]), data)
+
+
+def _write_code(store: Store, encoded: Encoded) -> tuple[str, ...]:
+    return tuple(_put(store, file_names.code(digest), data) for digest, data in encoded.apart.items())
+
+
+def _put(store: Store, name: str, data: bytes) -> str:
+    """A file of that content; one that is damaged gives way to a whole one."""
+    if store.exists(name):
+        if bytes(store.read(name)) == data:
+            return name
+        store.delete(name)
+    store.put_if_absent(name, data)
+    return name
+
+
+def is_readable(store: Store, name: str) -> bool:
+    """Whether the plan of that name is there, and whoever wrote it knew the same classes with the same fields."""
+    try:
+        return bool(_unsealed(store, name, _HEAD)["schema"] == codec().schema)
+    except (CorruptStore, OtherVersion, MissingFile):
+        return False
+
+
+def _unsealed(store: Store, name: str, kind: str) -> Mapping[str, Any]:
+    data = bytes(store.read(name))
+    if _UNSEALED.match(data):
+        raise OtherVersion(f"the {kind} '{name}' was written by an older version of headrace: {_REMEDY}")
+    body = unseal(kind, _VERSION, data, name)
+    if not isinstance(body, dict):
+        raise CorruptStore(f"the {kind} '{name}' is damaged: it holds {type(body).__name__}")
+    return body
+
+
+def _decoded(store: Store, name: str, body: Any) -> Any:
+    try:
+        return codec().decode(body, lambda digest: bytes(store.read(file_names.code(digest))))
+    except OtherVersion as error:
+        raise OtherVersion(f"the plan '{name}' cannot be read: {error}: {_REMEDY}") from None
+    except MissingFile:
+        raise
+    except CorruptStore as error:
+        raise CorruptStore(f"the plan '{name}' is damaged: {error}") from error
+
+
+def read_afresh(store: Store, name: str) -> int:
+    """Read all files of the plan of that name, whatever this process knows of them; how many operators are in force."""
+    head = _unsealed(store, name, _HEAD)
+    _decoded(store, name, head["plan"])
+    operators = {operator.id for segment in head["segments"] for operator in _operators_of(store, segment)}
+    return len(operators - set(head["gone"]))
+
+
+def load_plan(store: Store, name: str) -> EpochPlan:
+    """The plan of that name. Raises `OtherVersion` or `CorruptStore` for one that cannot be read."""
+    key = (str(store.root), name)
+    plan = _heads.get(key)
+    if plan is None:
+        head = _unsealed(store, name, _HEAD)
+        operators: dict[str, Operator] = {}
+        for segment in head["segments"]:
+            operators.update(_segment(store, segment))
+        for id_ in head["gone"]:
+            del operators[id_]
+        plan = replace(_decoded(store, name, head["plan"]), operators=operators)
+        _heads.put(key, plan)
+    return plan
+
+
+def _segment(store: Store, name: str) -> Mapping[str, Operator]:
+    key = (str(store.root), name)
+    found = _segments.get(key)
+    if found is None:
+        found = dict(_as_known(str(store.root), _operators_of(store, name)))
+        _segments.put(key, found)
+    return found
+
+
+def _operators_of(store: Store, segment: str) -> tuple[Operator, ...]:
+    operators: tuple[Operator, ...] = _decoded(
+        store, segment, _unsealed(store, segment, _SEGMENT)["operators"]
+    )
+    return operators
+
+
+def _as_known(root: str, operators: Iterable[Operator]) -> Iterable[tuple[str, Operator]]:
+    """Operators by id, each as the object by which this process knows it already."""
+    for operator in operators:
+        known = _operators.get((root, operator.id))
+        if known is None or known != operator:
+            _operators.put((root, operator.id), known := operator)
+        yield operator.id, known
+
+
+def forget() -> None:
+    """Forget every plan, as a new worker has."""
+    for kept in (_heads, _segments, _operators):
+        kept.clear()

@@ -1,0 +1,24 @@
+"""The code of a function or class, by value: it outlives the program that registers it, and its module."""
+
+from __future__ import annotations
+
+import pickle
+
+from headrace.algebra.windows.user_code import Code
+from headrace.errors import UserError
+
+
+def code_of(body: object, what: str) -> Code:
+    """What `Code.load` makes the same of, in another process; `what` says in an error whose it is.
+
+    Raises `UserError` for what cannot be pickled.
+    """
+    from pyspark import cloudpickle  # noqa: PLC0415 - only where something is registered
+
+    try:
+        return Code(cloudpickle.dumps(body))
+    except (TypeError, pickle.PicklingError) as error:
+        raise UserError(
+            f"{what} cannot be sent to tasks: {error}",
+            remedy="It must not hold on to open files, connections or locks.",
+        ) from None

@@ -1,0 +1,59 @@
+"""Python functions of users: their code goes into the query log, so that they outlive the program that registered them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from headrace.algebra.functions.resolve import UserFunction, canonical
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.definitions import FunctionDefinition
+from headrace.catalog.journal import function_to_json
+from headrace.errors import UserError
+from headrace.language.parser.type_names import column_type
+from headrace.language.syntax.cursor import Cursor
+from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.plan.code_fingerprint import fingerprint
+from headrace.runtime.plan.update_guards import refuse_if_called_by_changes
+from headrace.runtime.plan.user_code import code_of
+from headrace.schema import Type
+
+
+def define(
+    name: str,
+    body: Callable[..., Any],
+    parameters: Sequence[str | Type],
+    result: str | Type,
+    *,
+    by_row: bool = True,
+    strict: bool = True,
+) -> FunctionDefinition:
+    """A function's definition; types may be written as in SQL.
+
+    Raises `UserError` for a name that is taken by a built-in function, or a body that cannot be pickled.
+    """
+    if not name.isidentifier():
+        raise UserError(f"'{name}' is no name for a function", remedy="Use letters, digits and underscores.")
+    if canonical(name) is not None:
+        raise UserError(f"'{name}' is a built-in function", remedy="Give yours another name.")
+    code = code_of(body, f"the function '{name}'")
+    types = tuple(_type(each) for each in parameters)
+    return FunctionDefinition(name, types, _type(result), code, by_row, strict, fingerprint(body))
+
+
+def entry(catalog: Catalog, plan: EpochPlan, definition: FunctionDefinition) -> dict[str, Any]:
+    """The log entry of a function. Raises `UserError` where it would take the place of one that must stay."""
+    refuse_if_called_by_changes(catalog, plan, definition)
+    return {"do": "put_function", "function": function_to_json(definition)}
+
+
+def _type(written: str | Type) -> Type:
+    return written if isinstance(written, Type) else column_type(Cursor(written))
+
+
+def callable_by_name(definitions: Mapping[str, FunctionDefinition]) -> dict[str, UserFunction]:
+    """The functions by lower-case name. The code of each is loaded when it is first called."""
+    return {
+        name: UserFunction(each.name, each.parameters, each.result, each.body, each.by_row, each.strict)
+        for name, each in definitions.items()
+    }

@@ -1,0 +1,1 @@
+"""Punctuation of streams, and the emissions it allows."""

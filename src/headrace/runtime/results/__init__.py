@@ -1,0 +1,1 @@
+"""The log of results, and their order."""

@@ -1,0 +1,286 @@
+"""Reading results: what queries have answered, from manifests and result runs alone. Any process may.
+
+One results run holds the answers of all queries of one state task in one epoch; the manifest's list says which queries
+and which emission instants are in it, so a reader opens only what it needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.algebra.query import Query, SortKey
+from headrace.algebra.windows.window import CHANGE
+from headrace.operators.base.group_codes import flat, group, ints
+from headrace.operators.base.operator import AT
+from headrace.operators.base.sort_ranks import sort_rank, zero_signs
+from headrace.operators.output.output_stage import HIDDEN
+from headrace.operators.time_windows.window_revisions import net
+from headrace.runtime.home.gc_control import no_cycles_sought
+from headrace.runtime.home.home import Home
+from headrace.runtime.home.run_cache import batches_of, section_of
+from headrace.runtime.messages.result_entry import answered as answered_by
+from headrace.runtime.plan.plan_files import load_plan
+from headrace.runtime.results.time_merge import Part, stretches
+from headrace.schema import STAMP
+from headrace.store.files.container import PASSING
+from headrace.store.files.filesystem import MissingFile
+from headrace.store.logs.manifest import Manifest
+from headrace.store.maintenance.retention_classes import forgotten_of, is_forgotten
+from headrace.time import Instant
+
+SUMS: Final = "sums"
+"""In a manifest's facts: operator → [run, rows] of what its forgotten changes add up to."""
+_BLOCK: Final = 1 << 13
+"""Rows whose keys and order fit into memory that allocators keep at hand."""
+_STRETCH: Final = 1 << 15
+"""Rows of a history that are in memory together when it is told in parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochResults:
+    """One epoch's result rows of one query, with their system columns.
+
+    `position` is that in the results list after them.
+    """
+
+    epoch: int
+    table: pa.Table
+    position: int
+
+
+def kept_entries(
+    home: Home, manifest: Manifest, start: int = 0, *, reverse: bool = False
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """(index, entry) of the results list from an index on, without those that retention has removed."""
+    forgotten = forgotten_of(manifest, "results")
+    for index, entry in home.list_of(manifest, "results").iterate(home.store.read, start, reverse=reverse):
+        if not is_forgotten(forgotten, index, entry):
+            yield index, entry
+
+
+def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> int:
+    """How many entries from `start` on retention has removed of an operator.
+
+    Below where the list begins now nobody knows whose they were: they count for one whose results are given up at all.
+    """
+    listed, forgotten = home.list_of(manifest, "results"), forgotten_of(manifest, "results")
+    missed, end = max(0, listed.start - start), max(forgotten.values(), default=0)
+    if missed and manifest.plan and operator not in load_plan(home.store, manifest.plan).retentions:
+        missed = 0
+    if start >= end:
+        return missed
+    for index, entry in listed.iterate(home.store.read, max(start, listed.start)):
+        if index >= end:
+            break
+        missed += is_forgotten(forgotten, index, entry) and operator in answered_by(entry)
+    return missed
+
+
+def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
+    """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
+    entries = kept_entries(home, manifest, start)
+    answered = ((place, entry) for place, entry in entries if operator in answered_by(entry))
+    for epoch, found in groupby(answered, key=lambda each: each[1]["epoch"]):
+        part = list(found)
+        tables = [section_of(home.store, entry["name"], operator) for _, entry in part]
+        yield EpochResults(epoch, pa.concat_tables(tables), part[-1][0] + 1)
+
+
+def told(home: Home, operator: str, since: Instant | None = None) -> list[Part]:
+    """The result rows of an operator that are kept as of the newest epoch: at least those at or after `since`.
+
+    When its files are collected while they are opened there is a newer epoch, which keeps less: those then.
+    """
+    while True:
+        manifest = home.latest()
+        try:
+            with no_cycles_sought(wanted=True):  # a file's index of all its queries is many small lists
+                return [
+                    Part(facts[1], batches_of(home.store, entry["name"], operator))
+                    for _, entry in kept_entries(home, manifest)
+                    if (facts := answered_by(entry).get(operator)) and (since is None or facts[2] >= since)
+                ]
+        except MissingFile:
+            if home.latest().epoch == manifest.epoch:
+                raise
+
+
+def in_range(
+    home: Home, manifest: Manifest, operator: str, low: Instant, high: Instant | None = None
+) -> Sequence[pa.Table]:
+    """Result rows with low <= emission instant (< high), newest runs first."""
+    found = []
+    for _, entry in kept_entries(home, manifest, reverse=True):
+        facts = answered_by(entry).get(operator)
+        if facts is None or facts[2] < low or (high is not None and facts[1] >= high):
+            continue
+        table = section_of(home.store, entry["name"], operator)
+        at = ints(table, AT)
+        keep = at >= low if high is None else (at >= low) & (at < high)
+        found.append(table if keep.all() else table.filter(pa.array(keep)))
+    return found
+
+
+def ordered(
+    table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str], block: int = _BLOCK
+) -> pa.Table:
+    """Rows by emission instant, what goes before what comes, the query's own order, then columns left to right.
+
+    System columns that only served to order them are gone; changes keep their sign and instant.
+    `block` is how many rows of the longest part are ordered at a time.
+    """
+    blocks = [_ordered(each, sort, outputs) for each in _blocks(table, block)]
+    return blocks[0] if len(blocks) == 1 else pa.concat_tables(blocks)
+
+
+def at_or_after(table: pa.Table, since: Instant | None) -> pa.Table:
+    """Its rows of an instant not before `since` (None: all)."""
+    if since is None:
+        return table
+    return table.filter(pa.array(ints(table, AT) >= since))
+
+
+def in_parts(
+    parts: Sequence[Part], sort: Sequence[SortKey], outputs: Sequence[str], since: Instant | None = None
+) -> Iterator[pa.Table]:
+    """The rows of all parts at or after `since`, in the order of `ordered`, a table after another."""
+    for rows in stretches(parts, _STRETCH):
+        kept = at_or_after(rows, since)
+        if kept.num_rows:
+            yield ordered(kept, sort, outputs)
+
+
+def _blocks(table: pa.Table, block: int) -> list[pa.Table]:
+    """The rows cut at instants into blocks that can be ordered one by one, where each part of the table is by instant.
+
+    A block is ordered in the memory that the one before has left. In one go a long history would touch fresh memory at
+    every step, which takes longer than the steps.
+    """
+    parts = table.to_batches() if table.num_rows > block else []
+    instants = [part.column(AT).to_numpy() for part in parts]
+    if not parts or any((at[1:] < at[:-1]).any() for at in instants):
+        return [table]
+    cuts = max(instants, key=len)[block::block]
+    starts = np.array([[0, *np.searchsorted(at, cuts)] for at in instants])
+    lengths = np.diff(starts, axis=1, append=[[len(at)] for at in instants])
+    pieces = (
+        [(part, starts[part, at], lengths[part, at]) for part in np.flatnonzero(lengths[:, at])]
+        for at in range(lengths.shape[1])
+    )
+    return [
+        pa.Table.from_batches([parts[part].slice(start, length) for part, start, length in piece])
+        for piece in pieces
+        if piece
+    ]
+
+
+def _ordered(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> pa.Table:
+    order = _order(table, sort, outputs)
+    kept = table.select([*outputs, *((CHANGE, AT) if CHANGE in table.column_names else ())])
+    return kept if order is None else pc.take(kept, pa.array(order), memory_pool=PASSING)
+
+
+def _order(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> np.ndarray | None:
+    """The rows' places in that order; None when they stand in it already."""
+    if table.num_rows < 2:
+        return None
+    keys = [ints(table, AT)]
+    if CHANGE in table.column_names:
+        keys.append(ints(table, CHANGE))
+    for place, key in enumerate(sort):
+        name = f"{HIDDEN}{place}"
+        if name in table.column_names:
+            keys.append(sort_rank(table.column(name), key.descending, key.nulls_first))
+    order = _sorted(keys)
+    if _has_ties(keys, order):  # ranking every column is dear, and windows of groups hardly ever need it
+        keys += [sort_rank(table.column(name), False, True) for name in outputs]
+        keys += zero_signs(table.column(name) for name in outputs)
+        order = _sorted(keys)
+    return order
+
+
+def _sorted(keys: Sequence[np.ndarray]) -> np.ndarray:
+    """The order by the first key, ties by the next, and so on; rows of equal keys as they stood.
+
+    Whole numbers that fit into one are sorted as one: a stable sort of it only merges the runs that state tasks have
+    sorted, which is a tenth of the time of a sort by several keys.
+    """
+    lows = [int(key.min()) for key in keys if key.dtype.kind == "i"]
+    if len(lows) < len(keys):
+        return np.lexsort(keys[::-1])
+    widths = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
+    if math.prod(widths) >= 1 << 63:
+        return np.lexsort(keys[::-1])
+    packed = np.zeros(len(keys[0]), np.int64)
+    for key, low, width in zip(keys, lows, widths, strict=True):
+        packed *= width
+        packed += key
+        packed -= low
+    few = math.prod(widths) <= 1 << 16  # sorted digit by digit, whatever their order
+    return np.argsort(packed.astype(np.uint16) if few else packed, kind="stable")
+
+
+def _has_ties(keys: Sequence[np.ndarray], order: np.ndarray) -> bool:
+    """Whether two neighbours in the order are equal in every key."""
+    same = np.ones(len(order) - 1, bool)
+    for key in keys:
+        ranked = key[order]
+        same &= ranked[1:] == ranked[:-1]
+    return bool(same.any())
+
+
+def standing(table: pa.Table) -> pa.Table:
+    """The rows that a changelog leaves, at the instants at which they were told; other tables as they are.
+
+    A row may be taken back whose coming is no longer kept: it is not there, before or after.
+    """
+    if CHANGE not in table.column_names:
+        return table
+    left = net(table)
+    came = ints(left, CHANGE) > 0
+    return left.filter(pa.array(came)).drop_columns([CHANGE])
+
+
+def visible(table: pa.Table, query: Query, *, changes: bool = False) -> pa.Table:
+    """Only the columns the user selected; with `changes` also `__change` and `__at` of what is told as changes."""
+    names = list(query.schema.names)
+    shown = table.select(names)
+    if changes and CHANGE in table.column_names:
+        shown = shown.append_column(CHANGE, table.column(CHANGE)).append_column(
+            AT, table.column(AT).cast(STAMP)
+        )
+    return shown
+
+
+def empty(query: Query) -> pa.Table:
+    """No rows, with the query's columns."""
+    return query.schema.arrow().empty_table()
+
+
+def sum_of_forgotten(home: Home, manifest: Manifest, operator: str) -> pa.Table | None:
+    """What the changes of a relation add up to that retention has removed: a row each, as one that came."""
+    held = manifest.facts.get(SUMS, {}).get(operator)
+    return None if held is None else section_of(home.store, held[0], operator)
+
+
+def consolidated(changes: pa.Table, outputs: Sequence[str]) -> pa.Table:
+    """The bag that a changelog adds up to, with the changelog's system columns of each row's last change."""
+    groups = group([flat(changes.column(name)) for name in outputs], changes.num_rows)
+    total = np.zeros(groups.count, np.int64)
+    np.add.at(total, groups.codes, ints(changes, CHANGE))
+    last = np.zeros(groups.count, np.int64)
+    np.maximum.at(last, groups.codes, np.arange(changes.num_rows))
+    rows = np.repeat(last, np.maximum(total, 0))
+    bag = changes.take(pa.array(rows))
+    for name in (AT, CHANGE):  # they would only disturb the order
+        place = bag.column_names.index(name)
+        bag = bag.set_column(place, name, pa.array(np.zeros(len(rows), np.int64)))
+    return bag

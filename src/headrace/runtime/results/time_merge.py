@@ -1,0 +1,87 @@
+"""Rows of many parts, each in the order of instants, in that order: a stretch at a time.
+
+A query's history may be as large as memory. No more of the parts is in memory than the stretch at hand needs, and every
+stretch is read into what the one before has left: memory that is touched for the first time costs more than the reading.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.base.group_codes import ints
+from headrace.operators.base.operator import AT
+from headrace.time import Instant
+
+PIECE: Final = 1 << 14
+"""Rows of a long result that are written, and read, together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows with an instant in `AT`, none below `least`; `batches` reads them: by instant, or as one batch in any order."""
+
+    least: Instant
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+    @staticmethod
+    def of(table: pa.Table) -> Part:
+        """The rows of a table, of which there are some."""
+        batches = table.combine_chunks().to_batches()
+        return Part(int(batches[0].column(AT).to_numpy().min()), lambda: iter(batches))
+
+
+def stretches(parts: Sequence[Part], rows: int) -> Iterator[pa.Table]:
+    """All rows, no instant before or in two of the tables; each of about `rows` rows, more where many have one instant."""
+    unread = [(part.least, place) for place, part in enumerate(parts)]
+    heapq.heapify(unread)
+    readers: dict[int, Iterator[pa.RecordBatch]] = {}
+    held: list[pa.RecordBatch] = []
+    count, enough = 0, rows
+    while unread:
+        bound, place = heapq.heappop(unread)
+        if place not in readers:
+            readers[place] = parts[place].batches()
+        batch = next(readers[place], None)
+        if batch is None:
+            del readers[place]
+        elif batch.num_rows:
+            held.append(by_instant(batch))
+            count += batch.num_rows
+            heapq.heappush(unread, (max(bound, held[-1].column(AT)[-1].as_py()), place))
+        else:
+            heapq.heappush(unread, (bound, place))
+        if not unread or count >= enough:
+            ready, held = _parted(held, unread[0][0] if unread else None)
+            count = sum(each.num_rows for each in held)
+            enough = max(rows, 2 * count)  # many rows of one instant are not looked at again for each batch
+            if ready:
+                yield pa.Table.from_batches(ready)
+
+
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+
+
+def by_instant(rows: Rows) -> Rows:
+    """The same rows in the order of instants; those of one as they stood."""
+    at = ints(rows, AT)
+    if not (at[1:] < at[:-1]).any():
+        return rows
+    return rows.take(pa.array(np.argsort(at, kind="stable")))
+
+
+def _parted(
+    held: Sequence[pa.RecordBatch], edge: Instant | None
+) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+    """Rows below `edge` (None: all), of which no more can come, and the others."""
+    if edge is None:
+        return list(held), []
+    cuts = [int(np.searchsorted(batch.column(AT).to_numpy(), edge)) for batch in held]
+    below = [batch.slice(0, cut) for batch, cut in zip(held, cuts, strict=True) if cut]
+    others = [batch.slice(cut) for batch, cut in zip(held, cuts, strict=True) if cut < batch.num_rows]
+    return below, others

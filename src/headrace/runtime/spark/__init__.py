@@ -1,0 +1,1 @@
+"""The only folder that imports Spark: its session, jobs and DataFrames."""

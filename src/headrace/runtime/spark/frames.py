@@ -1,0 +1,195 @@
+"""Spark DataFrames in and out: streaming frames as sources, archives as frames.
+
+This is part of the edge to Spark: it is imported without it, and touches Spark objects only when it is handed some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.archive.blocks import blocks_for
+from headrace.archive.runs import AT, BLOCK, FATE, POSITION
+from headrace.catalog.definitions import StreamDefinition
+from headrace.catalog.journal import stream_to_json
+from headrace.connectors.records.options import OURS
+from headrace.errors import EpochFailed, UserError
+from headrace.runtime.backfill.operator_progress import ArchiveEntry
+from headrace.runtime.epoch import push
+from headrace.schema import Field as SchemaField
+from headrace.schema import Schema, from_arrow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.runtime.hub.hub import Hub
+
+SPARK_STREAM = "spark"
+"""The `using` of a stream that a program feeds with a streaming DataFrame."""
+_WITHOUT_SPARK = (*OURS, SPARK_STREAM)
+
+
+class StreamingFrames:
+    """The streaming DataFrames of a hub: Spark runs each, its micro-batches are segments in our ingest log."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._frames: dict[str, DataFrame] = {}
+        self._running: list[Any] = []
+
+    def create(self, name: str, frame: DataFrame, timestamp: str | None, options: Mapping[str, Any]) -> None:
+        """Define the stream if it is new, and remember the frame for `start`.
+
+        Raises `UserError` for a frame that is not streaming, or differs from the stream that is there.
+        """
+        if not frame.isStreaming:
+            raise UserError("the DataFrame is not streaming", remedy="Read it with spark.readStream.")
+        definition = StreamDefinition(name, _schema_of(frame), SPARK_STREAM, time=timestamp, **options)
+        if timestamp is not None:
+            definition.schema.field(timestamp)
+        known = self._hub.catalog.stream(name)
+        if known is None:
+            self._hub.log({"do": "create_stream", "stream": stream_to_json(definition)})
+        elif known != definition:
+            raise UserError(
+                f"the stream '{name}' exists and is different",
+                remedy="Give it another name, or drop it first.",
+            )
+        self._frames[name] = frame
+
+    def check(self, definition: StreamDefinition) -> None:
+        """Try a stream that reads a Spark source by its name (kafka, …): what cannot be opened is refused at CREATE."""
+        if definition.using not in _WITHOUT_SPARK:
+            named_source(self._hub.session(), definition)
+
+    def _all(self) -> dict[str, DataFrame]:
+        """Frames handed in, and those of streams that name a Spark source."""
+        found = dict(self._frames)
+        for stream in self._hub.catalog.streams.values():
+            if stream.using not in _WITHOUT_SPARK:
+                found[stream.name] = named_source(self._hub.session(), stream)
+        return found
+
+    def start(self, *, available_now: bool = False) -> None:
+        """Start every frame's query; with `available_now` each ends when it has caught up."""
+        frames = self._all()
+        if not frames:
+            return
+        from headrace.runtime.spark import streaming_source  # noqa: PLC0415 - pyspark only when a frame is there
+
+        root = Path(self._hub.home.store.root)
+        for name, frame in frames.items():
+            definition = self._hub.stream_definition(name)
+            query = streaming_source.start(
+                frame,
+                definition,
+                root / "segments" / name,
+                root / "spark-checkpoints" / name,
+                self._hub.loop.engine.intake.queue,
+                available_now=available_now,
+                root=root,
+            )
+            self._running.append(query)
+
+    def drain(self) -> None:
+        """Take in what the frames' sources hold now."""
+        self.start(available_now=True)
+        for query in self._running:
+            query.awaitTermination()
+        self._running.clear()
+
+    def restart(self) -> None:
+        """Start what ran on a session whose JVM was lost, on the one that took its place.
+
+        Raises `EpochFailed` when a program made its DataFrames with the lost session.
+        """
+        ran = bool(self._running)
+        self._running.clear()
+        if self._frames:
+            names = ", ".join(sorted(self._frames))
+            raise EpochFailed(
+                f"the JVM of Spark is gone, and with it the streaming DataFrames of {names}\n"
+                "  Make them anew and start again; the home is whole, and goes on where it was.",
+                lasting=True,
+            )
+        if ran:
+            self.start()
+
+    def stop(self) -> None:
+        """Stop the frames' queries."""
+        for query in self._running:
+            query.stop()
+        self._running.clear()
+
+
+def named_source(session: SparkSession, definition: StreamDefinition) -> DataFrame:
+    """A Spark streaming source by its name, with the stream's columns in their types.
+
+    Sources of a fixed schema (kafka) refuse one from outside: they are asked without, and their columns cast.
+    Raises `UserError` when Spark does not know the source, or it lacks a column.
+    """
+    from pyspark.errors import AnalysisException, PySparkException  # noqa: PLC0415 - Spark is there
+
+    reader = session.readStream.format(definition.using).options(**dict(definition.options))
+    columns = ", ".join(f"`{field.name}` {field.type}" for field in definition.schema)
+    wanted = [f"CAST(`{field.name}` AS {field.type}) AS `{field.name}`" for field in definition.schema]
+    try:
+        try:
+            return reader.schema(columns).load().selectExpr(*wanted)
+        except AnalysisException:
+            fixed = session.readStream.format(definition.using).options(**dict(definition.options))
+            return fixed.load().selectExpr(*wanted)
+    except PySparkException as problem:
+        raise UserError(
+            f"Spark cannot open the source '{definition.using}': {str(problem).splitlines()[0]}",
+            remedy="Check its name, options and columns, and that its package is on Spark's class path.",
+        ) from None
+
+
+def _schema_of(frame: DataFrame) -> Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - pyspark only when a frame is there
+
+    return Schema(
+        tuple(
+            SchemaField(field.name, from_arrow(field.type))
+            for field in to_arrow_schema(frame.schema, timezone="UTC")
+        )
+    )
+
+
+def session_of(hub: Hub) -> SparkSession:
+    """The Spark session a hub's epochs run on.
+
+    Raises `UserError` when it runs without Spark.
+    """
+    spark: SparkSession | None = getattr(hub.loop.engine.executor, "spark", None)
+    if spark is None:
+        raise UserError("this hub runs without Spark", remedy="Open it with hr.open(home).")
+    return spark
+
+
+def archive(hub: Hub, stream: str, fraction: float = 1.0) -> DataFrame:
+    """Accepted rows of a stream's archive, in Spark; of a `fraction` as many blocks of each run as hold it.
+
+    Raises `UserError` when the stream keeps no copy, or has no blocks of which to read a part.
+    """
+    definition = push.require_stream(hub.catalog, stream)
+    if definition.archive != "copy":
+        raise UserError(f"the stream '{stream}' keeps no copy of its rows (archive '{definition.archive}')")
+    if fraction < 1 and definition.blocks == 1:
+        raise UserError(
+            f"the archive of '{stream}' is in one piece",
+            remedy="OPTIONS (blocks '16') gives it parts to read.",
+        )
+    entries = [
+        ArchiveEntry.from_json(e) for e in hub.home.entries(hub.home.latest(), f"archive:{definition.name}")
+    ]
+    files = [str(Path(hub.home.store.root) / name) for entry in entries for name in entry.files]
+    session = hub.session()
+    if not files:
+        return session.createDataFrame(definition.schema.arrow().empty_table())
+    rows = session.read.parquet(*files).where(f"{FATE} = 0")
+    if fraction < 1:
+        rows = rows.where(f"{BLOCK} < {blocks_for(fraction, definition.blocks)}")
+    return rows.drop(POSITION, AT, FATE, BLOCK)

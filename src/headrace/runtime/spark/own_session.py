@@ -1,0 +1,45 @@
+"""The Spark session of a hub that was given none: made, made anew when its JVM is lost, and ended with the hub."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from headrace.runtime.spark.session import close_session, open_session
+
+SCRATCH: Final = "spark-"
+"""How the folders begin, in a home, that are Spark's and go with the process that their name has next."""
+
+
+class OwnSession:
+    """A session with a scratch folder in the home. A session that follows another gets a folder of its own."""
+
+    def __init__(self, home: Path, cores: int | None, *, brief: bool) -> None:
+        self._home, self._cores, self._brief = home, cores, brief
+        self.spark = self._open()
+
+    def renew(self) -> SparkSession:
+        """Another session in place of one whose JVM is gone."""
+        self.close()
+        self.spark = self._open()
+        return self.spark
+
+    def close(self) -> None:
+        """End the session, and take its folder away."""
+        close_session(self.spark)
+        self._scratch.cleanup()
+
+    def _open(self) -> SparkSession:
+        # What Java leaves behind it may still be writing when it was killed: that is no reason to fail.
+        self._scratch = tempfile.TemporaryDirectory(
+            prefix=f"{SCRATCH}{os.getpid()}-", dir=self._home, ignore_cleanup_errors=True
+        )
+        try:
+            return open_session(self._cores, scratch=Path(self._scratch.name), brief=self._brief)
+        except BaseException:
+            self._scratch.cleanup()
+            raise

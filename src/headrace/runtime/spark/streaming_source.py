@@ -1,0 +1,139 @@
+"""Any Spark streaming DataFrame as a source: Structured Streaming runs it, each micro-batch becomes one segment.
+
+The one module of this package that knows Spark. The callback shares nothing with anybody: it writes a file and hands on a
+record. `foreachBatch` is at-least-once; a segment is named by its batch, so a repetition finds it there and hands on the
+same record, which the driver knows by its batch number.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.records.ingest_record import IngestRecord
+from headrace.connectors.sources.segment_files import (
+    batch_name,
+    batches_written,
+    segment_record,
+    write_segment,
+)
+from headrace.errors import UserError
+from headrace.store.files.filesystem import LocalStore
+from headrace.time import Clock, now
+
+
+def start(
+    frame: DataFrame,
+    definition: StreamDefinition,
+    folder: Path,
+    checkpoint: Path,
+    on_record: Callable[[IngestRecord], None],
+    *,
+    available_now: bool = False,
+    clock: Clock = now,
+    root: Path | None = None,
+) -> StreamingQuery:
+    """Run the frame in append mode; `on_record` gets one record for each micro-batch with rows, maybe more than once.
+
+    Records are handed on again for all segments in `folder` first: what was written but perhaps not recorded before a
+    crash. `on_record` is called from Spark's thread and has to pass over a batch it knows. With `available_now` the
+    query ends when it has caught up. Raises `UserError` when the checkpoint of written segments is gone, or when the
+    frame cannot run in append mode.
+    """
+    written = batches_written(folder)
+    if written and not any((checkpoint / "offsets").glob("*")):
+        raise UserError(
+            f"stream '{definition.name}': its Spark checkpoint '{checkpoint}' is gone, but batches up to {written[-1]} were read",
+            remedy="Put the checkpoint back. Without it Spark would read its source again from the start: make a new stream for that.",
+        )
+    for batch in written:
+        on_record(segment_record(definition, folder / batch_name(batch), -1, clock(), batch=batch, root=root))
+
+    def take(micro_batch: DataFrame, batch: int) -> None:
+        rows = _write(micro_batch, folder, batch_name(batch))
+        if rows:
+            on_record(
+                segment_record(definition, folder / batch_name(batch), rows, clock(), batch=batch, root=root)
+            )
+
+    writer = (
+        frame.writeStream.outputMode("append")
+        .foreachBatch(take)
+        .option("checkpointLocation", str(checkpoint))
+    )
+    try:
+        return (writer.trigger(availableNow=True) if available_now else writer).start()
+    except AnalysisException as problem:
+        raise UserError(
+            f"stream '{definition.name}': Spark cannot run this DataFrame in append mode: {_first_line(problem)}",
+            remedy="Hand in rows that never change: aggregate in a query here, not in the DataFrame.",
+        ) from problem
+
+
+def _write(micro_batch: DataFrame, folder: Path, name: str) -> int:
+    """Write a micro-batch where its rows are, from one task, in the order of its partitions; how many rows."""
+    where = str(folder)
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows, is_same = _write_batches(batches, Path(where), name)
+        yield pa.RecordBatch.from_pydict({"rows": [rows], "same": [is_same]})
+
+    written = micro_batch.coalesce(1).mapInArrow(write, "rows BIGINT, same BOOLEAN").collect()[0]
+    if not written["same"]:
+        warnings.warn(
+            f"the micro-batch {folder / name} came again with other rows: its source cannot be repeated. Those "
+            "that came first are kept, the others are not taken in",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return int(written["rows"])
+
+
+def _write_batches(batches: Iterable[pa.RecordBatch], folder: Path, name: str) -> tuple[int, bool]:
+    """Write a micro-batch unless that was done before; how many rows it has, and whether these are the ones that count."""
+    waiting = (batch for batch in batches if batch.num_rows)
+    first = next(waiting, None)
+    if first is None:
+        return 0, not (folder / name).exists()
+    rows = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for batch in chain([first], waiting):
+            rows += batch.num_rows
+            yield batch
+
+    if (folder / name).exists():
+        return _repeated(pa.Table.from_batches([first, *waiting]), folder, name)
+    write_segment(folder, name, first.schema, counted())
+    return rows, True
+
+
+def _repeated(again: pa.Table, folder: Path, name: str) -> tuple[int, bool]:
+    """Compare a micro-batch with what an earlier attempt has written of it, whole: that is what counts.
+
+    It is made durable, as its writer may not have lived to do so.
+    """
+    LocalStore(folder).sync([name])
+    with pa.OSFile(str(folder / name)) as file:
+        there = pa.ipc.open_stream(file).read_all()
+    is_same = again.equals(there) or _rows(again) == _rows(there)
+    return there.num_rows, is_same
+
+
+def _rows(table: pa.Table) -> Counter[str]:
+    """The rows without their order, which a repetition may change."""
+    return Counter(map(repr, table.to_pylist()))
+
+
+def _first_line(problem: BaseException) -> str:
+    return next(iter(str(problem).splitlines()), "")

@@ -1,0 +1,73 @@
+"""Changes to many queries at once, as entries of the query log: logged together, they are in force together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from typing import Literal as Choice
+
+from headrace.algebra.query import QueryScan, every_node
+from headrace.catalog.catalog import Catalog, StandingQuery
+from headrace.errors import UserError
+from headrace.language.statements.query_options import QuerySettings
+from headrace.runtime.plan.bound_queries import bound
+from headrace.time import render_duration
+
+_FEW: Final = 3
+
+
+def entries(
+    catalog: Catalog, verb: Choice["pause", "resume", "drop"], queries: Sequence[StandingQuery]
+) -> list[Mapping[str, Any]]:
+    """What pauses, resumes or drops these queries; those that are so already are left alone.
+
+    Raises `UserError` when one to be dropped is read by one that stays.
+    """
+    if verb == "drop":
+        _refuse_if_read(catalog, {query.definition.name.lower() for query in queries})
+        return [{"do": "drop", "kind": "query", "name": query.definition.name} for query in queries]
+    wanted = verb == "pause"
+    return [
+        {"do": verb, "name": query.definition.name}
+        for query in queries
+        if query.definition.paused is not wanted
+    ]
+
+
+def _refuse_if_read(catalog: Catalog, going: set[str]) -> None:
+    for query in catalog.queries.values():
+        if query.definition.name.lower() in going:
+            continue
+        for node in every_node(bound(catalog, query)):
+            if isinstance(node, QueryScan) and node.is_named and node.name.lower() in going:
+                raise UserError(
+                    f"the query '{node.name}' is read by {query.definition.name}, which would stay",
+                    remedy="Drop that one too, or choose others. Nothing was dropped.",
+                )
+
+
+def told(settings: QuerySettings) -> str:
+    """What ALTER QUERY … SET has done, for people."""
+    parts = []
+    if "retain" in settings:
+        kept = "all" if settings["retain"] is None else render_duration(settings["retain"])
+        parts.append(f"keeps {kept} of its results")
+    if "owner" in settings:
+        parts.append("has no owner" if settings["owner"] is None else f"belongs to {settings['owner']}")
+    if "tags" in settings:
+        parts.append(f"is tagged {', '.join(settings['tags'])}" if settings["tags"] else "has no tags")
+    if "materialize" in settings:
+        parts.append(f"is materialized: {settings['materialize']}")
+    if "sharing" in settings:
+        parts.append(f"shares panes {'with queries alike' if settings['sharing'] else 'with no other query'}")
+    return " and ".join(parts)
+
+
+def done(verb: str, changes: Sequence[Mapping[str, Any]]) -> str:
+    """What was done to how many queries, and the first of them."""
+    did = {"pause": "paused", "resume": "resumed, to catch up first", "drop": "dropped"}[verb]
+    if not changes:
+        return f"no query {did}"
+    few = ", ".join(each["name"] for each in changes[:_FEW])
+    more = f" and {len(changes) - _FEW:,} more" if len(changes) > _FEW else ""
+    return f"{len(changes):,} {'query' if len(changes) == 1 else 'queries'} {did}: {few}{more}"

@@ -1,0 +1,143 @@
+"""How do ten thousand changes of queries in one script cost one entry of the log, and each what it changes?
+
+Changes that follow one another wait and are logged and planned together. Until then whoever asks sees a catalog that
+has them. Nothing here walks through the queries that are not meant, whatever their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.algebra.query import Query, QueryScan, UnionAll, every_node
+from headrace.catalog.catalog import Catalog
+from headrace.errors import UserError, outcome_unless_known
+from headrace.language.binder.sources.unions import check_names
+from headrace.language.statements import statement as said
+from headrace.runtime.plan.epoch_planner import is_read
+from headrace.runtime.statements import show
+
+if TYPE_CHECKING:
+    from headrace.runtime.hub.hub import Hub
+
+_OF_QUERIES: Final = (
+    said.CreateQuery,
+    said.AlterQuery,
+    said.RenameQuery,
+    said.SetQuery,
+    said.PauseQuery,
+    said.ResumeQuery,
+)
+
+
+def changes_one_query(statement: said.Statement) -> bool:
+    """Whether a statement changes one query and nothing else."""
+    if isinstance(statement, said.Drop):
+        return statement.kind == "query"
+    return isinstance(statement, _OF_QUERIES)
+
+
+def names_read(query: Query) -> set[str]:
+    """The standing queries that a query reads, in lower case."""
+    return {node.name.lower() for node in every_node(query) if isinstance(node, QueryScan) and node.is_named}
+
+
+def refuse_unreadable(name: str, query: Query) -> None:
+    """Raises `UserError` for a query that reads itself, or has a column called as ours are.
+
+    A new text of a query is bound where its old one still stands under the name.
+    """
+    nodes = every_node(query)
+    scans = [node for node in nodes if isinstance(node, QueryScan)]
+    if any(node.is_named and node.name.lower() == name.lower() for node in scans):
+        raise UserError(
+            f"the query '{name}' cannot read itself",
+            remedy="Register the new text under another name, or read what the old one reads.",
+        )
+    # What stands beside a set operator was looked at when it was bound: its last column may be ours.
+    beside = {member for node in nodes if isinstance(node, UnionAll) for member in node.members}
+    check_names(query)
+    for node in scans:
+        if node.query is not None and node not in beside:
+            check_names(node.query)
+
+
+class QueryChanges:
+    """Changes of queries on their way to a hub's query log. One thread at a time."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._waiting: list[Mapping[str, Any]] | None = None
+        """None when each change is logged at once."""
+        self._seen = self._tentative = Catalog()
+        """The catalog as it was when the last change came to wait, and with all that wait."""
+        self._read: set[str] = set()
+        """The queries that waiting ones read, in lower case."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists, with the changes that wait."""
+        known = self._hub.catalog
+        if not self._waiting:
+            return known
+        if self._seen is not known:  # somebody else has changed something meanwhile
+            self._seen, self._tentative = known, known.apply_all(self._waiting)
+        return self._tentative
+
+    def find_out(self) -> None:
+        """Before a statement is judged: know what an earlier one has left that failed or was interrupted."""
+        if self._hub.home.in_doubt:  # else nobody waits for the epoch under way
+            with self._hub.loop.lock, outcome_unless_known("absent"):
+                self._hub.loop.engine.find_out()
+
+    def log(self, entry: Mapping[str, Any], query: Query | None = None) -> None:
+        """Log a change, or let it wait for those around it; `query` is what a registered one means."""
+        if self._waiting is None:
+            self._hub.log(entry)
+            return
+        after = self.catalog.apply(entry)
+        self._seen, self._tentative = self._hub.catalog, after
+        self._waiting.append(entry)
+        if query is not None:
+            self._read |= names_read(query)
+
+    def flush(self) -> None:
+        """Log the changes that wait."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._read.clear()
+            self._hub.log(*waiting)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Changes wait for each other until the end of the block, also where it ends with an error."""
+        self._waiting = []
+        try:
+            yield
+        finally:
+            self.flush()
+            self._waiting = None
+
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """The same, but where the block ends with an error none of them has been."""
+        self._waiting = []
+        try:
+            yield
+            self.flush()
+        finally:
+            self._waiting = None
+            self._read.clear()
+
+    def readers(self, name: str) -> list[str]:
+        """The queries that read a query. Queries are asked one by one only when there are some."""
+        standing = self.catalog.require_query(name)
+        if name.lower() in self._read or (self._waiting and self._is_read(standing.operator_id)):
+            self.flush()  # among those that wait are readers, or readers are dropped
+        if not self._is_read(standing.operator_id):
+            return []
+        return show.users_of(self.catalog, "query", name)
+
+    def _is_read(self, operator_id: str) -> bool:
+        return is_read(self._hub.loop.engine.plan, operator_id)

@@ -1,0 +1,106 @@
+"""What tells a CREATE from what bears its name already: nothing, or a sentence that names both sides of each difference.
+
+Equal means equal as parsed: spacing, comments, the case of words and options, and how a length is written do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.definitions import QueryDefinition
+from headrace.errors import UserError
+from headrace.runtime.plan.bound_queries import bind_text
+from headrace.schema import Schema
+from headrace.time import render_duration
+
+_WORDS: Mapping[str, str] = {
+    "schema": "columns",
+    "time": "TIMESTAMP BY",
+    "slack": "SLACK",
+    "punctuated_by": "PUNCTUATED BY",
+    "progress": "progress",
+    "deduplicate": "DEDUPLICATE BY",
+    "idle_timeout": "IDLE TIMEOUT",
+    "max_ahead": "maxAhead",
+    "from_now": "FROM NOW",
+    "zone": "timeZone",
+    "using": "USING",
+}
+_LENGTHS = frozenset({"slack", "idle_timeout", "max_ahead", "retain"})
+_IGNORED = frozenset({"name", "paused", "continues"})
+_LABELS = frozenset({"owner", "tags"})
+"""Compared without case; the order of tags does not matter."""
+
+
+def differences(catalog: Catalog, known: Any, wanted: Any) -> str:
+    """Each difference as `SLACK (0 SECONDS there, 5 SECONDS here)`; empty when the two definitions are equal."""
+    if isinstance(known, QueryDefinition) and _same_query(catalog, known, wanted):
+        found = _fields(known, wanted, without={"text", "zone"})
+    else:
+        found = _fields(known, wanted)
+    return ", ".join(f"{what} ({there} there, {here} here)" for what, there, here in found)
+
+
+def _fields(known: Any, wanted: Any, without: set[str] | None = None) -> Iterator[tuple[str, str, str]]:
+    for field in fields(known):
+        one, other = getattr(known, field.name), getattr(wanted, field.name)
+        if (
+            field.name in _IGNORED
+            or field.name in (without or ())
+            or _folded(field.name, one) == _folded(field.name, other)
+        ):
+            continue
+        if isinstance(one, Mapping):
+            yield from _options(one, other)
+            continue
+        tell = _teller(field.name)
+        yield _WORDS.get(field.name, field.name), tell(one), tell(other)
+
+
+def _options(known: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    there = {name.lower(): value for name, value in known.items()}
+    here = {name.lower(): value for name, value in wanted.items()}
+    spelled = {name.lower(): name for name in (*wanted, *known)}
+    for name in sorted(there.keys() | here.keys()):
+        if there.get(name) != here.get(name):
+            yield f"option {spelled[name]}", _quoted(there.get(name)), _quoted(here.get(name))
+
+
+def _folded(name: str, value: Any) -> Any:
+    """What two values are compared by: names of options and formats do not count their case."""
+    if isinstance(value, Mapping):
+        return {option.lower(): each for option, each in value.items()}
+    if name in _LABELS and value is not None:
+        return sorted(each.casefold() for each in ([value] if isinstance(value, str) else value))
+    return value.lower() if name == "using" else value
+
+
+def _teller(name: str) -> Callable[[Any], str]:
+    if name in _LENGTHS:
+        return lambda length: "none" if length is None else render_duration(length)
+    if name == "schema":
+        return _columns
+    if name == "tags":
+        return lambda tags: ", ".join(tags) or "none"
+    return _quoted if name == "text" else lambda value: "none" if value is None else str(value)
+
+
+def _columns(schema: Schema) -> str:
+    return ", ".join(f"{field.name} {field.type.name}" for field in schema)
+
+
+def _quoted(text: str | None) -> str:
+    return "none" if text is None else f"'{' '.join(text.split())}'"
+
+
+def _same_query(catalog: Catalog, one: QueryDefinition, other: QueryDefinition) -> bool:
+    """Two texts of one meaning. A text that no longer binds is like none but itself."""
+    if (one.text, one.zone) == (other.text, other.zone):
+        return True
+    try:
+        return bind_text(catalog, one.text, one.zone) == bind_text(catalog, other.text, other.zone)
+    except UserError:
+        return False

@@ -1,0 +1,396 @@
+"""Carrying out statements: what each one changes or shows.
+
+Definitions are checked, and queries bound and lowered, before anything is logged: what cannot run is refused here, with
+the reason. A CREATE equal to what is there does nothing, so a script can be run again on the home it made.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.catalog.catalog import Catalog, StandingQuery
+from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
+from headrace.catalog.journal import query_to_json, relation_to_json, settings_to_json, stream_to_json
+from headrace.connectors.records.options import settle
+from headrace.connectors.sources.listing import not_there_yet
+from headrace.connectors.sources.source_reader import read_all, require_usable
+from headrace.errors import UserError, did_you_mean
+from headrace.language.statements import statement as said
+from headrace.language.statements.parse_statement import parse_script
+from headrace.runtime.home.gc_control import MANY, no_cycles_sought
+from headrace.runtime.home.run_cache import save_relation
+from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_text
+from headrace.runtime.plan.epoch_planner import operator_of
+from headrace.runtime.plan.update_guards import refuse_if_looked_up_by_changes
+from headrace.runtime.statements import bulk_changes
+from headrace.runtime.statements.alter_window import with_window
+from headrace.runtime.statements.change_batch import QueryChanges, changes_one_query, refuse_unreadable
+from headrace.runtime.statements.definition_diff import differences
+from headrace.runtime.statements.outcome import Outcome, moved
+from headrace.runtime.statements.query_choice import chosen
+from headrace.runtime.statements.show import show, users_of
+from headrace.runtime.statements.synopsis_budget import affordable
+from headrace.time import render_instant
+
+if TYPE_CHECKING:
+    from headrace.runtime.hub.hub import Hub
+
+
+_MAKES_STATE: Final = ("materialize", "zone", "sharing")
+"""Settings that say how an answer is made and kept, not what is done with it."""
+_LONG_SCRIPT: Final = 1 << 16
+"""Characters."""
+
+
+class Statements:
+    """Carries out statements on a hub."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._turn = threading.RLock()
+        """One script at a time: what another thread changes does not wait for this one's."""
+        self._changes = QueryChanges(hub)
+        self._zone = "UTC"
+        self._actions: dict[type, Callable[[Any], Outcome]] = {
+            said.CreateStream: self._create_stream,
+            said.CreateRelation: self._create_relation,
+            said.CreateQuery: self._create_query,
+            said.AlterQuery: self._alter,
+            said.RenameQuery: self._rename,
+            said.SetQuery: self._set_query,
+            said.SetWindow: self._set_window,
+            said.SetStream: self._set_stream,
+            said.Drop: self._drop,
+            said.PauseQuery: self._pause,
+            said.ResumeQuery: self._resume,
+            said.AllQueries: self._all_queries,
+            said.RefreshRelation: self._refresh,
+            said.Punctuate: self._punctuate,
+            said.SetTimeZone: self._set_zone,
+            said.Invoke: self._invoke,
+        }
+
+    def execute(self, script: str) -> list[Outcome]:
+        """All statements of a script, in order. A parse error anywhere stops it before the first takes effect."""
+        with no_cycles_sought(len(script) >= _LONG_SCRIPT):
+            return self.carry_out_all(parse_script(script, self._zone), script)
+
+    def carry_out_all(self, statements: Iterable[said.Statement], script: str) -> list[Outcome]:
+        """Statements in order; changes of queries that follow one another are logged and planned together."""
+        return list(self.each_in_turn(statements, script))
+
+    def each_in_turn(
+        self,
+        statements: Iterable[said.Statement],
+        script: str,
+        before: Callable[[said.Statement], bool] = lambda _: True,
+    ) -> Iterator[Outcome]:
+        """The same, one outcome at a time; ends early where `before` a statement that changes no query says False.
+
+        A change of a query is told once it is durable: with the last of those that stand in a row.
+        """
+        held: list[Outcome] = []
+        with self._turn, self._changes.together():
+            try:
+                for statement in statements:
+                    if changes_one_query(statement):
+                        held.append(self.carry_out(statement, script))
+                        continue
+                    yield from self._registered(held)
+                    if not before(statement):
+                        return
+                    yield self.carry_out(statement, script)
+            except UserError:
+                yield from self._registered(held)
+                raise
+            yield from self._registered(held)
+
+    def _registered(self, held: list[Outcome]) -> list[Outcome]:
+        """Log the changes that wait; their outcomes, which are held no more: nor are they told when that fails."""
+        told, held[:] = held[:], []
+        self._changes.flush()
+        return told
+
+    def create_queries(self, selects: Mapping[str, str], labels: QueryDefinition) -> None:
+        """Register queries by name from their texts, all of them or none; in all else they are as `labels` says.
+
+        Raises `UserError` that, among several, names the query of the first mistake.
+        """
+        if "" in selects:
+            raise UserError("a name cannot be empty")
+        many = len(selects) >= MANY
+        with no_cycles_sought(many), self._turn, self._changes.all_or_none():
+            self._changes.find_out()
+            for name, select in selects.items():
+                try:
+                    text = select.strip().rstrip(";")
+                    definition = replace(labels, name=name, text=text, zone=self._zone)
+                    self._put_query(definition, replacing=False)
+                except UserError as error:
+                    if len(selects) > 1:
+                        error.message = f"{error.message} (in the query '{name}')"
+                    raise
+
+    def carry_out(self, statement: said.Statement, script: str) -> Outcome:
+        """One statement.
+
+        Raises `UserError`, placed in the script.
+        """
+        action = self._actions.get(type(statement))
+        try:
+            if action is None:
+                return show(self._hub.home, statement, self._hub.open_sinks.report)
+            with self._turn:
+                self._changes.find_out()
+                if isinstance(statement, said.CreateQuery):
+                    query = statement.definition
+                    bind_parsed(self._catalog, query.text, query.zone, statement.select, script)
+                elif isinstance(statement, said.AlterQuery):
+                    bind_parsed(self._catalog, statement.query, statement.zone, statement.select, script)
+                return action(statement)
+        except UserError as error:
+            if error.span is None:
+                error.span = statement.span
+            raise error.within(script) from None
+
+    @property
+    def _catalog(self) -> Catalog:
+        """What exists, with the changes that wait."""
+        return self._changes.catalog
+
+    def _create_stream(self, statement: said.CreateStream) -> Outcome:
+        definition = settle(statement.definition, Path.cwd())
+        assert isinstance(definition, StreamDefinition)
+        known = self._catalog.stream(definition.name)
+        if known is not None and not differences(self._catalog, known, definition):
+            return Outcome("create", definition.name, f"stream {definition.name} is there already")
+        self._free(definition.name, known, definition, statement.replace)
+        require_usable(definition)
+        if known is not None and (known.schema, known.time) != (definition.schema, definition.time):
+            self._refuse_if_read("stream", definition.name)
+            self._hub.log({"do": "drop", "kind": "stream", "name": definition.name})
+        self._hub.frames.check(definition)
+        self._hub.log({"do": "create_stream", "stream": stream_to_json(definition)})
+        told = f"stream {definition.name} created"
+        return Outcome("create", definition.name, told, warning=not_there_yet(definition))
+
+    def _free(self, name: str, known: Any, wanted: Any, replacing: bool) -> None:
+        """The name is free, or bears a thing of the same kind that may be replaced."""
+        kind = self._catalog.kind_of(name)
+        if kind is None or (known is not None and replacing):
+            return
+        if known is None:
+            raise UserError(
+                f"there is a {kind} named '{name}' already", remedy="Choose another name, or drop it first."
+            )
+        raise UserError(
+            f"the {kind} '{name}' exists and differs in {differences(self._catalog, known, wanted)}",
+            remedy="CREATE OR REPLACE takes the new definition; DROP removes the old one.",
+        )
+
+    def _refuse_if_read(self, kind: str, name: str) -> None:
+        """State and archive hold rows of the old columns: queries over them cannot go on with others."""
+        users = users_of(self._catalog, kind, name)
+        if users:
+            raise UserError(
+                f"the {kind} '{name}' cannot get other columns while {', '.join(users)} reads it",
+                remedy="Drop these queries first, or give the new one another name.",
+            )
+
+    def _create_relation(self, statement: said.CreateRelation) -> Outcome:
+        definition = settle(statement.definition, Path.cwd())
+        assert isinstance(definition, RelationDefinition)
+        stored = self._catalog.relation(definition.name)
+        if stored is not None and not differences(self._catalog, stored.definition, definition):
+            return Outcome("create", definition.name, f"relation {definition.name} is there already")
+        self._free(definition.name, stored.definition if stored else None, definition, statement.replace)
+        if stored is not None and stored.definition.schema != definition.schema:
+            self._refuse_if_read("relation", definition.name)
+        return self._put_relation(definition, 0 if stored is None else stored.version + 1, "created")
+
+    def _put_relation(self, definition: RelationDefinition, version: int, verb: str) -> Outcome:
+        table, rejects = read_all(definition, self._hub.loop.engine.clock())
+        if rejects.num_rows:
+            raise UserError(
+                f"{rejects.num_rows} of its rows cannot be read as {definition.name}'s columns; the first: "
+                f"{rejects.column('reason')[0].as_py()}",
+                remedy="Correct the file, or the relation's column types.",
+            )
+        plan, store = self._hub.loop.engine.plan, self._hub.home.store
+        refuse_if_looked_up_by_changes(self._catalog, plan, store, definition.name, table)
+        file = save_relation(store, definition.name, version, table)
+        self._hub.log({"do": "put_relation", "relation": relation_to_json(definition), "file": file})
+        return Outcome(
+            "create", definition.name, f"relation {definition.name} {verb}, {table.num_rows:,} rows"
+        )
+
+    def _refresh(self, statement: said.RefreshRelation) -> Outcome:
+        stored = self._catalog.relation(statement.name)
+        if stored is None:
+            names = [each.definition.name for each in self._catalog.relations.values()]
+            raise UserError(
+                f"there is no relation '{statement.name}'", remedy=did_you_mean(statement.name, names)
+            )
+        return self._put_relation(stored.definition, stored.version + 1, "refreshed")
+
+    def _create_query(self, statement: said.CreateQuery) -> Outcome:
+        try:
+            return self._put_query(statement.definition, replacing=statement.replace)
+        except UserError as error:
+            raise moved(error, statement.select.span.start) from None
+
+    def _put_query(self, definition: QueryDefinition, *, replacing: bool) -> Outcome:
+        definition = self._affordable(definition)
+        known = self._catalog.query(definition.name)
+        if known is not None and not differences(self._catalog, known.definition, definition):
+            return Outcome("create", definition.name, f"query {definition.name} is there already")
+        self._free(definition.name, known.definition if known is not None else None, definition, replacing)
+        if known is not None:
+            self._without_readers(definition.name)
+        self._put(definition)
+        return Outcome("create", definition.name, f"query {definition.name} registered")
+
+    def _affordable(self, definition: QueryDefinition) -> QueryDefinition:
+        """As accurate as there is room for, where the hub's synopses share a budget."""
+        return affordable(self._catalog, definition, self._hub.synopsis_bytes)
+
+    def _put(self, definition: QueryDefinition, known: QueryDefinition | None = None) -> None:
+        """Bind and lower, since whatever cannot run is refused now; then log what is not `known` to be there."""
+        catalog = self._catalog
+        refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
+        operator_of(catalog, StandingQuery(definition, catalog.position))
+        if definition != known:
+            self._changes.log({"do": "put_query", "query": query_to_json(definition)}, query)
+
+    def _alter(self, statement: said.AlterQuery) -> Outcome:
+        known = self._catalog.require_query(statement.name)
+        self._without_readers(known.definition.name)
+        try:
+            new = replace(known.definition, text=statement.query, zone=statement.zone, continues=False)
+            self._put(definition := self._affordable(new), known.definition)
+        except UserError as error:
+            raise moved(error, statement.select.span.start) from None
+        return Outcome("alter", definition.name, f"query {definition.name} altered")
+
+    def _set_window(self, statement: said.SetWindow) -> Outcome:
+        """Windows that ended stay told as they were; the next ones are of the new kind, over the rows there are."""
+        known = self._catalog.require_query(statement.name)
+        self._without_readers(known.definition.name)
+        definition = with_window(self._catalog, known, statement)
+        if definition != known.definition:
+            self._hub.log({"do": "put_query", "query": query_to_json(definition)})
+        return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
+
+    def _without_readers(self, name: str) -> None:
+        """A query that others read keeps its text and its name: their windows stand on its results."""
+        readers = self._changes.readers(name)
+        if readers:
+            raise UserError(
+                f"the query '{name}' is read by {', '.join(readers)}, so it cannot change",
+                remedy="Drop these queries first, or register the new text under another name.",
+            )
+
+    def _rename(self, statement: said.RenameQuery) -> Outcome:
+        known = self._catalog.require_query(statement.name)
+        kind = self._catalog.kind_of(statement.new_name)
+        if kind is not None and statement.new_name.lower() != statement.name.lower():
+            raise UserError(
+                f"there is a {kind} named '{statement.new_name}' already", remedy="Choose another name."
+            )
+        self._without_readers(known.definition.name)
+        self._changes.log({"do": "rename", "name": known.definition.name, "to": statement.new_name})
+        return Outcome(
+            "alter", statement.new_name, f"query {known.definition.name} is now {statement.new_name}"
+        )
+
+    def _set_stream(self, statement: said.SetStream) -> Outcome:
+        """In force from the next epoch on; rows that came before stay as they were shown."""
+        known = self._catalog.stream(statement.name)
+        if known is None:
+            names = [stream.name for stream in self._catalog.streams.values()]
+            raise UserError(
+                f"there is no stream '{statement.name}'", remedy=did_you_mean(statement.name, names)
+            )
+        if self._catalog.keep_of(known.name) != statement.keep:
+            self._hub.log({"do": "keep", "name": known.name, "keep": statement.keep})
+        told = f"stream {known.name} keeps {statement.keep:g} of its rows for queries WITH SHEDDING"
+        return Outcome("alter", known.name, told)
+
+    def _set_query(self, statement: said.SetQuery) -> Outcome:
+        """What was forgotten does not come back; nothing that is there goes before the next epoch."""
+        known, settings = self._catalog.require_query(statement.name).definition, statement.settings
+        name = known.name
+        changed = replace(known, **settings)
+        if any(getattr(changed, name) != getattr(known, name) for name in _MAKES_STATE):
+            # Another way of keeping an answer is another state, made of the past like that of a new query.
+            self._without_readers(name)
+            self._put(changed)
+            return Outcome("alter", name, f"query {name} {bulk_changes.told(settings)}")
+        if changed != known:
+            self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
+        return Outcome("alter", name, f"query {name} {bulk_changes.told(settings)}")
+
+    def _drop(self, statement: said.Drop) -> Outcome:
+        if self._catalog.kind_of(statement.name) != statement.kind:
+            if statement.if_exists:
+                return Outcome("drop", statement.name, f"there was no {statement.kind} {statement.name}")
+            names = [
+                n for n in CatalogNames(self._catalog).known() if self._catalog.kind_of(n) == statement.kind
+            ]
+            raise UserError(
+                f"there is no {statement.kind} '{statement.name}'", remedy=did_you_mean(statement.name, names)
+            )
+        self.drop(statement.kind, statement.name)
+        return Outcome("drop", statement.name, f"{statement.kind} {statement.name} dropped")
+
+    def drop(self, kind: said.Kind, name: str) -> None:
+        """Remove what is there. Raises `UserError` while queries read it."""
+        with self._turn:
+            self._changes.find_out()
+            users = self._changes.readers(name) if kind == "query" else users_of(self._catalog, kind, name)
+            if users:
+                raise UserError(
+                    f"the {kind} '{name}' is read by {', '.join(users)}", remedy="Drop these queries first."
+                )
+            entry = {"do": "drop", "kind": kind, "name": name}
+            (self._changes if kind == "query" else self._hub).log(entry)
+
+    def _pause(self, statement: said.PauseQuery) -> Outcome:
+        known = self._catalog.require_query(statement.name)
+        if not known.definition.paused:
+            self._changes.log({"do": "pause", "name": known.definition.name})
+        return Outcome("pause", known.definition.name, f"query {known.definition.name} paused")
+
+    def _resume(self, statement: said.ResumeQuery) -> Outcome:
+        known = self._catalog.require_query(statement.name)
+        if known.definition.paused:
+            self._changes.log({"do": "resume", "name": known.definition.name})
+        return Outcome(
+            "resume", known.definition.name, f"query {known.definition.name} resumed, it catches up first"
+        )
+
+    def _all_queries(self, statement: said.AllQueries) -> Outcome:
+        """Each that is meant, as one change: a crash leaves all of them changed, or none."""
+        queries = [query for query, _ in chosen(self._hub.home, statement.selection)]
+        entries = bulk_changes.entries(self._catalog, statement.verb, queries)
+        if entries:
+            self._hub.log(*entries)
+        return Outcome(statement.verb, None, bulk_changes.done(statement.verb, entries))
+
+    def _punctuate(self, statement: said.Punctuate) -> Outcome:
+        self._hub.punctuate(statement.name, statement.at, statement.where, statement.zone)
+        told = f"where {statement.where}" if statement.where else f"below {render_instant(statement.at or 0)}"
+        return Outcome("punctuate", statement.name, f"stream {statement.name}: no row {told} follows")
+
+    def _set_zone(self, statement: said.SetTimeZone) -> Outcome:
+        """For the statements that follow; what is there keeps the zone it was made by."""
+        self._zone = statement.zone
+        return Outcome("set", None, f"time zone {statement.zone}")
+
+    def _invoke(self, statement: said.Invoke) -> Outcome:
+        query = self._hub.query(statement.name)
+        return Outcome.answer(query.name, query.invoke(statement.last))

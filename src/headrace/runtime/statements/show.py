@@ -1,0 +1,215 @@
+"""What SHOW, DESCRIBE and EXPLAIN show: the catalog, and how far everything is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.algebra.query import QueryScan, RelationScan, StreamScan, every_node, walk
+from headrace.catalog.catalog import Catalog
+from headrace.errors import UserError, did_you_mean
+from headrace.language.statements import statement as said
+from headrace.language.statements.query_filter import Selection
+from headrace.planner.explain.operator_text import explain
+from headrace.planner.lowering.materialization import materialized
+from headrace.runtime.delivery.sink_states import recorded
+from headrace.runtime.introspection.describe import progress_table, standing_table
+from headrace.runtime.introspection.explain import explain_all, explain_query
+from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
+from headrace.runtime.plan.epoch_planner import levels, source_of
+from headrace.runtime.statements.outcome import Outcome
+from headrace.runtime.statements.query_choice import chosen
+from headrace.schema import Schema
+from headrace.store.logs.committed import CommittedStream, OperatorProgress
+from headrace.store.logs.manifest import Manifest
+from headrace.time import BEGINNING, render_duration, render_instant
+
+if TYPE_CHECKING:
+    from headrace.runtime.home.home import Home
+
+
+def show(
+    home: Home, statement: said.Statement, sinks: Callable[[], list[dict[str, Any]]] | None = None
+) -> Outcome:
+    """The table or text of a statement that changes nothing; `sinks` reports those of a hub, without it what the home knows.
+
+    Raises `UserError` for names that do not exist.
+    """
+    home.refresh()
+    match statement:
+        case said.Show(kind=kind, selection=selection):
+            return Outcome("show", None, "", _listing(home, kind, selection, sinks))
+        case said.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
+            stream = home.catalog.stream(name)
+            assert stream is not None
+            known = home.latest().streams.get(stream.name, CommittedStream(keep=stream.keep))
+            return Outcome("describe", name, "", progress_table(stream, known))
+        case said.Describe(name=name, extended=True) if home.catalog.query(name) is not None:
+            standing = home.catalog.require_query(name)
+            place = home.latest().operators.get(standing.operator_id)
+            return Outcome("describe", name, "", standing_table(standing.definition, place))
+        case said.Describe(name=name):
+            return Outcome("describe", name, "", _described(home.catalog, name))
+        case said.ExplainQuery(name=name, form=form):
+            return _text("explain", name, explain_query(home, name, form))
+        case said.ExplainAll(form=form):
+            return _text("explain", None, explain_all(home, form))
+        case said.ExplainSelect(query=text, zone=zone):
+            query = bind_text(home.catalog, text, zone)
+            streams = {stream.name: stream for stream in home.catalog.streams.values()}
+            told = [
+                materialized("(not registered)", each, name, None, source_of(streams, walk(each.root)))
+                for name, each in levels("", query, "q0")
+            ]
+            return _text("explain", None, "\n".join(map(explain, told)))
+    raise UserError(f"a {type(statement).__name__} statement needs the writer of this home")
+
+
+def _text(kind: str, name: str | None, text: str) -> Outcome:
+    return Outcome(kind, name, text, pa.table({"plan": text.split("\n")}))
+
+
+def _listing(
+    home: Home, kind: str, selection: Selection, sinks: Callable[[], list[dict[str, Any]]] | None
+) -> pa.Table:
+    manifest = home.latest()
+    if kind == "query":
+        rows = _queries(home, manifest, selection)
+    else:
+        if kind == "sink":
+            every = _sinks(recorded(home) if sinks is None else sinks())
+        else:
+            every = _streams(home, manifest) if kind == "stream" else _relations(home)
+        rows = [row for row in every if all(each.holds([row["name"]]) for each in selection)]
+    names = _COLUMNS[kind]
+    return pa.table({name: pa.array([row[name] for row in rows], kind_) for name, kind_ in names.items()})
+
+
+_STREAM_COLUMNS = {
+    "name": pa.string(),
+    "using": pa.string(),
+    "event_time": pa.string(),
+    "slack": pa.string(),
+    "rows": pa.int64(),
+    "late": pa.int64(),
+    "rejected": pa.int64(),
+    "punctuation": pa.string(),
+    "keep": pa.float64(),
+    "shed": pa.int64(),
+}
+_RELATION_COLUMNS = {"name": pa.string(), "using": pa.string(), "version": pa.int64()}
+_QUERY_COLUMNS = {
+    each: pa.string() for each in ("name", "state", "answered_to", "complete_since", "owner", "tags", "query")
+}
+_SINK_COLUMNS = {
+    "name": pa.string(),
+    "query": pa.string(),
+    "target": pa.string(),
+    "state": pa.string(),
+    "since": pa.string(),
+    "attempts": pa.int64(),
+    "error": pa.string(),
+    "position": pa.int64(),
+    "epochs_behind": pa.int64(),
+    "bytes_behind": pa.int64(),
+}
+_COLUMNS = {
+    "stream": _STREAM_COLUMNS,
+    "relation": _RELATION_COLUMNS,
+    "query": _QUERY_COLUMNS,
+    "sink": _SINK_COLUMNS,
+}
+
+
+def _sinks(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            **each,
+            "name": each["sink"],
+            "since": None if each["since"] is None else render_instant(each["since"]),
+        }
+        for each in reports
+    ]
+
+
+def _streams(home: Home, manifest: Manifest) -> list[dict[str, Any]]:
+    found = []
+    for stream in home.catalog.streams.values():
+        known = manifest.stream(stream.name)
+        found.append(
+            {
+                "name": stream.name,
+                "using": stream.using,
+                "event_time": stream.time,
+                "slack": render_duration(stream.slack),
+                "rows": known.rows,
+                "late": known.late,
+                "rejected": known.rejected,
+                "punctuation": _instant(known.punctuation),
+                "keep": home.catalog.keep_of(stream.name),
+                "shed": known.shed,
+            }
+        )
+    return found
+
+
+def _relations(home: Home) -> list[dict[str, Any]]:
+    return [
+        {"name": r.definition.name, "using": r.definition.using, "version": r.version}
+        for r in home.catalog.relations.values()
+    ]
+
+
+def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[str, Any]]:
+    found = []
+    for query, seen in chosen(home, selection, manifest):
+        closed = manifest.operators.get(query.operator_id, OperatorProgress()).closed
+        found.append(
+            {
+                "name": query.definition.name,
+                "state": str(seen),
+                "answered_to": _instant(closed),
+                "complete_since": _instant(seen.complete_since),
+                "owner": query.definition.owner,
+                "tags": ", ".join(query.definition.tags) or None,
+                "query": " ".join(query.definition.text.split()),
+            }
+        )
+    return found
+
+
+def _instant(at: int) -> str | None:
+    return None if at == BEGINNING else render_instant(at)
+
+
+def _described(catalog: Catalog, name: str) -> pa.Table:
+    schema: Schema
+    if (stream := catalog.stream(name)) is not None:
+        schema = stream.schema
+    elif (relation := catalog.relation(name)) is not None:
+        schema = relation.definition.schema
+    elif (query := catalog.query(name)) is not None:
+        schema = bound(catalog, query).schema
+    else:
+        names = list(CatalogNames(catalog).known())
+        raise UserError(f"there is no stream, relation or query '{name}'", remedy=did_you_mean(name, names))
+    return pa.table(
+        {"column": [field.name for field in schema], "type": [str(field.type) for field in schema]}
+    )
+
+
+def users_of(catalog: Catalog, kind: str, name: str) -> list[str]:
+    """Queries that read a stream, relation or query."""
+    wanted = {"stream": StreamScan, "relation": RelationScan, "query": QueryScan}[kind]
+    found = []
+    for query in catalog.queries.values():
+        scans = [
+            node
+            for node in every_node(bound(catalog, query))
+            if isinstance(node, StreamScan | RelationScan) or (isinstance(node, QueryScan) and node.is_named)
+        ]
+        if any(isinstance(node, wanted) and node.name.lower() == name.lower() for node in scans):
+            found.append(query.definition.name)
+    return found

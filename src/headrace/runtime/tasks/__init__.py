@@ -1,0 +1,1 @@
+"""The tasks of an epoch, as a worker runs them."""

@@ -1,0 +1,1 @@
+"""Scan tasks: reading, archiving, folding."""

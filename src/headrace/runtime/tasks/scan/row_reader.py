@@ -1,0 +1,102 @@
+"""A scan task's rows: from ingest records, or from the archive when the past is read again.
+
+Either way rows arrive as `Arrival`: the stream's columns, event time and position of each row, and which are late. A row
+is late if its event time is below the punctuation in force when its epoch began; the archive remembers the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.archive import runs
+from headrace.catalog.definitions import StreamDefinition
+from headrace.connectors.records.ingest_record import IngestRecord, SourceBatch
+from headrace.connectors.sources.source_reader import read
+from headrace.operators.base.group_codes import as_int64, flat, ints
+from headrace.operators.base.operator import AT
+from headrace.runtime.home.run_cache import section_of
+from headrace.runtime.messages.task_messages import Piece
+from headrace.runtime.plan import derived_streams
+from headrace.store.files.filesystem import Store
+from headrace.time import Instant
+
+_BATCH = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A batch as it arrived. `late` is None when no row is; `rejects` are (position, raw text, reason)."""
+
+    columns: list[pa.Array]
+    at: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+    late: npt.NDArray[np.bool_] | None = None
+    rejects: list[tuple[int, str, str]] = field(default_factory=list)
+
+
+def position_of(ordinal: int) -> int:
+    """The position of the first row of an ingest record (decision D10): unique, increasing, independent of cuts."""
+    return ordinal << 32
+
+
+def arrivals(
+    store: Store, piece: Piece, definition: StreamDefinition, columns: tuple[str, ...], punctuation: Instant
+) -> Iterator[Arrival]:
+    """The rows of one piece; `columns` are the stream's columns wanted, in that order."""
+    if piece.archived is not None:
+        yield from _from_archive(store, piece.archived, definition, columns)
+        return
+    assert piece.record is not None
+    if definition.using == derived_streams.USING:
+        yield _from_results(store, piece, columns, punctuation)
+        return
+    record = IngestRecord.from_json(piece.record)
+    first = position_of(piece.ordinal)
+    for batch in read(record, definition, columns, root=store.root):
+        yield _judged(batch, first, punctuation)
+
+
+def _from_results(store: Store, piece: Piece, columns: tuple[str, ...], punctuation: Instant) -> Arrival:
+    """The results of another query in one run; its rows are numbered as they stand there."""
+    assert piece.record is not None
+    table = section_of(store, piece.record["results"], piece.record["operator"])
+    at = ints(table, AT) - piece.record["shift"]
+    late = at < punctuation
+    position = np.arange(len(at)) + position_of(piece.ordinal)
+    return Arrival([flat(table.column(each)) for each in columns], at, position, late if late.any() else None)
+
+
+def _judged(batch: SourceBatch, first: int, punctuation: Instant) -> Arrival:
+    late = batch.at < punctuation
+    rejects = [
+        (first + row, text, reason)
+        for row, text, reason in zip(
+            *(batch.rejects.column(name).to_pylist() for name in ("row", "text", "reason")), strict=True
+        )
+    ]
+    return Arrival(
+        list(batch.table.columns), batch.at, batch.rows + first, late if late.any() else None, rejects
+    )
+
+
+def _from_archive(
+    store: Store, name: str, definition: StreamDefinition, columns: tuple[str, ...]
+) -> Iterator[Arrival]:
+    file = pq.ParquetFile(pa.BufferReader(store.map(name)))
+    own_time = definition.time is not None and runs.has_own_time(file.schema_arrow, definition.time)
+    time = definition.time if own_time and definition.time is not None else runs.AT
+    wanted = list(dict.fromkeys([*columns, runs.POSITION, runs.FATE, time]))
+    for batch in file.iter_batches(batch_size=_BATCH, columns=wanted, use_threads=False):
+        late = batch.column(runs.FATE).to_numpy() != runs.ACCEPTED
+        yield Arrival(
+            [batch.column(each) for each in columns],
+            as_int64(batch.column(time)),
+            batch.column(runs.POSITION).to_numpy(),
+            late if late.any() else None,
+        )

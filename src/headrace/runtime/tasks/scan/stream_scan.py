@@ -1,0 +1,158 @@
+"""One stream's share of a scan task."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.catalog.definitions import StreamDefinition
+from headrace.observation import WorkObservation
+from headrace.operators.base.batch import Batch
+from headrace.operators.families.harvest import Harvest
+from headrace.runtime.home.reject_files import RejectWriter
+from headrace.runtime.messages.task_messages import Piece, RejectsFile, StreamReceipt
+from headrace.runtime.tasks.scan.archive_writer import Archiving
+from headrace.runtime.tasks.scan.row_reader import Arrival
+from headrace.runtime.tasks.scan.shed_rows import KeptRows
+from headrace.runtime.tasks.scan.stream_monitor import Watch
+from headrace.runtime.tasks.scan.union_scan import Through
+from headrace.runtime.tasks.timing import Timed
+from headrace.store.logs.committed import KeysFile
+from headrace.time import BEGINNING, FOREVER, Duration, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Files that a task has written of one stream."""
+
+    archived: tuple[str, ...]
+    rejects: tuple[RejectsFile, ...]
+    keys: tuple[KeysFile, ...]
+
+
+@dataclass(slots=True)
+class StreamTask:
+    """One stream's share of a scan task."""
+
+    definition: StreamDefinition
+    columns: tuple[str, ...]
+    punctuation: Instant
+    scanners: list[Timed]
+    late_scanners: list[Timed]
+    reject_scanners: list[Timed]
+    kept: KeptRows
+    revising: list[tuple[Duration | None, list[Timed]]]
+    through: list[Through]
+    """To those who read the stream with others as one; what they make of it is the whole task's."""
+    archive: Archiving | None
+    watch: Watch
+    rejects: RejectWriter
+    rows: int = 0
+    late: int = 0
+    deepest: int = 0
+    greatest: Instant = BEGINNING
+    bytes: int = 0
+    nanoseconds: int = 0
+    """Of everything about the stream: reading, judging, archiving, and what the scanners take."""
+
+    def take(self, arrival: Arrival, piece: Piece, punctuation: Instant) -> None:
+        """Archive a batch, then offer its accepted rows to every operator; `punctuation` was in force when it came."""
+        arrival = self.watch.judge(self.columns, arrival)
+        self.refuse(arrival.rejects)
+        if not len(arrival.at):
+            return
+        if self.archive is not None:
+            self.archive.add(arrival.columns, arrival.at, arrival.position, arrival.late)
+        self.rows += len(arrival.at)
+        self.greatest = max(self.greatest, int(arrival.at.max()))
+        batch = Batch(dict(zip(self.columns, arrival.columns, strict=True)), arrival.at, arrival.position)
+        self.watch.see(batch, None if piece.record is None else piece.record.get("uri"))
+        if arrival.late is not None:
+            self.late += int(arrival.late.sum())
+            self.deepest = max(self.deepest, self.punctuation - int(arrival.at.min()))
+            _offer(self.late_scanners, batch.where(arrival.late))
+            for within, scanners in self.revising:
+                known = arrival.at >= _reach(punctuation, within)
+                _offer(scanners, batch.where(~arrival.late | known))
+            batch = batch.where(~arrival.late)
+        else:
+            for _, scanners in self.revising:
+                _offer(scanners, batch)
+        _offer(self.scanners, batch)
+        _offer(self.through, batch)
+        self.kept.add(batch, piece.keep)
+
+    def refuse(self, rejects: list[tuple[int, str, str]]) -> None:
+        """Keep rejected rows, and offer them to queries over the rejects."""
+        self.rejects.add(rejects)
+        if rejects and self.reject_scanners:
+            position, text, reason = zip(*rejects, strict=True)
+            places = np.asarray(position, np.int64)
+            texts = {"text": pa.array(text, pa.string()), "reason": pa.array(reason, pa.string())}
+            columns = {"position": pa.array(places), **texts}
+            _offer(self.reject_scanners, Batch(columns, np.zeros(len(places), np.int64), places))
+
+    def harvest(self) -> Harvest:
+        """What the scanners of every channel made of the rows."""
+        started = time.perf_counter_ns()
+        self.kept.flush()
+        self.nanoseconds += time.perf_counter_ns() - started
+        found = Harvest()
+        for scanner in self._every:
+            found.join(scanner.finish())
+        return found
+
+    def receipt(self, written: Written) -> StreamReceipt:
+        """What the task did with the stream's rows; `written` are its files."""
+        return StreamReceipt(
+            rows=self.rows,
+            late=self.late,
+            rejected=self.rejects.rows,
+            shed=self.kept.shed,
+            repeated=self.watch.repeated,
+            bytes=self.bytes,
+            slack_needed=self.deepest if self.late else 0,
+            greatest=self.greatest,
+            marked=self.watch.marked,
+            sources=self.watch.sources,
+            groups=self.watch.groups,
+            archived=written.archived,
+            rejects=written.rejects,
+            keys=written.keys,
+        )
+
+    def work(self) -> dict[str, WorkObservation]:
+        """What reading the stream, and each fold of its rows, came to."""
+        folds = [(f"fold {each.folding.representative}", each.seen()) for each in self._every]
+        reading = self.nanoseconds - sum(each.adding for each in self._every)
+        reading -= sum(each.adding for each in self.through)
+        read = WorkObservation(self.rows + self.rejects.rows, self.rows - self.late, reading)
+        return {f"read {self.definition.name}": read, **dict(folds)}
+
+    @property
+    def _every(self) -> list[Timed]:
+        revising = [scanner for _, scanners in self.revising for scanner in scanners]
+        return [
+            *self.scanners,
+            *self.late_scanners,
+            *self.reject_scanners,
+            *self.kept.readers,
+            *revising,
+        ]
+
+
+def _reach(punctuation: Instant, within: Duration | None) -> Instant:
+    """The least event time of a late row that may still revise an answer; after a stream's end there is none."""
+    if punctuation == FOREVER:
+        return FOREVER
+    return BEGINNING if within is None else punctuation - within
+
+
+def _offer(scanners: Sequence[Timed | Through], batch: Batch) -> None:
+    if batch.rows:
+        for scanner in scanners:
+            scanner.add(batch)

@@ -1,0 +1,1 @@
+"""State tasks: merging, closing windows, compaction."""

@@ -1,0 +1,155 @@
+"""The provisional end of a run: what every query would answer if the streams ended here. Nothing is written.
+
+Queries over queries see the closing answers of those they read, so they are asked level by level.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.base.batch import Batch, Rejected
+from headrace.operators.base.group_codes import flat, ints
+from headrace.operators.base.operator import AT, Operator
+from headrace.operators.base.union_positions import placed
+from headrace.operators.families.family import state_name
+from headrace.operators.scalar.evaluation.user_functions import registered
+from headrace.runtime.home.run_cache import load_relation
+from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.exchange_blob import ScanBlob
+from headrace.runtime.messages.task_messages import ScanReceipt, StateMessage, StreamReceipt
+from headrace.runtime.plan import derived_streams
+from headrace.runtime.plan.union_streams import members_of
+from headrace.runtime.plan.user_functions import callable_by_name
+from headrace.runtime.tasks.state.state_task import peek_all, reaches_of
+from headrace.store.files.filesystem import Store
+from headrace.time import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """By operator: the closing rows, and for each row on which an expression failed the reason."""
+
+    answers: Mapping[str, pa.Table]
+    rejected: Mapping[str, tuple[str, ...]]
+
+
+def close(
+    store: Store, plan: EpochPlan, message: StateMessage, unread: Mapping[str, pa.Table] | None = None
+) -> Closing:
+    """What all operators say; `message` asks all of them to close, or how far each goes.
+
+    `unread`: what operators have told before and those who read it have not taken in yet.
+    """
+    found: dict[str, pa.Table] = {}
+    rejected: dict[str, tuple[str, ...]] = {}
+    left, seen = dict(message.closed), dict[str, Instant]()
+    while left:
+        ready = {name: at for name, at in left.items() if not _sources(plan, name) & left.keys()}
+        with registered(callable_by_name(plan.functions)):
+            blobs = [_blob(store, plan, plan.operators[name], (unread or {}, found)) for name in ready]
+        for blob in blobs:
+            seen |= {name: stream.greatest for name, stream in blob.receipt.streams.items()}
+        blobs.append(ScanBlob(_reached(seen), {}, {}))  # NOW is that of all that was told below
+        asked = replace(message, closed=ready)
+        far = {
+            name: stop
+            for name, stop in reaches_of(asked, blobs).items()
+            if plan.operators[name].ends_in_parts
+        }
+        near = {name: at for name, at in ready.items() if name not in far}
+        told, failed = peek_all(replace(asked, closed=near), blobs) if near else ({}, {})
+        found |= told
+        for name, stop in far.items():
+            found[name], failed[name] = _in_parts(
+                replace(asked, closed={name: ready[name]}), name, stop, blobs
+            )
+        for operator, parts in failed.items():
+            rejected[operator] = tuple(reason for part in parts for reason in part.reasons)
+        left = {name: at for name, at in left.items() if name not in ready}
+    return Closing(found, rejected)
+
+
+def in_order(plan: EpochPlan, operators: Iterable[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Operators in the order in which they end, at least once: those that end together, and the streams that have ended then."""
+    left = dict.fromkeys(operators)
+    while True:
+        ready = tuple(name for name in left if not _sources(plan, name) & left.keys())
+        yield ready, tuple(name for name in plan.streams if not _told_by(plan, name) & left.keys())
+        left = dict.fromkeys(name for name in left if name not in ready)
+        if not left:
+            return
+
+
+def _sources(plan: EpochPlan, operator: str) -> set[str]:
+    """The operators whose results this one reads; none for one that reads sources alone."""
+    return _told_by(plan, plan.operators[operator].stream)
+
+
+def _told_by(plan: EpochPlan, stream: str) -> set[str]:
+    """The operators whose results a stream is made of."""
+    streams = [plan.streams[each.stream] for each in members_of(plan.streams[stream])]
+    return {
+        derived_streams.operator_of(stream) for stream in streams if stream.using == derived_streams.USING
+    }
+
+
+def _in_parts(
+    message: StateMessage, name: str, stop: Instant | None, blobs: Sequence[ScanBlob]
+) -> tuple[pa.Table, list[Rejected]]:
+    """What an operator with very much to tell says, a part at a time; the parts lie in a file that goes with the table."""
+    rejected: list[Rejected] = []
+    with tempfile.TemporaryDirectory(prefix="headrace-closing-") as folder:
+        path, writer = Path(folder) / "told.arrow", None
+        while True:
+            now = {} if stop is None else {name: stop}
+            told, failed = peek_all(replace(message, now=now), blobs)
+            rejected += failed.get(name, [])
+            if name in told:
+                writer = writer or pa.ipc.new_file(path, told[name].schema)
+                writer.write_table(told[name])
+            if stop is None:
+                break
+            message = replace(message, told={name: stop})
+            stop = reaches_of(message, blobs).get(name)
+        assert writer is not None  # there was too much to tell at once
+        writer.close()
+        # An open map outlives the file's name.
+        return pa.ipc.open_file(pa.memory_map(str(path))).read_all(), rejected
+
+
+def _blob(
+    store: Store, plan: EpochPlan, operator: Operator, told: Sequence[Mapping[str, pa.Table]]
+) -> ScanBlob:
+    """What a scan task would send of the rows that the operator reads, told by other operators before or now."""
+    relations = {name: load_relation(store, plan.relations[name]) for name in operator.relations}
+    scanner, greatest = operator.scanner(relations), dict[str, int]()
+    for number, member in enumerate(members_of(plan.streams[operator.stream])):
+        stream = plan.streams[member.stream]
+        maker = derived_streams.operator_of(stream) if stream.using == derived_streams.USING else ""
+        tables = [rows for each in told if (rows := each.get(maker)) is not None and rows.num_rows]
+        if not tables:
+            continue
+        rows = pa.concat_tables(table.select([*stream.schema.names, AT]) for table in tables)
+        at = ints(rows, AT) - int(stream.options["shift"])
+        columns = {among: flat(rows.column(own)) for own, among in member.columns}
+        position = placed(np.arange(len(at)) + (1 << 62), number)
+        scanner.add(Batch(columns, at, position))
+        greatest[stream.name] = int(at.max())
+    if not greatest:
+        return ScanBlob(ScanReceipt(0), {}, {})
+    scanned = scanner.finish()
+    deltas, state = operator.for_family(scanned.deltas), state_name(operator)
+    sections = {f"{state}/{name}": table for name, table in deltas.items()}
+    rejected = {operator.id: list(scanned.rejected)} if scanned.rejected else {}
+    return ScanBlob(_reached(greatest), rejected, sections)
+
+
+def _reached(greatest: Mapping[str, Instant]) -> ScanReceipt:
+    """The receipt of a task that read rows up to these event times, by stream."""
+    return ScanReceipt(0, {name: StreamReceipt(greatest=at) for name, at in greatest.items()})

@@ -1,0 +1,1 @@
+"""Files that are written once, whole or not at all."""

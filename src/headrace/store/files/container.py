@@ -1,0 +1,397 @@
+"""How do many named Arrow tables travel and rest in one piece of bytes?
+
+A container holds sections, each an Arrow table, and a small JSON header. State runs, result runs and the blobs that
+tasks exchange are all containers. Reading is lazy and copies nothing: a table is a view of the mapped file.
+
+Layout: a 64-byte preamble; the record batches of all sections (of columns that are one memory once, see `shared_buffers`)
+and one copy of each distinct schema, as Arrow IPC messages, each aligned to 64 bytes; an index in JSON; a trailer with the
+index's length and checksum, a version and a magic word. The index comes last, so that a writer never goes back.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from headrace.errors import CorruptStore, StoreError
+from headrace.store.files.shared_buffers import Twins, schema_without, twins_of, with_twins, without
+
+VERSION: Final = 2
+_OLDEST: Final = 1
+"""The first version that is still read: in it every column was written for itself."""
+MAGIC: Final = b"HEADRACE"
+_ALIGNMENT: Final = 64
+_WORD: Final = 8
+_PREAMBLE: Final = MAGIC + VERSION.to_bytes(4, "little") + bytes(_ALIGNMENT - len(MAGIC) - 4)
+_TRAILER: Final = struct.Struct("<QII8s")
+"""Length of the index, its CRC-32, version, magic."""
+_COMPRESSED_FROM: Final = 1 << 18
+"""Sections of fewer bytes are not worth a decompression."""
+_ALONE: Final = pa.ipc.IpcReadOptions(use_threads=False)
+"""What another thread decompresses lies in that thread's memory, which the next piece then does not find free."""
+_DAMAGED: Final = (ValueError, pa.ArrowNotImplementedError, OSError)
+"""What is raised over bytes that are not those that were written; Arrow's own complaint of them is a `ValueError`."""
+PASSING: Final = pa.system_memory_pool()
+"""Memory for pieces that come and go: the C library gives the next what the last has left. Arrow's own allocator lays each size
+elsewhere, in huge pages that the kernel has to clear first: four times as long for a history read piece by piece.
+"""
+_MERGED_BELOW: Final = 4 << 20
+"""Bytes below which the chunks of a section are made one: opening many small batches costs more than copying them."""
+
+_BATCHES: Final = 0
+_STREAM: Final = 1
+_SLICE: Final = 2
+"""A section's body: record batches against a shared schema, or (dictionaries need it) a whole IPC stream, or rows of a
+group, which small sections of one schema have together."""
+_MANY: Final = 16
+"""From so many sections of one schema on, the small ones are written as a group: a message costs more than their rows."""
+
+
+def parts(
+    tables: Mapping[str, pa.Table],
+    header: Mapping[str, Any] | None = None,
+    *,
+    stats: Mapping[str, Mapping[str, Any]] | None = None,
+    checksums: bool = True,
+    compressed: bool = False,
+    piece: int | None = None,
+) -> list[Any]:
+    """The bytes of a container as a list of buffers, ready for a gathering write.
+
+    `stats` gives small JSON facts of a section, readable without its rows. Without `checksums` of the sections (for
+    blobs that live for one exchange) only the index is protected. `compressed` is for what is read seldom: large sections
+    are smaller, and no longer views of the file when they are read; of so many rows at a time (`Container.batches`) as `piece` says.
+    """
+    writer = _Writer(checksums, compressed, piece)
+    grouped = dict[str, bytes]() if stats else _small_ones(tables)
+    for name, table in tables.items():
+        if name not in grouped:
+            writer.add(name, table, (stats or {}).get(name))
+    for schema in dict.fromkeys(grouped.values()):
+        writer.add_group({name: tables[name] for name, own in grouped.items() if own == schema})
+    return writer.finish(header or {})
+
+
+def _small_ones(tables: Mapping[str, pa.Table]) -> dict[str, bytes]:
+    """Small sections of schemas that many of them have, by name: the encoded schema."""
+    if len(tables) < _MANY:
+        return {}
+    schemas: dict[str, bytes] = {}
+    last: tuple[pa.Schema | None, bytes, int] = None, b"", 0
+    for name, table in tables.items():
+        schema = table.schema
+        if last[0] is None or not schema.equals(last[0], check_metadata=True):
+            last = schema, schema.serialize().to_pybytes(), _width(schema)
+        size = table.num_rows * last[2] if last[2] else table.nbytes
+        if size < _COMPRESSED_FROM:
+            schemas[name] = last[1]
+    counts = Counter(schemas.values())
+    return {
+        name: schema
+        for name, schema in schemas.items()
+        if counts[schema] >= _MANY and not _has_dictionary(schema)
+    }
+
+
+def _width(schema: pa.Schema) -> int:
+    """Bytes of a row, rounded up, where all have the same; else 0. Thousands of sections are told small ones by it."""
+    try:
+        return sum(-(-field.type.bit_width // 8) for field in schema)
+    except ValueError:  # a type whose values have no width of their own
+        return 0
+
+
+def pack(
+    tables: Mapping[str, pa.Table],
+    header: Mapping[str, Any] | None = None,
+    *,
+    stats: Mapping[str, Mapping[str, Any]] | None = None,
+    checksums: bool = True,
+) -> bytes:
+    """A container as one piece of bytes; `parts` saves a copy when it goes straight to a file."""
+    return b"".join(parts(tables, header, stats=stats, checksums=checksums))
+
+
+class _Writer:
+    def __init__(self, checksums: bool, compressed: bool, piece: int | None) -> None:
+        self._compressed, self._piece = compressed, piece
+        self._parts: list[Any] = [_PREAMBLE]
+        self._at = len(_PREAMBLE)
+        self._checksums = checksums
+        self._schemas: dict[bytes, int] = {}
+        self._sections: dict[str, list[Any]] = {}
+        self._groups: list[list[Any]] = []
+
+    def add_group(self, tables: Mapping[str, pa.Table]) -> None:
+        """Sections of one schema as one table."""
+        self.add("", pa.concat_tables(tables.values()).combine_chunks(), None, plain=True)
+        group = self._sections.pop("")
+        start = 0
+        for name, table in tables.items():
+            self._sections[name] = [
+                _SLICE,
+                group[1],
+                table.num_rows,
+                None,
+                [[len(self._groups), start]],
+                None,
+            ]
+            start += table.num_rows
+        self._groups.append(group)
+
+    def add(
+        self, name: str, table: pa.Table, stats: Mapping[str, Any] | None, *, plain: bool = False
+    ) -> None:
+        schema = table.schema.serialize().to_pybytes()
+        twins = twins_of(table) if table.nbytes >= _COMPRESSED_FROM and not plain else []
+        if twins:
+            table = without(table, twins)
+        if _has_dictionary(schema):
+            kind, bodies = _STREAM, [_stream(table)]
+        elif self._compressed and not plain and table.nbytes >= _COMPRESSED_FROM:
+            kind, bodies = _STREAM, [_stream(table.combine_chunks(), "lz4", self._piece)]
+        else:
+            if table.num_columns and table.column(0).num_chunks > 1 and table.nbytes < _MERGED_BELOW:
+                table = table.combine_chunks()
+            kind, bodies = _BATCHES, [batch.serialize() for batch in table.to_batches()]
+        number = self._schemas.setdefault(schema, len(self._schemas))
+        crc, places = 0, []
+        for body in bodies:
+            if self._checksums:
+                crc = zlib.crc32(body, crc)
+            places.append([self._put(body), body.size])
+        checksum = crc if self._checksums else None
+        self._sections[name] = [kind, number, table.num_rows, checksum, places, stats]
+        if twins:
+            self._sections[name].append(twins)
+
+    def finish(self, header: Mapping[str, Any]) -> list[Any]:
+        schemas = [[self._put(schema), len(schema), zlib.crc32(schema)] for schema in self._schemas]
+        index = {"header": header, "schemas": schemas, "sections": self._sections, "groups": self._groups}
+        try:
+            encoded = json.dumps(index, separators=(",", ":"), ensure_ascii=False).encode()
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"header and stats of a container must be JSON values: {error}") from error
+        self._parts.append(encoded)
+        self._parts.append(_TRAILER.pack(len(encoded), zlib.crc32(encoded), VERSION, MAGIC))
+        return self._parts
+
+    def _put(self, body: Any) -> int:
+        """Append bytes and the padding after them; where they begin."""
+        offset, size = self._at, len(body)
+        self._parts.append(body)
+        padding = -size % _ALIGNMENT
+        if padding:
+            self._parts.append(bytes(padding))
+        self._at += size + padding
+        return offset
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What the index says of a section."""
+
+    rows: int
+    bytes: int
+    stats: Mapping[str, Any]
+
+
+class Container:
+    """The reader. Tables are views of the buffer given to `open`, and keep it alive."""
+
+    __slots__ = ("_buffer", "_groups", "_index", "_name", "header")
+
+    def __init__(self, buffer: pa.Buffer, index: dict[str, Any], name: str) -> None:
+        self._buffer, self._index, self._name = buffer, index, name
+        self._groups: dict[int, pa.Table] = {}
+        self.header: Mapping[str, Any] = index["header"]
+
+    @staticmethod
+    def open(buffer: pa.Buffer | bytes, name: str = "received bytes") -> Container:
+        """Read the index. `name` is what errors call the container; `CorruptStore` when it is not a whole one."""
+        held = buffer if isinstance(buffer, pa.Buffer) else pa.py_buffer(buffer)
+        if held.address % _WORD:
+            # Cut out of other bytes at an odd place: one copy is cheaper than kernels over unaligned numbers.
+            held = pa.py_buffer(held.to_pybytes())
+        return Container(held, _index_of(held, name), name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index["sections"]
+
+    def sections(self) -> dict[str, Section]:
+        """All sections in the order they were written."""
+        return {
+            name: Section(rows, self._bytes(kind, rows, places), stats or {})
+            for name, (kind, _, rows, _, places, stats, *_) in self._index["sections"].items()
+        }
+
+    def _bytes(self, kind: int, rows: int, places: list[list[int]]) -> int:
+        """Bytes of a section's rows; of one in a group its share."""
+        if kind != _SLICE:
+            return sum(size for _, size in places)
+        _, _, all_rows, _, pieces, *_ = self._index["groups"][places[0][0]]
+        whole = sum(size for _, size in pieces)
+        return int(whole * rows // max(all_rows, 1))
+
+    def schema(self, name: str) -> pa.Schema:
+        """The schema of a section."""
+        return self._schema_of(self._entry(name)[1])
+
+    def _schema_of(self, number: int) -> pa.Schema:
+        offset, size, _ = self._index["schemas"][number]
+        try:
+            return _schema(self._piece(offset, size).to_pybytes())
+        except _DAMAGED as error:
+            raise self._corrupt(f"the schema at byte {offset} cannot be read: {error}") from error
+
+    def table(self, name: str) -> pa.Table:
+        """A section's rows, without copying them."""
+        kind, _, rows, _, places, *_ = self._entry(name)
+        if kind == _SLICE:
+            ((group, start),) = places
+            if group not in self._groups:
+                whole = self._index["groups"][group]
+                self._groups[group] = self._read(f"group {group}", whole)
+            return self._groups[group].slice(start, rows)
+        return self._read(name, self._entry(name))
+
+    def _read(self, name: str, entry: list[Any]) -> pa.Table:
+        kind, number, rows, _, places, _, *more = entry
+        schema, twins = self._schema_of(number), more[0] if more else ()
+        try:
+            if kind == _STREAM:
+                with pa.ipc.open_stream(self._piece(*places[0]), options=_ALONE) as stream:
+                    batches = list(stream)
+            else:
+                stored = schema_without(schema, twins) if twins else schema
+                batches = [pa.ipc.read_record_batch(self._piece(*place), stored) for place in places]
+            if twins:
+                batches = [with_twins(batch, schema, twins) for batch in batches]
+            table = pa.Table.from_batches(batches, schema)
+        except _DAMAGED as error:
+            raise self._corrupt(f"section '{name}' cannot be read: {error}") from error
+        if table.num_rows != rows:
+            raise self._corrupt(f"section '{name}' holds {table.num_rows} rows where the index says {rows}")
+        return table
+
+    def batches(self, name: str) -> Callable[[], Iterator[pa.RecordBatch]]:
+        """What reads a section's rows as they were written, one piece after another: of a compressed one no more is in memory.
+
+        It holds the section alone, not the index of all others, so that thousands of files may wait to be read.
+        """
+        kind, number, _, _, places, _, *more = self._entry(name)
+        schema = self._schema_of(number)
+        if kind != _STREAM or any(_is_dictionary(field.type) for field in schema):
+            whole = self.table(name).to_batches()
+            return partial(iter, whole)
+        return partial(_pieces, self._piece(*places[0]), name, self._name, schema, more[0] if more else ())
+
+    def tables(self) -> dict[str, pa.Table]:
+        """All sections."""
+        return {name: self.table(name) for name in self._index["sections"]}
+
+    def verify(self) -> None:
+        """Read everything and compare checksums; `CorruptStore` names the first section that differs."""
+        for offset, size, expected in self._index["schemas"]:
+            if zlib.crc32(self._piece(offset, size)) != expected:
+                raise self._corrupt(f"the schema at byte {offset} has another checksum than the index says")
+        whole = {name: entry for name, entry in self._index["sections"].items() if entry[0] != _SLICE}
+        groups = {f"group {number}": entry for number, entry in enumerate(self._index["groups"])}
+        for name, entry in {**groups, **whole}.items():
+            _, _, _, expected, places, *_ = entry
+            crc = 0
+            for place in places:
+                crc = zlib.crc32(self._piece(*place), crc)
+            if expected is not None and crc != expected:
+                raise self._corrupt(f"section '{name}' has checksum {crc:08x}, expected {expected:08x}")
+            self._read(name, entry).validate()
+
+    def _entry(self, name: str) -> list[Any]:
+        try:
+            entry: list[Any] = self._index["sections"][name]
+        except KeyError:
+            known = ", ".join(self._index["sections"]) or "none"
+            raise StoreError(f"there is no section '{name}' in {self._name}; there is: {known}") from None
+        return entry
+
+    def _piece(self, offset: int, size: int) -> pa.Buffer:
+        if offset < 0 or size < 0 or offset + size > self._buffer.size:
+            raise self._corrupt(f"bytes {offset} to {offset + size} lie outside of its {self._buffer.size}")
+        return self._buffer.slice(offset, size)
+
+    def _corrupt(self, what: str) -> CorruptStore:
+        return CorruptStore(f"the container '{self._name}' is damaged: {what}")
+
+
+def _pieces(
+    body: pa.Buffer, section: str, container: str, schema: pa.Schema, twins: Twins
+) -> Iterator[pa.RecordBatch]:
+    try:
+        with pa.ipc.open_stream(body, options=_ALONE, memory_pool=PASSING) as stream:
+            for batch in stream:
+                yield with_twins(batch, schema, twins) if twins else batch
+    except _DAMAGED as error:
+        raise CorruptStore(
+            f"the container '{container}' is damaged: section '{section}' cannot be read: {error}"
+        ) from error
+
+
+def _index_of(buffer: pa.Buffer, name: str) -> dict[str, Any]:
+    smallest = len(_PREAMBLE) + _TRAILER.size
+    if buffer.size < smallest:
+        raise CorruptStore(f"'{name}' is no container: {buffer.size} bytes, expected at least {smallest}")
+    view = memoryview(buffer)
+    size, expected, version, magic = _TRAILER.unpack_from(view, len(view) - _TRAILER.size)
+    if magic != MAGIC or bytes(view[: len(MAGIC)]) != MAGIC:
+        raise CorruptStore(
+            f"'{name}' is no container, or was cut short: it does not begin and end with {MAGIC!r}"
+        )
+    if not _OLDEST <= version <= VERSION:
+        raise StoreError(
+            f"the container '{name}' has format version {version}, this program reads {_OLDEST} to {VERSION}: "
+            "use the version of headrace that wrote it"
+        )
+    start = len(view) - _TRAILER.size - size
+    if start < len(_PREAMBLE):
+        raise CorruptStore(f"the container '{name}' is damaged: its index would be {size} bytes long")
+    encoded = view[start : start + size]
+    if zlib.crc32(encoded) != expected:
+        raise CorruptStore(
+            f"the container '{name}' is damaged: its index has another checksum than its trailer says"
+        )
+    index: dict[str, Any] = json.loads(bytes(encoded))
+    index.setdefault("groups", [])  # files of earlier versions have none
+    return index
+
+
+@lru_cache(maxsize=1024)
+def _schema(encoded: bytes) -> pa.Schema:
+    """Tasks meet the same few schemas again and again."""
+    return pa.ipc.read_schema(pa.py_buffer(encoded))
+
+
+@lru_cache(maxsize=1024)
+def _has_dictionary(schema: bytes) -> bool:
+    return any(_is_dictionary(field.type) for field in _schema(schema))
+
+
+def _is_dictionary(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return True
+    return any(_is_dictionary(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _stream(table: pa.Table, compression: str | None = None, piece: int | None = None) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(unify_dictionaries=True, compression=compression, use_threads=False)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table, piece)
+    return sink.getvalue()

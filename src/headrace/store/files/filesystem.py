@@ -1,0 +1,360 @@
+"""How are a home's files written, published, read and listed?
+
+Files are immutable. `write_once` makes a file under a name that is unique per attempt, `put_if_absent` publishes: of all
+who try the same name exactly one succeeds. Out of scope: what is in the files.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from headrace.errors import AlreadyPublished, StoreError, WriteOutcome
+from headrace.store.files.disk import Disk
+
+UNFINISHED: Final = ".unfinished-"
+"""Files that begin like this were never given their name; their writer may have died."""
+
+_NAME: Final = re.compile(r"[^/\0\\]+(?:/[^/\0\\]+)*")
+_SYNCED_SINGLY: Final = 3
+_SYNC_THREADS: Final = 8
+
+
+class MissingFile(StoreError):
+    """A file that was asked for by name is not in the home."""
+
+
+class NotPermitted(StoreError):
+    """This user may not do that in the home."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StoredFile:
+    """A file of a listing: `bytes` long, last changed at `modified` (microseconds since 1970)."""
+
+    name: str
+    bytes: int
+    modified: int
+
+
+class Store(Protocol):
+    """What a shared file system, HDFS or an object store must offer. Names are relative, parts divided by `/`.
+
+    Contract, asserted by tests: a name is visible only with all its bytes; a name, once visible, keeps its bytes until
+    deleted; of several `put_if_absent` of one name exactly one returns True; True means durable.
+    """
+
+    @property
+    def root(self) -> str:
+        """Where the home is."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a file; `MissingFile` when there is none."""
+        ...
+
+    def map(self, name: str) -> pa.Buffer:
+        """The bytes of a file without reading them; valid also after the file is deleted."""
+        ...
+
+    def write_once(self, name: str, parts: Iterable[Any], *, durable: bool = True) -> int:
+        """Make a file of the parts, in bytes written. `AlreadyPublished` when the name is taken.
+
+        Without `durable` the file is whole but may be lost by a power cut until `sync` has named it.
+        """
+        ...
+
+    def put_if_absent(self, name: str, data: Any) -> bool:
+        """Publish durably unless the name is taken; whether it was this call that did.
+
+        A `StoreError` says by its `outcome` whether the name was published.
+        """
+        ...
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Make files durable that were written without it."""
+        ...
+
+    def set_aside(self, name: str) -> None:
+        """Say that a durable file will not be read soon: the memory that holds its bytes may serve others."""
+        ...
+
+    def list(self, prefix: str = "", *, unfinished: bool = False) -> list[StoredFile]:
+        """Files whose name begins with the prefix, by name; with `unfinished` those that never got their name."""
+        ...
+
+    def delete(self, name: str, *, durable: bool = False) -> bool:
+        """Take a file away; False when there was none. Unless `durable`, a power cut may bring it back."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        ...
+
+
+class LocalStore:
+    """A home in a folder of a local (or POSIX-faithful shared) file system. Small, picklable, safe to use from threads."""
+
+    def __init__(self, root: str | os.PathLike[str], disk: Disk | None = None) -> None:
+        self._root = str(Path(root).absolute())
+        self._disk = disk or Disk()
+
+    @property
+    def root(self) -> str:
+        """The home folder, absolute."""
+        return self._root
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self._root!r})"
+
+    def path(self, name: str) -> str:
+        """Where a name lies; refuses names that would leave the home."""
+        whole = _NAME.fullmatch(name)
+        if not whole or any(part in {".", ".."} or part.startswith(UNFINISHED) for part in name.split("/")):
+            raise StoreError(
+                f"'{name}' cannot be the name of a file in the home {self._root}: expected parts divided by '/', "
+                f"none of them empty, '.', '..' or beginning with '{UNFINISHED}'"
+            )
+        return f"{self._root}/{name}"
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a file."""
+        path = self.path(name)
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            raise self._told(error, name, "read") from error
+
+    def map(self, name: str) -> pa.Buffer:
+        """The bytes of a file as mapped memory; the mapping lives as long as the buffer and what is cut from it."""
+        path = self.path(name)
+        try:
+            with pa.memory_map(path) as file:
+                return file.read_buffer()
+        except OSError as error:
+            raise self._told(error, name, "map") from error
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        path = self.path(name)
+        try:
+            return Path(path).is_file()
+        except OSError as error:
+            raise self._told(error, name, "look for") from error
+
+    def write_once(self, name: str, parts: Iterable[Any], *, durable: bool = True) -> int:
+        """Make a file; whole or not at all, whatever happens in between."""
+        path = self.path(name)
+        try:
+            unfinished, size = self._write_unfinished(path, parts, durable)
+            if not self._publish(unfinished, path, name, "write"):
+                raise AlreadyPublished(
+                    f"the file '{name}' of the home {self._root} is already there: names must be unique for each attempt"
+                )
+            if durable:
+                self._disk.fsync_folder(_folder_of(path))
+        except OSError as error:
+            # It may have its name: a file counts only once something durable names it.
+            raise self._told(error, name, "write", "absent") from error
+        return size
+
+    def put_if_absent(self, name: str, data: Any) -> bool:
+        """Publish. After a `StoreError` of unknown outcome look, and `sync` what is there, before trying again."""
+        path = self.path(name)
+        try:
+            unfinished, _ = self._write_unfinished(path, [data], durable=True)
+        except OSError as error:
+            raise self._told(error, name, "publish", "absent") from error
+        won = self._publish(unfinished, path, name, "publish")
+        try:
+            # The loser syncs too: it will act on the winner's file, which must then be as durable as its own.
+            self._disk.fsync_folder(_folder_of(path))
+        except OSError as error:
+            raise self._told(error, name, "publish", "unknown") from error
+        return won
+
+    def _publish(self, unfinished: str, path: str, name: str, verb: str) -> bool:
+        """Give a whole file its name; whether the name is this file's.
+
+        An error is not believed: a file system over a network may repeat a call that succeeded, and say that it failed, or
+        that the name is taken. One file under both names says that the call took effect.
+        """
+        try:
+            self._disk.link(unfinished, path)
+        except OSError as error:
+            try:
+                is_ours = _is_one_file(unfinished, path)
+            except OSError as blind:
+                raise self._told(error, name, verb, "unknown") from blind
+            if not is_ours and not isinstance(error, FileExistsError):
+                raise self._told(error, name, verb, "absent") from error
+            return is_ours
+        finally:
+            self._discard(unfinished)
+        return True
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Sync each file, then each of their folders once."""
+        paths = [self.path(name) for name in names]
+        try:
+            if len(paths) <= _SYNCED_SINGLY:
+                for path in paths:
+                    self._disk.fsync_file(path)
+            else:  # file systems with a journal commit many waiting syncs together
+                with ThreadPoolExecutor(min(_SYNC_THREADS, len(paths))) as pool:
+                    list(pool.map(self._disk.fsync_file, paths))
+            for folder in sorted({_folder_of(path) for path in paths}):
+                self._disk.fsync_folder(folder)
+        except OSError as error:
+            raise self._told(error, str(error.filename or "files"), "sync") from error
+
+    def set_aside(self, name: str) -> None:
+        """Let go of the pages in which the system holds the file, where it takes such advice."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        # Advice: where it cannot be given there is less free memory, and nothing else.
+        with suppress(OSError), Path(self.path(name)).open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def list(self, prefix: str = "", *, unfinished: bool = False) -> list[StoredFile]:
+        """Files whose name begins with the prefix, sorted by name."""
+        folder = prefix.rpartition("/")[0]
+        top = self.path(folder) if folder else self._root
+        try:
+            found = [
+                file
+                for file in _walk(top, f"{folder}/" if folder else "")
+                if file.name.startswith(prefix)
+                and (file.name.rpartition("/")[2].startswith(UNFINISHED)) == unfinished
+            ]
+        except OSError as error:
+            raise self._told(error, prefix, "list") from error
+        return sorted(found)
+
+    def delete(self, name: str, *, durable: bool = False) -> bool:
+        """Take a file away."""
+        folder, _, last = name.rpartition("/")
+        if last.startswith(UNFINISHED):
+            path = f"{self.path(folder) if folder else self._root}/{last}"
+        else:
+            path = self.path(name)
+        try:
+            self._disk.unlink(path)
+            if durable:
+                self._disk.fsync_folder(_folder_of(path))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._told(error, name, "delete") from error
+        return True
+
+    def _write_unfinished(self, path: str, parts: Iterable[Any], durable: bool) -> tuple[str, int]:
+        """A whole file without its name yet, and its size; nothing is left when that fails."""
+        folder = _folder_of(path)
+        unfinished = f"{folder}/{UNFINISHED}{uuid.uuid4().hex}"
+        try:
+            descriptor = self._disk.create(unfinished)
+        except FileNotFoundError:
+            self._make_folder(folder)
+            descriptor = self._disk.create(unfinished)
+        try:
+            size = self._disk.write(descriptor, parts)
+            if durable:
+                self._disk.fsync(descriptor)
+        except OSError:
+            self._discard(unfinished)
+            raise
+        finally:
+            self._disk.close(descriptor)
+        return unfinished, size
+
+    def _make_folder(self, folder: str) -> None:
+        """Make a folder and those above it, each durable in its parent before anything is put in it."""
+        if Path(folder).is_dir():
+            return
+        parent = _folder_of(folder)
+        self._make_folder(parent)
+        with suppress(FileExistsError):  # another writer was quicker; it may not have synced yet
+            self._disk.mkdir(folder)
+        self._disk.fsync_folder(parent)
+
+    def _discard(self, unfinished: str) -> None:
+        # A leftover is harmless and collected later; failing here would report a published file as unpublished.
+        with suppress(OSError):
+            self._disk.unlink(unfinished)
+
+    def _told(self, error: OSError, name: str, verb: str, outcome: WriteOutcome | None = None) -> StoreError:
+        if isinstance(error, FileNotFoundError):
+            return MissingFile(f"there is no file '{name}' in the home {self._root}", outcome=outcome)
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            return StoreError(
+                f"cannot {verb} '{name}': the disk of the home {self._root} is full. "
+                "Free some space, or move the home to a larger disk, and start again",
+                outcome=outcome,
+            )
+        if error.errno in {errno.EOPNOTSUPP, errno.EPERM} and error.filename2 is not None:
+            return StoreError(
+                f"cannot {verb} '{name}': the file system of the home {self._root} offers no hard links, without which "
+                "two writers could overwrite each other. Put the home on a local file system",
+                outcome=outcome,
+            )
+        if error.errno == errno.EROFS:
+            return NotPermitted(
+                f"cannot {verb} '{name}': the file system of the home {self._root} is read-only\n"
+                "  Systems make it so when a disk fails. Mount it to be written again, or name another folder with --home DIR.",
+                outcome=outcome,
+            )
+        if error.errno in {errno.EACCES, errno.EPERM}:
+            return NotPermitted(
+                f"cannot {verb} '{name}' in the home {self._root}: {error.strerror}\n"
+                "  Give this user the right to write there, or name another folder with --home DIR.",
+                outcome=outcome,
+            )
+        if error.errno in {errno.EMFILE, errno.ENFILE}:
+            return StoreError(
+                f"cannot {verb} '{name}' in the home {self._root}: {error.strerror}. Raise the limit (ulimit -n)",
+                outcome=outcome,
+            )
+        return StoreError(
+            f"cannot {verb} '{name}' in the home {self._root}: {error.strerror or error}", outcome=outcome
+        )
+
+
+def _is_one_file(unfinished: str, path: str) -> bool:
+    """Whether a name is another one of a file that is there."""
+    try:
+        return os.path.samefile(unfinished, path)  # noqa: PTH121 - one call for both
+    except FileNotFoundError:
+        return False
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _walk(top: str, prefix: str) -> Iterator[StoredFile]:
+    """Every regular file below a folder; one that vanishes while we look was deleted, and is not listed."""
+    try:
+        entries = list(os.scandir(top))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        name = prefix + entry.name
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path, f"{name}/")
+            continue
+        with suppress(FileNotFoundError):
+            stat = entry.stat(follow_symlinks=False)
+            yield StoredFile(name, stat.st_size, stat.st_mtime_ns // 1000)

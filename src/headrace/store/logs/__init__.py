@@ -1,0 +1,1 @@
+"""Logs of records, manifests, and lists that are cheap to publish."""

@@ -1,0 +1,229 @@
+"""How does a manifest hold a list that grows for ever, while its own size follows only what is new?
+
+An append-only list of JSON entries. The newest (fewer than `FANOUT`) are in the value itself; every `FANOUT` entries
+become a sealed file, every `FANOUT` sealed files are named by one more file, and so on. The value is immutable and
+small; an older manifest's value goes on describing the older list.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.errors import CorruptStore
+from headrace.store.files.envelope import seal, unseal
+from headrace.store.files.filesystem import Store
+
+FANOUT: Final = 64
+_KIND: Final = "list segment"
+_VERSION: Final = 1
+
+Write = Callable[[bytes], str]
+"""Writes a segment under a fresh name and returns the name."""
+Read = Callable[[str], bytes]
+"""Reads a segment."""
+
+
+class ListFiles:
+    """Where segments of lists lie in a home, and which new ones are to be synced before a manifest names them."""
+
+    def __init__(self, store: Store, folder: str = "lists") -> None:
+        self._store, self._folder = store, folder
+        self.unsynced: list[str] = []
+
+    def write(self, data: bytes) -> str:
+        """Write a segment under a name of its own, not yet durable."""
+        name = f"{self._folder}/{uuid.uuid4().hex}.json"
+        self._store.write_once(name, [data], durable=False)
+        self.unsynced.append(name)
+        return name
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a segment."""
+        return self._store.read(name)
+
+
+@dataclass(frozen=True, slots=True)
+class RadixList:
+    """`length` entries were ever appended; those before `start` are dropped.
+
+    `levels[k]` names, oldest first, the sealed files that cover `FANOUT ** (k + 1)` entries each and that no file of a
+    higher level names. None stands for a file of which every entry is dropped.
+    """
+
+    start: int = 0
+    length: int = 0
+    tail: tuple[Any, ...] = ()
+    levels: tuple[tuple[str | None, ...], ...] = ()
+
+    def __len__(self) -> int:
+        return self.length - self.start
+
+    def append(self, entries: Iterable[Any], write: Write) -> RadixList:
+        """The list with more entries. `write` is called once for each segment that is sealed."""
+        tail = list(self.tail)
+        levels = [list(level) for level in self.levels]
+        length = self.length
+        for entry in entries:
+            tail.append(entry)
+            length += 1
+            if len(tail) == FANOUT:
+                _push(levels, 0, write(seal(_KIND, _VERSION, {"height": 0, "of": tail})), write)
+                tail = []
+        return RadixList(self.start, length, tuple(tail), tuple(map(tuple, levels)))
+
+    def drop_before(self, index: int) -> RadixList:
+        """The list without the entries before `index`. Positions of the others stay as they are."""
+        start = max(self.start, min(index, self.length))
+        levels = list(self.levels)
+        for node in self._nodes():
+            if node.end <= start:
+                place = (node.first - self._first_of(node.height)) // _covered(node.height)
+                levels[node.height] = (*levels[node.height][:place], None, *levels[node.height][place + 1 :])
+        return RadixList(start, self.length, self.tail, tuple(levels))
+
+    def iterate(self, read: Read, from_index: int = 0, *, reverse: bool = False) -> Iterator[tuple[int, Any]]:
+        """(index, entry) from `from_index` on, or with `reverse` from the newest down to `from_index`."""
+        low = max(self.start, from_index)
+        base = self.length - len(self.tail)
+        if reverse:
+            yield from _entries(self.tail, base, low, reverse)
+        nodes = list(self._nodes())
+        for node in reversed(nodes) if reverse else nodes:
+            yield from _inside(read, node, low, reverse)
+        if not reverse:
+            yield from _entries(self.tail, base, low, reverse)
+
+    def newest(self) -> Iterator[tuple[int, Any]]:
+        """(index, entry) of the entries not dropped that are in no sealed file yet."""
+        return _entries(self.tail, self.length - len(self.tail), self.start, False)
+
+    def segments(self, read: Read) -> Iterator[str]:
+        """Names of all sealed files that hold entries not dropped, or name such files."""
+        for node in self._nodes():
+            yield from _names(read, node, self.start)
+
+    def leaves(self, read: Read) -> Iterator[tuple[int, str]]:
+        """(index of the first entry, name) of the sealed files that hold entries not dropped, oldest first."""
+        for node in self._nodes():
+            yield from _leaves(read, node, self.start)
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values; see `from_json`."""
+        return {
+            "start": self.start,
+            "length": self.length,
+            "tail": list(self.tail),
+            "levels": list(self.levels),
+        }
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> RadixList:
+        """The inverse of `as_json`."""
+        levels = tuple(tuple(level) for level in value["levels"])
+        return RadixList(value["start"], value["length"], tuple(value["tail"]), levels)
+
+    def _first_of(self, level: int) -> int:
+        """Index of the first entry below the names of a level: the higher levels hold all older ones."""
+        return sum(len(self.levels[above]) * _covered(above) for above in range(level + 1, len(self.levels)))
+
+    def _nodes(self) -> Iterator[_Node]:
+        """All sealed files that this value names itself, oldest first."""
+        for level in reversed(range(len(self.levels))):
+            first = self._first_of(level)
+            for place, name in enumerate(self.levels[level]):
+                yield _Node(level, first + place * _covered(level), name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A sealed file: its height, the index of its first entry, and its name unless all its entries are dropped."""
+
+    height: int
+    first: int
+    name: str | None
+
+    @property
+    def end(self) -> int:
+        return self.first + _covered(self.height)
+
+    def children(self, read: Read) -> list[_Node]:
+        each = _covered(self.height - 1)
+        names = _content(read, self)
+        return [_Node(self.height - 1, self.first + place * each, name) for place, name in enumerate(names)]
+
+
+def _covered(height: int) -> int:
+    """How many entries a sealed file of a height covers."""
+    return int(FANOUT ** (height + 1))
+
+
+def _push(levels: list[list[str | None]], level: int, name: str | None, write: Write) -> None:
+    if level == len(levels):
+        levels.append([])
+    levels[level].append(name)
+    if len(levels[level]) == FANOUT:
+        full, levels[level] = levels[level], []
+        whole = None if not any(full) else write(seal(_KIND, _VERSION, {"height": level + 1, "of": full}))
+        _push(levels, level + 1, whole, write)
+
+
+def _content(read: Read, node: _Node) -> list[Any]:
+    if node.name is None:
+        raise CorruptStore(f"the list segment of the entries {node.first} to {node.end - 1} is not named")
+    body = unseal(_KIND, _VERSION, read(node.name), node.name)
+    if body["height"] != node.height or len(body["of"]) != FANOUT:
+        raise CorruptStore(
+            f"the list segment '{node.name}' is damaged: expected {FANOUT} entries at height {node.height}, "
+            f"found {len(body['of'])} at height {body['height']}"
+        )
+    content: list[Any] = body["of"]
+    return content
+
+
+def _entries(entries: Iterable[Any], first: int, low: int, reverse: bool) -> Iterator[tuple[int, Any]]:
+    found = [(index, entry) for index, entry in enumerate(entries, first) if index >= low]
+    return reversed(found) if reverse else iter(found)
+
+
+def _inside(read: Read, node: _Node, low: int, reverse: bool) -> Iterator[tuple[int, Any]]:
+    if node.end <= low:
+        return
+    if node.height == 0:
+        yield from _entries(_content(read, node), node.first, low, reverse)
+        return
+    children = node.children(read)
+    for child in reversed(children) if reverse else children:
+        yield from _inside(read, child, low, reverse)
+
+
+def _names(read: Read, node: _Node, start: int) -> Iterator[str]:
+    if node.end <= start or node.name is None:
+        return
+    yield node.name
+    if node.height:
+        for child in node.children(read):
+            yield from _names(read, child, start)
+
+
+def _leaves(read: Read, node: _Node, start: int) -> Iterator[tuple[int, str]]:
+    if node.end <= start or node.name is None:
+        return
+    if node.height == 0:
+        yield node.first, node.name
+        return
+    for child in node.children(read):
+        yield from _leaves(read, child, start)
+
+
+def leaf_entries(read: Read, name: str) -> list[Any]:
+    """The entries of a sealed file that `leaves` named."""
+    return _content(read, _Node(0, 0, name))
+
+
+def size_in_manifest(value: RadixList) -> int:
+    """Bytes that a list adds to each manifest."""
+    return len(json.dumps(value.as_json(), separators=(",", ":")))

@@ -1,0 +1,1 @@
+"""Checks, garbage collection and retention in a home."""

@@ -1,0 +1,163 @@
+"""Which files may go? Those in the data folders that no live manifest names and that are older than a grace.
+
+The grace protects what a running attempt has written and not published yet. A file that an abandoned attempt leaves,
+even long after its job failed, is named by nothing and goes once it is old enough. Run by the driver that publishes,
+between two epochs.
+
+Law: too much may be kept, nothing that is named is ever deleted. So every text in a manifest, in an entry of its lists
+or in a record of the two logs counts as the name of a file when it begins with the name of a data folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.store.files.filesystem import Store
+from headrace.store.logs.manifest import KEPT, Manifest, ManifestLog
+from headrace.store.logs.pins import Pin, pinned_epochs
+from headrace.store.logs.radix_list import leaf_entries
+from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
+from headrace.store.maintenance.retention_classes import class_of, forgotten_of, is_forgotten
+from headrace.time import Duration, Instant
+
+DATA_FOLDERS: Final = (
+    *("archive", "blobs", "functions", "lists", "plans", "rejects"),
+    *("relations", "results", "segments", "state"),
+)
+_DATA_PREFIXES: Final = tuple(f"{folder}/" for folder in DATA_FOLDERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What went: names of data files and of manifests, and the bytes of the data files; and how many are too young."""
+
+    deleted: tuple[str, ...]
+    manifests: tuple[str, ...]
+    bytes: int
+    spared: int
+
+
+def names_in(value: Any, root: str) -> Iterator[str]:
+    """Every text anywhere in a JSON value that could name a data file of the home `root`, relative to it or absolute."""
+    if isinstance(value, str):
+        name = value.rpartition(f"{root}/")[2]
+        if name.startswith(_DATA_PREFIXES):
+            yield name
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from names_in(key, root)
+            yield from names_in(each, root)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from names_in(each, root)
+
+
+class LiveNames:
+    """What manifests name. Keep one for a home: it remembers sealed list segments, which never change."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._segments: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+
+    def of(self, manifest: Manifest) -> set[str]:
+        """Names of all data files a manifest needs."""
+        body = {**manifest.as_json(), "lists": None}
+        found = set(names_in(body, self._store.root))
+        for name, each in manifest.lists.items():
+            found.update(each.segments(self._store.read))
+            forgotten = forgotten_of(manifest, name)
+            for index, entry in each.newest():
+                if not is_forgotten(forgotten, index, entry):
+                    found.update(names_in(entry, self._store.root))
+            for first, leaf in each.leaves(self._store.read):
+                for index, (kept_as, names) in enumerate(self._of_leaf(leaf), first):
+                    if index >= each.start and index >= forgotten.get(kept_as, 0):
+                        found.update(names)
+        return found
+
+    def of_all(self, manifests: Iterable[Manifest]) -> set[str]:
+        """Names of all data files that any of the manifests needs."""
+        return set().union(*map(self.of, manifests))
+
+    def _of_leaf(self, name: str) -> list[tuple[str, tuple[str, ...]]]:
+        """The class of each entry of a sealed segment, and what it names."""
+        known = self._segments.get(name)
+        if known is None:
+            entries = leaf_entries(self._store.read, name)
+            known = self._segments[name] = [
+                (class_of(entry), tuple(names_in(entry, self._store.root))) for entry in entries
+            ]
+        return known
+
+
+def live_manifests(log: ManifestLog) -> list[Manifest]:
+    """All manifests that are kept, pinned ones first."""
+    here = log.epochs()
+    older = [epoch for epoch in sorted(log.pinned()) if epoch not in here]
+    return [log.read(epoch) for epoch in (*older, *here)]
+
+
+def names_in_logs(store: Store, latest: Manifest | None, superseded: Collection[str] = ()) -> set[str]:
+    """Data files that the query log mentions, and the ingest log from where the latest manifest has read it.
+
+    Without those that are `superseded`: a later record says what has taken their place.
+    """
+    found: set[str] = set()
+    consumed = latest.ingest if latest else 0
+    for name, applied in ((QUERY_LOG, 0), (INGEST_LOG, consumed)):
+        log = RecordLog(store, name)
+        for _, record in log.read(max(applied, log.start)):
+            found.update(names_in(record, store.root))
+    return found.difference(superseded)
+
+
+def sweep(
+    store: Store,
+    live: Collection[str],
+    *,
+    now: Instant,
+    grace: Duration,
+    folders: Iterable[str] = DATA_FOLDERS,
+) -> Collected:
+    """Delete files of the folders that are not live and older than the grace, and unfinished ones in the whole home."""
+    candidates = [file for folder in folders for file in store.list(f"{folder}/") if file.name not in live]
+    candidates += store.list(unfinished=True)
+    old = [file for file in candidates if now - file.modified > grace]
+    gone = [file for file in old if store.delete(file.name)]
+    return Collected(
+        deleted=tuple(file.name for file in gone),
+        manifests=(),
+        bytes=sum(file.bytes for file in gone),
+        spared=len(candidates) - len(old),
+    )
+
+
+def collect(
+    store: Store,
+    log: ManifestLog,
+    *,
+    now: Instant,
+    grace: Duration,
+    is_alive: Callable[[Pin], bool] = lambda _: True,
+    keep: int = KEPT,
+    also: Collection[str] = (),
+    superseded: Collection[str] = (),
+    live: LiveNames | None = None,
+) -> Collected:
+    """Drop old manifests, then what none of the others names.
+
+    `also` are names that are needed although neither a manifest nor a log has them yet, `superseded` such that the query
+    log has but that are needed only if a manifest names them.
+    """
+    # The order matters to whoever pins meanwhile: see `put_pin`. `drop_old` keeps what was pinned when it was called.
+    latest = log.latest()
+    named = names_in_logs(store, latest, superseded).union(also)
+    if latest is None:
+        return sweep(store, named, now=now, grace=grace)
+    pinned = pinned_epochs(store, now, is_alive)
+    dropped = log.drop_old(pinned, latest.epoch, keep)
+    names = (live or LiveNames(store)).of_all(live_manifests(log))
+    swept = sweep(store, names | named, now=now, grace=grace)
+    return Collected(swept.deleted, dropped, swept.bytes, swept.spared)

@@ -1,0 +1,154 @@
+"""Is this home whole? Reads everything the live manifests name and tells what is wrong, without changing anything."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.errors import CorruptStore, StoreError
+from headrace.store.files.container import MAGIC, Container
+from headrace.store.files.filesystem import Store
+from headrace.store.logs.manifest import MANIFESTS, Manifest, ManifestLog
+from headrace.store.logs.numbered_files import NumberedFiles
+from headrace.store.logs.pins import all_pins
+from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
+from headrace.store.maintenance.garbage_collection import DATA_FOLDERS, LiveNames, names_in_logs
+from headrace.time import Duration, Instant
+
+Severity: TypeAlias = Literal["fault", "note"]
+
+_PARQUET: Final = b"PAR1"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something `headrace check` tells. A `fault` needs a person; a `note` does not."""
+
+    severity: Severity
+    name: str
+    message: str
+
+
+def check_home(store: Store, *, now: Instant, grace: Duration) -> tuple[Finding, ...]:
+    """All findings; empty for a home that is whole and tidy."""
+    log = ManifestLog(store)
+    findings: list[Finding] = []
+    manifests = list(_manifests(log, findings))
+    findings += _history(manifests)
+    findings += [finding for folder in (MANIFESTS, INGEST_LOG, QUERY_LOG) for finding in _gaps(store, folder)]
+    live: set[str] = set()
+    known = LiveNames(store)
+    for manifest in manifests:
+        try:
+            live |= known.of(manifest)
+        except StoreError as error:
+            findings.append(Finding("fault", f"epoch {manifest.epoch}", f"a list cannot be read: {error}"))
+    sizes = {run.name: run.bytes for manifest in manifests for run in manifest.state}
+    findings += [finding for name in sorted(live) for finding in _file(store, name, sizes.get(name))]
+    findings += _logs(store, manifests[-1] if manifests else None)
+    findings += _pins(store)
+    try:
+        live |= names_in_logs(store, manifests[-1] if manifests else None)
+    except StoreError:
+        return tuple(findings)  # the damage of the log is among the findings; what it names is unknown
+    findings += _orphans(store, live, now, grace)
+    return tuple(findings)
+
+
+def _manifests(log: ManifestLog, findings: list[Finding]) -> Iterator[Manifest]:
+    for epoch in sorted({*log.pinned(), *log.epochs()}):
+        try:
+            yield log.read(epoch)
+        except StoreError as error:
+            findings.append(Finding("fault", f"epoch {epoch}", str(error)))
+
+
+def _history(manifests: list[Manifest]) -> Iterator[Finding]:
+    """What must never go back from one epoch to the next."""
+    for before, after in itertools.pairwise(manifests):
+        for what in ("incarnation", "querylog", "ingest"):
+            was, became = getattr(before, what), getattr(after, what)
+            if became < was:
+                told = f"{what} went back from {was} at epoch {before.epoch} to {became}"
+                yield Finding("fault", f"epoch {after.epoch}", told)
+
+
+def _gaps(store: Store, folder: str) -> Iterator[Finding]:
+    files = NumberedFiles(store, folder)
+    whole = files.range()
+    # Of manifests only the newest are needed; of the logs every record.
+    severity: Severity = "note" if folder == MANIFESTS else "fault"
+    for number in files.listed():
+        if number not in whole:
+            told = (
+                f"lies below a gap: {files.name(whole.start - 1)} is missing, or this one should not be there"
+            )
+            yield Finding(severity, files.name(number), told)
+
+
+def _file(store: Store, name: str, size: int | None) -> Iterator[Finding]:
+    try:
+        buffer = store.map(name)
+        if size is not None and buffer.size != size:
+            yield Finding("fault", name, f"{buffer.size} bytes long, the manifest says {size}")
+        _verify(buffer, name)
+    except StoreError as error:
+        yield Finding("fault", name, str(error))
+
+
+def _verify(buffer: pa.Buffer, name: str) -> None:
+    """Checksums of containers, the footer of Parquet files; other files have been read as part of what names them."""
+    start = buffer.slice(0, min(len(MAGIC), buffer.size)).to_pybytes()
+    if start == MAGIC or name.startswith(("state/", "results/")):
+        Container.open(buffer, name).verify()
+    elif start[: len(_PARQUET)] == _PARQUET or name.endswith(".parquet"):
+        try:
+            pq.read_metadata(pa.BufferReader(buffer))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorruptStore(f"the Parquet file '{name}' is damaged: {error}") from error
+    elif not start:
+        raise CorruptStore(f"the file '{name}' is empty")
+
+
+def _logs(store: Store, latest: Manifest | None) -> Iterator[Finding]:
+    applied = {INGEST_LOG: latest.ingest if latest else 0, QUERY_LOG: latest.querylog if latest else 0}
+    for name, needed in applied.items():
+        try:
+            log = RecordLog(store, name)
+            for _ in log.read(log.start):
+                pass
+            length = log.length
+        except StoreError as error:
+            yield Finding("fault", f"{name}/", str(error))
+            continue
+        if length < needed:
+            told = f"holds {length} records, the latest manifest has applied {needed}"
+            yield Finding("fault", f"{name}/", told)
+
+
+def _pins(store: Store) -> Iterator[Finding]:
+    try:
+        all_pins(store)
+    except StoreError as error:
+        yield Finding("fault", "pins/", str(error))
+
+
+def _orphans(store: Store, live: set[str], now: Instant, grace: Duration) -> Iterator[Finding]:
+    files = [file for folder in _folders() for file in store.list(folder) if file.name not in live]
+    for file in [*files, *store.list(unfinished=True)]:
+        age = now - file.modified
+        if age > grace:
+            told = f"named by no manifest, {file.bytes} bytes, {age // 1_000_000} s old: should have been collected"
+            yield Finding("fault", file.name, told)
+        else:
+            told = f"named by no manifest yet, {file.bytes} bytes; collected when older than the grace"
+            yield Finding("note", file.name, told)
+
+
+def _folders() -> Iterable[str]:
+    return (f"{folder}/" for folder in DATA_FOLDERS)

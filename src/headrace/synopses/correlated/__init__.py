@@ -1,0 +1,1 @@
+"""Correlated aggregates from a few buckets."""

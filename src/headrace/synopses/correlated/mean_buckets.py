@@ -1,0 +1,102 @@
+"""Where do the buckets around a mean lie? Inner ones as far as it may still go, one outer one on each side; many keys at once.
+
+Source: Gehrke, Korn, Srivastava (2001), section 3: mean +- z * deviation / sqrt(n).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+
+from headrace.synopses.correlated.focused_histograms import (
+    FocusedHistograms,
+    Strategy,
+    evenly,
+    kept_bounds,
+    last_upto,
+)
+from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.rows.rows_by_key import Doubles, Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What is known of the values of some keys: their mean, how far off it may be, and the least and the greatest of them."""
+
+    mean: Doubles
+    error: Doubles
+    least: Doubles
+    most: Doubles
+
+    @staticmethod
+    def of(
+        moments: tuple[Doubles, Doubles, Doubles], rows: Ints, over: Ints, ends: tuple[Doubles, Doubles]
+    ) -> Means:
+        """From a centre, the sums of distances from it and of their squares over so many rows; the deviation over the root of `over`."""
+        centre, total, squares = moments
+        mean = centre + total / rows
+        variance = np.maximum(squares / rows - (total / rows) ** 2, 0.0)
+        error = np.sqrt(variance / over)
+        error = np.where(error > 0, error, np.where(mean != 0, np.abs(mean) * 1e-9, 1e-9))
+        return Means(mean, error, *ends)
+
+    def of_some(self, which: Ints | Flags) -> Means:
+        """Those of some keys."""
+        return Means(self.mean[which], self.error[which], self.least[which], self.most[which])
+
+
+def laid(means: Means, buckets: int, strategy: Strategy, z: float) -> FocusedHistograms:
+    """Empty buckets around each mean."""
+    low, high = means.mean - z * means.error, means.mean + z * means.error
+    inner = evenly(low, high, buckets - 1)
+    if strategy.quantile:
+        inner = means.mean[:, None] + means.error[:, None] * _scores(z, buckets - 1)
+        inner[:, 0], inner[:, -1] = low, high
+    first = np.minimum(means.least, low)
+    last = np.maximum(np.nextafter(means.most, np.inf), high)
+    return FocusedHistograms(np.column_stack([first, inner, last]), np.zeros((len(low), buckets)))
+
+
+def laid_again(old: FocusedHistograms, means: Means, strategy: Strategy, z: float) -> FocusedHistograms:
+    """The same number of buckets around means that have moved on, with what was counted."""
+    fresh = laid(means, old.buckets, strategy, z)
+    if not strategy.piecemeal:
+        return FocusedHistograms(fresh.bounds, spread(old, fresh.bounds))
+    low, high = fresh.bounds[:, 1], fresh.bounds[:, -2]
+    inner, many = kept_bounds(old.bounds[:, 1:-1], low, high)
+    weights = spread(old, np.column_stack([fresh.bounds[:, 0], inner, fresh.bounds[:, -1]]))
+    middle = FocusedHistograms(inner, weights[:, 1:-1]).with_buckets(many - 1, old.buckets - 2, strategy)
+    return FocusedHistograms(
+        np.column_stack([fresh.bounds[:, 0], middle.bounds, fresh.bounds[:, -1]]),
+        np.column_stack([weights[:, 0], middle.weights, weights[:, -1]]),
+    )
+
+
+def spread(old: FocusedHistograms, bounds: Doubles) -> Doubles:
+    """What each bucket between bounds gets; the outer ones all that lies beyond."""
+    reaching = old.bounds.copy()
+    reaching[:, 0] = np.minimum(reaching[:, 0], bounds[:, 0])
+    reaching[:, -1] = np.maximum(reaching[:, -1], bounds[:, -1])
+    below = FocusedHistograms(reaching, old.weights).below(bounds[:, 1:-1])
+    return np.diff(np.column_stack([np.zeros(len(bounds)), below, old.totals]), axis=1)
+
+
+def above(bounds: Doubles, keys: Ints, weights: Doubles, limits: Doubles) -> Doubles:
+    """The weight above limits, a bucket's spread evenly: row by row of weights, each in the bounds of its key."""
+    rows = np.arange(len(keys))
+    cut = np.clip(last_upto(bounds, keys, limits), 0, weights.shape[1] - 1)
+    left, right = bounds[keys, cut], bounds[keys, cut + 1]
+    share = np.clip((right - limits) / np.where(right > left, right - left, 1.0), 0.0, 1.0)
+    upto = np.cumsum(weights, axis=1)
+    found: Doubles = upto[:, -1] - upto[rows, cut] + share * weights[rows, cut]
+    return found
+
+
+@cache
+def _scores(z: float, number: int) -> Doubles:
+    """Equally likely places from -z to z of a standard normal value."""
+    normal = NormalDist()
+    return np.array([normal.inv_cdf(p) for p in np.linspace(normal.cdf(-z), normal.cdf(z), number).tolist()])

@@ -1,0 +1,1 @@
+"""The rows of a sliding window that can still matter."""

@@ -1,0 +1,69 @@
+"""Ranks as bytes: how much of a cell's weight lies below a value, within a part of all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.synopses.rows.arrays import Ints
+from headrace.synopses.sketches.rank_summary import Ranks
+from headrace.synopses.sketches.sketch_kind import Blobs, empty
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Weights (1 without any) by value; what lies up to a value is known to `error` of the whole, up or down."""
+
+    error: Fraction
+
+    @property
+    def full_bytes(self) -> int:
+        """Some three points of 24 bytes for each part of the error."""
+        return 72 * self.fewest
+
+    def made(
+        self, values: npt.NDArray[Any], weights: npt.NDArray[Any] | None, cells: Ints, count: int
+    ) -> Blobs:
+        """Exact while points are few."""
+        if weights is not None:
+            some = np.flatnonzero(weights)
+            values, weights, cells = values[some], weights[some], cells[some]
+        return encode(Ranks.of(cells, values, weights, count).thinned(self.error, self.fewest))
+
+    def merged(self, blobs: Blobs, codes: Ints, count: int) -> Blobs:
+        """Within the same error, for any order of merging."""
+        return encode(decode(blobs).merged(codes, count).thinned(self.error, self.fewest))
+
+    @property
+    def fewest(self) -> int:
+        """Up to so many points nothing is thinned: an exact answer in no more memory."""
+        return -(-self.error.denominator // self.error.numerator)
+
+
+def encode(ranks: Ranks) -> Blobs:
+    """One string of doubles a key: the total, then three numbers a point."""
+    table = np.stack([ranks.values, ranks.most_below, ranks.least_upto], axis=1).astype("<f8")
+    raw, found = table.tobytes(), empty(ranks.keys)
+    ends = (24 * ranks.offsets).tolist()
+    totals = ranks.totals.astype("<f8").tobytes()
+    for key in np.flatnonzero(np.diff(ranks.offsets)).tolist():
+        found[key] = totals[8 * key : 8 * key + 8] + raw[ends[key] : ends[key + 1]]
+    return found
+
+
+def decode(blobs: Sequence[bytes] | Blobs) -> Ranks:
+    """The summaries of many cells."""
+    sizes = np.fromiter(map(len, blobs), np.int64, len(blobs)) // 8
+    numbers = np.frombuffer(b"".join(blobs), "<f8")
+    there = np.flatnonzero(sizes)
+    heads = (np.cumsum(sizes) - sizes)[there]
+    totals = np.zeros(len(sizes))
+    totals[there] = numbers[heads]
+    points = np.delete(numbers, heads).reshape(-1, 3)
+    offsets = np.r_[0, np.cumsum(np.maximum(sizes - 1, 0) // 3)]
+    return Ranks(totals, offsets, *(np.ascontiguousarray(points[:, part]) for part in range(3)))

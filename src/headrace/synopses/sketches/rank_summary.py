@@ -1,0 +1,225 @@
+"""How much lies below a value? For many keys at once, each in a few points, to within a part of all of it.
+
+A point is a value v with an upper bound of what lies below v and a lower bound of what lies at or below it. Two summaries are
+merged by adding up these bounds, which is right whatever they were made of; a point may go while what is unknown between its
+neighbours stays at most 2 * error of the whole. So the bound holds for any order of batches and merges, and no coin is tossed:
+the same rows in the same batches give the same bytes.
+Source: Greenwald, Khanna, "Space-efficient online computation of quantile summaries" (2001), with bounds on both sides in place of
+counts of ones, so that rows may have weights and summaries may be merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from headrace.synopses.rows.arrays import Ints
+
+Doubles: TypeAlias = npt.NDArray[np.float64]
+_WHOLE: Final = 2.0**53
+"""Up to here sums of whole numbers are exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Points of keys 0..n-1: those of a key are `offsets[key]:offsets[key + 1]`, ascending.
+
+    `most_below[i]` is at least what lies below `values[i]`, `least_upto[i]` at most what lies at or below it, and `totals`
+    what there is altogether (weights; rows when each weighs 1). The least and the greatest value are always kept.
+    """
+
+    totals: Doubles
+    offsets: Ints
+    values: Doubles
+    most_below: Doubles
+    least_upto: Doubles
+
+    @staticmethod
+    def of(keys: Ints, values: Doubles, weights: Doubles | None, count: int) -> Ranks:
+        """Exact: a point for each distinct value of a key; weights are 0 or more, 1 when None."""
+        order = np.lexsort((values, keys))
+        owner, value = keys[order], values[order] + 0.0  # no -0.0
+        new = _first(owner, value)
+        place = np.cumsum(new) - 1
+        owner, value = owner[new], value[new]
+        held = np.bincount(place, None if weights is None else weights[order], len(owner)).astype(np.float64)
+        totals, offsets = _totals(owner, held, count)
+        upto = _running(owner, held, offsets)
+        return Ranks(totals, offsets, value, upto - held, upto)
+
+    @property
+    def keys(self) -> int:
+        """Number of keys."""
+        return len(self.totals)
+
+    def owners(self) -> Ints:
+        """The key of each point."""
+        return np.repeat(np.arange(self.keys), np.diff(self.offsets))
+
+    def merged(self, codes: Ints, count: int) -> Ranks:
+        """Summaries of equal code as one: `count` of them. Each point gets what every other summary knows of its value."""
+        source = self.owners()
+        owner = codes[source]
+        order = np.lexsort((self.values, owner))
+        owner, value = owner[order], self.values[order]
+        new = _first(owner, value)
+        place = np.cumsum(new) - 1
+        first, last = np.zeros(len(source), bool), np.zeros(len(source), bool)
+        full = np.flatnonzero(np.diff(self.offsets) > 0)
+        first[self.offsets[:-1][full]] = last[self.offsets[1:][full] - 1] = True
+        came = self.least_upto - np.where(first, 0.0, np.r_[0.0, self.least_upto[:-1]])
+        comes = np.where(last, self.totals[source], np.r_[self.most_below[1:], 0.0]) - self.most_below
+        size = int(new.sum())
+        came_at, comes_at = (_sums(place, part[order], size) for part in (came, comes))
+        owner = owner[new]
+        offsets = np.searchsorted(owner, np.arange(count + 1))
+        begin = np.bincount(codes[source[first]], self.most_below[first], count)
+        most = _running(owner, comes_at, offsets) - comes_at + begin[owner]
+        totals = np.bincount(codes, self.totals, count).astype(np.float64)
+        return Ranks(totals, offsets, value[new], most, _running(owner, came_at, offsets))
+
+    def thinned(self, error: Fraction, fewest: int = 0) -> Ranks:
+        """With as few points as keep what is unknown between neighbours at most 2 * error of a key's total.
+
+        Keys of up to `fewest` points stay as they are.
+        """
+        size = np.diff(self.offsets)
+        many = np.flatnonzero(size > max(fewest, 2))
+        if not len(many):
+            return self
+        owner = self.owners()
+        part = float(error) * self.totals
+        whole = self.totals == np.floor(
+            self.totals
+        )  # of rows: so that half of what is unknown, rounded up, is within it
+        allowed = 2.0 * np.where(whole, np.floor(part), part)
+        reach = self._last_below(self.least_upto + allowed[owner], owner)
+        kept = np.ones(len(owner), bool)
+        kept[np.isin(owner, many)] = False
+        at, last = self.offsets[:-1][many], self.offsets[1:][many] - 1
+        kept[at] = kept[last] = True
+        while len(at):
+            at = reach[at]
+            kept[at] = True
+            going = at < last
+            at, last = at[going], last[going]
+        offsets = np.r_[0, np.cumsum(np.bincount(owner[kept], minlength=self.keys))]
+        return Ranks(self.totals, offsets, self.values[kept], self.most_below[kept], self.least_upto[kept])
+
+    def _last_below(self, limits: Doubles, owner: Ints) -> Ints:
+        """For each point the last one of its key of which no more than its limit lies below; at least the next one."""
+        low, last = np.arange(len(owner)) + 1, self.offsets[1:][owner] - 1
+        low = np.minimum(low, last)
+        high = last.copy()
+        while (low < high).any():
+            middle = (low + high + 1) // 2
+            right = self.most_below[middle] <= limits
+            low, high = np.where(right, middle, low), np.where(right, high, np.maximum(middle - 1, low))
+        return low
+
+    def upto(self, limits: Doubles, *, strictly: bool = False) -> tuple[Doubles, Doubles]:
+        """Per key the least and the most that lies at or below its limit (`strictly`: below it)."""
+        place = self._places(limits, strictly=strictly)
+        begins, ends = self.offsets[:-1], self.offsets[1:]
+        low = np.where(place > begins, _at(self.least_upto, place - 1), 0.0)
+        high = np.where(place < ends, _at(self.most_below, place), self.totals)
+        return low, np.maximum(low, high)
+
+    def _places(self, limits: Doubles, *, strictly: bool) -> Ints:
+        """The first point of each key above its limit (`strictly`: at or above it)."""
+        low, high = self.offsets[:-1].copy(), self.offsets[1:].copy()
+        while (open_ := low < high).any():
+            middle = (low + high) // 2
+            value = _at(self.values, np.where(open_, middle, 0))
+            right = _above(limits, value) if strictly else ~_above(value, limits)
+            low = np.where(open_ & right, middle + 1, low)
+            high = np.where(open_ & ~right, middle, high)
+        return low
+
+    def quantile(self, share: float) -> tuple[Doubles, Doubles]:
+        """Per key the value at place (total - 1) * share, rows counted from 0, and how far it may be from the exact one.
+
+        Exact, as by interpolation between neighbours, where every row is known. Weights must be whole numbers.
+        """
+        where = np.maximum(self.totals - 1, 0) * share
+        first, last = np.floor(where), np.ceil(where)
+        ends = np.maximum(self.offsets[1:] - 1, 0)
+        exact = self._is_exact()
+        low_at = self._first_holding(self.least_upto, first + 1)
+        high_at = self._first_holding(self.least_upto, last + 1)
+        lower, upper = _at(self.values, np.minimum(low_at, ends)), _at(self.values, np.minimum(high_at, ends))
+        with np.errstate(all="ignore"):
+            between = np.where(lower == upper, lower, lower + (where - first) * (upper - lower))
+        middle = (self.most_below + self.least_upto) / 2
+        near = np.minimum(self._first_holding(middle, where + 0.5), ends)
+        floor_at = self._first_holding(self.most_below, np.nextafter(first, np.inf)) - 1
+        least = _at(self.values, np.clip(floor_at, self.offsets[:-1], ends))
+        value = np.where(exact, between, np.clip(_at(self.values, near), least, upper))
+        with np.errstate(all="ignore"):
+            below = np.where(value == least, 0.0, value - least)
+            far = np.maximum(below, np.where(value == upper, 0.0, upper - value))
+        return value, np.where(exact, 0.0, np.where(np.isnan(far), np.inf, far))
+
+    def _is_exact(self) -> npt.NDArray[np.bool_]:
+        """Keys of which every row is known."""
+        gap = np.r_[self.most_below[1:], 0.0] > self.least_upto
+        gap |= self.most_below > self.least_upto
+        owner = self.owners()
+        if len(gap):
+            gap[self.offsets[1:][np.diff(self.offsets) > 0] - 1] = False
+        exact: npt.NDArray[np.bool_] = np.bincount(owner[gap], minlength=self.keys) == 0
+        return exact
+
+    def _first_holding(self, bounds: Doubles, wanted: Doubles) -> Ints:
+        """The first point of each key whose bound is at least what is wanted; past its last one when none is."""
+        low, high = self.offsets[:-1].copy(), self.offsets[1:].copy()
+        while (open_ := low < high).any():
+            middle = (low + high) // 2
+            right = _at(bounds, np.where(open_, middle, 0)) < wanted
+            low = np.where(open_ & right, middle + 1, low)
+            high = np.where(open_ & ~right, middle, high)
+        return low
+
+
+def _above(values: Doubles, limits: Doubles) -> npt.NDArray[np.bool_]:
+    """NaN is above every number and beside itself, as it is in Spark."""
+    return (values > limits) | (np.isnan(values) & ~np.isnan(limits))
+
+
+def _at(values: Doubles, places: Ints) -> Doubles:
+    """Values at places; anything where there are none."""
+    if not len(values):
+        return np.zeros(len(places))
+    return values[np.clip(places, 0, len(values) - 1)]
+
+
+def _first(owner: Ints, value: Doubles) -> npt.NDArray[np.bool_]:
+    """Where a new (key, value) begins in sorted rows; all NaN are one value."""
+    same = (value[1:] == value[:-1]) | (np.isnan(value[1:]) & np.isnan(value[:-1]))
+    first: npt.NDArray[np.bool_] = np.r_[np.ones(min(len(owner), 1), bool), (owner[1:] != owner[:-1]) | ~same]
+    return first
+
+
+def _sums(codes: Ints, values: Doubles, count: int) -> Doubles:
+    return np.bincount(codes, values, count).astype(np.float64)
+
+
+def _totals(owner: Ints, held: Doubles, count: int) -> tuple[Doubles, Ints]:
+    totals = np.bincount(owner, held, count).astype(np.float64)
+    return totals, np.searchsorted(owner, np.arange(count + 1))
+
+
+def _running(owner: Ints, held: Doubles, offsets: Ints) -> Doubles:
+    """Sums up to each point, within its key."""
+    running: Doubles
+    if (held != np.floor(held)).any() or float(held.sum()) >= _WHOLE:  # one key must not round another's
+        running = pd.Series(held).groupby(owner).cumsum().to_numpy()
+        return running
+    upto = np.cumsum(held)
+    running = upto - np.r_[0.0, upto][offsets[:-1]][owner]
+    return running

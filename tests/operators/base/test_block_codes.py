@@ -1,0 +1,49 @@
+"""(block, group) pairs are those that rows have, however groups were numbered before."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.operators.base.block_codes import blocks_seen, by_block_and_group
+from headrace.operators.base.group_codes import group
+
+
+@given(
+    st.integers(1, 40),
+    st.sampled_from((1, 2, 7, 100)),
+    st.integers(1, 5),
+    st.booleans(),
+    st.randoms(use_true_random=False),
+)
+def test_pairs_are_the_same_whether_groups_were_looked_for_or_not(
+    keys: int, step: int, spread: int, in_order: bool, random: object
+) -> None:
+    """Keys of a narrow range with holes, in blocks that follow each other or not."""
+    rows = 4000
+    drawn = np.random.default_rng(random.getrandbits(32))  # type: ignore[attr-defined]
+    key, block = drawn.integers(0, keys, rows) * step - 3, drawn.integers(-2, spread, rows)
+    block = np.sort(block) if in_order else block
+    found = []
+    for blocks in (1, blocks_seen(block), 2):
+        groups = group([pa.array(key)], rows, small=0, blocks=blocks)
+        pairs = by_block_and_group(block, groups)
+        names = groups.keys[0].to_numpy()[pairs.members]
+        if pairs.sizes is not None:
+            assert pairs.sizes.sum() == rows
+        assert (np.diff(pairs.blocks) >= 0).all()
+        assert (pairs.blocks[pairs.codes] == block).all()
+        assert (names[pairs.codes] == key).all()
+        found.append(set(zip(pairs.blocks.tolist(), names.tolist(), strict=True)))
+    assert found[0] == found[1] == found[2] == set(zip(block.tolist(), key.tolist(), strict=True))
+
+
+def test_groups_are_looked_for_where_places_without_rows_would_be_many() -> None:
+    rows, few, holes = 8000, pa.array(np.arange(8000) % 100), pa.array(np.arange(8000) % 100 * 9)
+    assert group([few], rows, small=0, blocks=2).sizes is None, (
+        "100 groups in 2 blocks: all pairs are counted"
+    )
+    assert group([few], rows, small=0, blocks=60).sizes is not None
+    assert group([holes], rows, small=0, blocks=2).count == 100

@@ -1,0 +1,61 @@
+"""Windows of rows at every instant: only the partitions that something came to are looked at, and all of these."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.algebra.expressions.expression import Column, Named
+from headrace.operators.base.batch import Batch
+from headrace.operators.base.operator import Sections, Turn
+from headrace.operators.output.output_stage import Finish
+from headrace.operators.relations.instant_rows import InstantRows, Validity, touched
+from headrace.operators.rows.row_state import ROWS, RowLayout, hold
+from headrace.schema import BIGINT
+
+K, V = Column("k", BIGINT), Column("v", BIGINT)
+COLUMNS = (Named("k", Column("c1", BIGINT)), Named("v", Column("c2", BIGINT)))
+LAST_TWO = InstantRows(
+    "q",
+    "q",
+    "s",
+    Validity(count=2, partitions=1),
+    RowLayout((K,), (K, V), (), (), True, (0,), 3),
+    Finish(columns=COLUMNS),
+    "changes",
+)
+
+
+def scanned(keys: list[int], at: list[int]) -> Sections:
+    scanner, times = LAST_TWO.scanner({}), np.array(at)
+    scanner.add(Batch({"k": pa.array(keys), "v": pa.array(at)}, times, times))
+    return scanner.finish().deltas
+
+
+@pytest.mark.parametrize("partitions", [3, 5000])
+def test_a_row_pushes_out_the_oldest_of_its_own_partition_also_at_the_instant_told_up_to(
+    partitions: int,
+) -> None:
+    """Two rows of each partition are told; then one comes to the last, at the very instant up to which was told."""
+    keys = [*range(partitions), *range(partitions)]
+    told = 2 * partitions
+    step = LAST_TWO.advance([], [scanned(keys, list(range(told)))], Turn(0, told, told - 1))
+    after = LAST_TWO.advance([step.state], [scanned([partitions - 1], [told])], Turn(told, told + 1, told))
+    assert after.results is not None
+    rows = after.results.select(["k", "v", "__at", "__change"]).to_pylist()
+    assert sorted(rows, key=lambda row: row["v"]) == [
+        {"k": partitions - 1, "v": partitions - 1, "__at": told, "__change": -1},
+        {"k": partitions - 1, "v": told, "__at": told, "__change": 1},
+    ]
+
+
+def test_of_many_partitions_few_rows_are_looked_at() -> None:
+    count = 50_000
+    step = LAST_TWO.advance([], [scanned(list(range(count)), list(range(count)))], Turn(0, count, count - 1))
+    held = hold(LAST_TWO.rows, [step.state[ROWS], scanned([7], [count])[ROWS]])
+    apart = LAST_TWO.validity.apart(LAST_TWO.rows, (), routed=True)
+    assert apart == ("c0",)
+    seen = touched(held, apart, count)
+    assert 7 in seen.column("c1").to_pylist()
+    assert seen.rows < 20

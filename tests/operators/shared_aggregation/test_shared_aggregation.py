@@ -1,0 +1,274 @@
+"""Folding a batch for many queries at once gives every query the partials it would have alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.algebra.expressions.expression import Column, Expression, Named
+from headrace.operators.aggregates.aggregate_calls import Answer
+from headrace.operators.aggregates.cell_table import Layout, fresh_slots, merge
+from headrace.operators.panes.pane_keys import pane_keys
+from headrace.operators.partials import encoding as at_rest
+from headrace.operators.partials.central_moments import Moments
+from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.partial import Cells, Sum
+from headrace.operators.query_index.boxes import by_column
+from headrace.operators.query_index.index import QueryIndex
+from headrace.operators.shared_aggregation import bitmaps
+from headrace.operators.shared_aggregation.query_cells import QueryCells, asked, taken
+from headrace.operators.shared_aggregation.strategy import Folded, Strategy, fold
+from headrace.schema import BIGINT, INT
+from tests.operators.query_index.predicates import SCHEMA, batches, bound, brute, texts
+
+STRATEGIES: tuple[Strategy | None, ...] = ("bitmaps", "histograms", "probing", "pairs", "signatures", None)
+ROWS = at_rest.rows_fed()
+
+
+def column(name: str) -> Column:
+    return Column(name, SCHEMA.field(name).type)
+
+
+BITMAP_FEDS: tuple[Fed, ...] = (
+    ROWS,
+    *(at_rest.count_fed(column(name)) for name in ("b", "s", "d")),
+    *(at_rest.sum_fed(column(name)) for name in ("t", "i", "b", "d", "m", "w")),
+    *(at_rest.extreme_fed(column(name), largest) for name in ("b", "d", "s") for largest in (True, False)),
+)
+ALL_FEDS: tuple[Fed, ...] = (*BITMAP_FEDS, at_rest.moments_fed(column("m")))
+
+
+def alone(
+    predicates: dict[str, Expression | None],
+    index: QueryIndex,
+    columns: dict[str, pa.Array],
+    feds: tuple[Fed, ...],
+    codes: np.ndarray,
+    count: int,
+) -> dict[tuple[int, int], dict[Fed, Cells]]:
+    """The cells of every query and (pane, group) with rows, one query after the other."""
+    question = asked(feds, {fed.expression: columns[fed.expression.name] for fed in feds[1:]}, codes, count)  # type: ignore[union-attr]
+    found: dict[tuple[int, int], dict[Fed, Cells]] = {}
+    for name, predicate in predicates.items():
+        rows = np.flatnonzero(brute(predicate, columns)[0])
+        with np.errstate(all="ignore"):
+            cells = {
+                fed: fed.partial.lift(taken(question.arguments[fed], rows), codes[rows], count)
+                for fed in feds
+            }
+        for code in np.flatnonzero(cells[ROWS][0]).tolist():
+            one = {fed: tuple(part[code : code + 1] for part in cells[fed]) for fed in feds}
+            found[index.entry(name).slot.number, code] = one
+    return found
+
+
+def lowered(fed: Fed, cells: Cells) -> list[object]:
+    """What the cells mean: limbs carried, so that two ways of writing one integer are equal."""
+    if isinstance(fed.partial, Sum) and fed.partial.integer:
+        limbs = [part.tolist() for part in cells]
+        return [
+            sum(limb << (32 * place) for place, limb in enumerate(parts))
+            for parts in zip(*limbs, strict=True)
+        ]
+    return [part.tolist() for part in cells]
+
+
+def same(found: QueryCells, expected: dict[tuple[int, int], dict[Fed, Cells]], feds: tuple[Fed, ...]) -> None:
+    keys = list(zip(found.slots.tolist(), found.codes.tolist(), strict=True))
+    assert len(set(keys)) == len(keys)
+    assert set(keys) == set(expected)
+    for place, key in enumerate(keys):
+        for fed in feds:
+            cells = tuple(part[place : place + 1] for part in found.answer.cells[fed])
+            if fed.encoding == "double":
+                near = 1e-6 if isinstance(fed.partial, Moments) else 0.0  # means of ±10^8 cancel
+                np.testing.assert_allclose(cells, expected[key][fed], rtol=1e-9, atol=near)
+            else:
+                assert lowered(fed, cells) == lowered(fed, expected[key][fed]), (key, fed)
+
+
+@settings(max_examples=80)
+@given(
+    st.lists(texts(), min_size=1, max_size=5),
+    batches(300),
+    st.sampled_from(STRATEGIES),
+    st.integers(1, 9),
+    st.booleans(),
+    st.integers(0, 2**32 - 1),
+)
+def test_shared_partials_are_those_of_each_query_alone(
+    written: list[str],
+    columns: dict[str, pa.Array],
+    strategy: Strategy | None,
+    count: int,
+    moments: bool,
+    seed: int,
+) -> None:
+    predicates: dict[str, Expression | None] = {f"q{n}": bound(text) for n, text in enumerate(written)}
+    index = QueryIndex().changed(predicates)
+    feds = ALL_FEDS if moments else BITMAP_FEDS
+    codes = np.random.default_rng(seed).integers(0, count, len(columns["i"]))
+    arguments = {fed.expression: columns[fed.expression.name] for fed in feds[1:]}  # type: ignore[union-attr]
+    folded = fold(index, columns, feds, arguments, codes, count, strategy)
+    same(folded.cells, alone(predicates, index, columns, feds, codes, count), feds)
+
+
+def paper(queries: int, seed: int = 1) -> dict[str, Expression | None]:
+    """One to four intervals over four attributes, constants as in PSoup's experiments."""
+    rng = np.random.default_rng(seed)
+    texts_ = {}
+    for number in range(queries):
+        factors = []
+        for name in rng.choice(["t", "i", "b", "d"], rng.integers(1, 5), replace=False).tolist():
+            low = int(rng.integers(0, 8) * 32 if rng.random() < 0.2 else rng.integers(0, 256))
+            factors.append(f"{name} BETWEEN {low} AND {low + int(rng.integers(0, 256))}")
+        texts_[f"q{number}"] = bound(" AND ".join(factors))
+    return texts_
+
+
+def plain(rows: int, seed: int) -> dict[str, pa.Array]:
+    rng = np.random.default_rng(seed)
+    return {
+        "t": pa.array(rng.integers(0, 128, rows), pa.int8()),
+        "i": pa.array(rng.integers(0, 256, rows), pa.int32()),
+        "b": pa.array(rng.integers(0, 256, rows), pa.int64()),
+        "d": pa.array(rng.integers(0, 256, rows).astype(np.float64)),
+    }
+
+
+def shared(
+    index: QueryIndex, columns: dict[str, pa.Array], codes: np.ndarray, count: int, way: Strategy | None
+) -> Folded:
+    feds = (ROWS, at_rest.sum_fed(column("i")), at_rest.sum_fed(column("d")))
+    return fold(
+        index, columns, feds, {column("i"): columns["i"], column("d"): columns["d"]}, codes, count, way
+    )
+
+
+@pytest.mark.parametrize("way", STRATEGIES)
+def test_hundreds_of_queries_over_blocks_tiles_and_ranges_of_cells(
+    way: Strategy | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_column, "TILE_BOXES", 32)
+    monkeypatch.setattr(bitmaps, "_CELLS", 1 << 12)
+    predicates, columns, count = paper(150), plain(9000, 2), 40
+    index = QueryIndex().changed(dict(list(predicates.items())[:140]))
+    index = index.changed(dict(list(predicates.items())[140:]), remove=["q3", "q77"])
+    live = {name: predicate for name, predicate in predicates.items() if name not in ("q3", "q77")}
+    codes = np.random.default_rng(5).integers(0, count, 9000)
+    found = shared(index, columns, codes, count, way)
+    feds = tuple(found.cells.answer.cells)
+    same(found.cells, alone(live, index, columns, feds, codes, count), feds)
+
+
+def test_sums_of_64_bit_integers_are_exact_at_both_ends() -> None:
+    values = [2**63 - 1, -(2**63), 2**63 - 1, 2**63 - 1, 5, None]
+    columns = {"i": pa.array([1, 1, 1, 2, 2, 2], pa.int32()), "b": pa.array(values, pa.int64())}
+    index = QueryIndex().changed({"one": bound("i = 1"), "all": None, "b": bound("b > 0")})
+    fed = at_rest.sum_fed(Column("b", BIGINT))
+    for way in STRATEGIES:
+        found = fold(
+            index, columns, (ROWS, fed), {Column("b", BIGINT): columns["b"]}, np.zeros(6, np.int64), 1, way
+        ).cells
+        sums = dict(zip(found.slots.tolist(), lowered(fed, found.answer.cells[fed]), strict=True))
+        top = 2**63 - 1
+        assert sums == {0: 2 * top - 2**63, 1: 3 * top - 2**63 + 5, 2: 3 * top + 5}
+
+
+def test_an_infinity_reaches_only_the_queries_that_want_its_row() -> None:
+    columns = {"i": pa.array([1, 2, 3, 4], pa.int32()), "d": pa.array([1.0, np.inf, np.nan, -np.inf])}
+    written = ["i = 1", "i <= 2", "i IN (1, 3)", "i IN (2, 4)", "i IN (1, 4)"]
+    index = QueryIndex().changed({text: bound(text) for text in written})
+    fed = at_rest.sum_fed(column("d"))
+    found = fold(
+        index, columns, (ROWS, fed), {column("d"): columns["d"]}, np.zeros(4, np.int64), 1, "bitmaps"
+    ).cells
+    sums = dict(zip(found.slots.tolist(), found.answer.cells[fed][0].tolist(), strict=True))
+    in_order = [sums[index.entry(text).slot.number] for text in written]
+    np.testing.assert_array_equal(in_order, [1.0, np.inf, np.nan, np.nan, -np.inf])
+
+
+def test_the_cells_go_into_the_tables_of_the_pane_store() -> None:
+    columns, count = plain(500, 8), 6
+    index = QueryIndex().changed(paper(5))
+    codes = np.random.default_rng(5).integers(0, count, 500)
+    found = shared(index, columns, codes, count, None).cells
+    panes, groups = np.divmod(found.codes, 3)
+    layout = Layout(
+        (Named("g", Column("g", BIGINT)), Named("q", Column("q", BIGINT))), tuple(found.answer.cells)
+    )
+    keys = [pa.array(groups), pa.array(found.slots)]
+    table = layout.table(pane_keys(panes), keys, fresh_slots(keys[:1], found.rows, None), found.answer)
+    assert merge(layout, [table]).num_rows == found.rows
+
+
+def test_an_averaged_query_keeps_a_sum_and_a_count_so_that_cuts_do_not_matter() -> None:
+    columns, count = plain(400, 4), 2
+    index = QueryIndex().changed(paper(20))
+    codes = np.zeros(400, np.int64)
+    whole = shared(index, columns, codes, count, None).cells
+    halves = [
+        shared(index, {n: c.slice(low, 200) for n, c in columns.items()}, codes[:200], count, None).cells
+        for low in (0, 200)
+    ]
+    layout = Layout((Named("q", Column("q", BIGINT)),), tuple(whole.answer.cells))
+
+    def table(found: QueryCells) -> pa.Table:
+        slots = np.zeros(found.rows, np.int16)
+        return layout.table(pane_keys(found.codes), [pa.array(found.slots)], slots, found.answer)
+
+    merged, direct = (
+        merge(layout, tables).sort_by("k0") for tables in (list(map(table, halves)), [table(whole)])
+    )
+    assert merged.equals(direct)
+
+
+def test_the_strategy_follows_what_a_sample_of_the_batch_says() -> None:
+    rows, codes = 20000, np.random.default_rng(5).integers(0, 10, 20000)
+    columns = plain(rows, 3)
+
+    def used(predicates: dict[str, Expression | None], distinct: int | None = None) -> tuple[Strategy, ...]:
+        narrow = (
+            columns
+            if distinct is None
+            else {
+                name: pa.array(np.arange(rows) % distinct * 6, values.type)
+                for name, values in columns.items()
+            }
+        )
+        feds = (ROWS, at_rest.sum_fed(column("i")))
+        index = QueryIndex().changed(predicates)
+        return fold(index, narrow, feds, {column("i"): narrow["i"]}, codes, 10).strategies
+
+    mixed = {name: predicate for name, predicate in paper(300).items() if str(predicate).count("Column") > 2}
+    assert used(mixed) == ("bitmaps",)
+    # Twelve queries over columns of twenty values: far fewer signatures than rows, and many rows in each.
+    few = {f"q{n}": bound(f"i > {3 * n} AND b < {60 + 3 * n}") for n in range(12)}
+    assert used(few, distinct=20) == ("signatures",)
+    assert used({f"q{n}": bound(f"i > {n}") for n in range(200)}) == ("histograms",)
+    assert used({f"q{n}": bound(f"i = {n} AND b = {n} AND d = {n}.0D") for n in range(250)}) == ("probing",)
+    both = used(mixed | {f"one{n}": bound(f"i > {n}") for n in range(200)})
+    assert sorted(both) == ["bitmaps", "histograms"]
+
+
+def test_without_rows_there_are_no_cells() -> None:
+    columns = {"i": pa.array([], pa.int32()), "d": pa.array([], pa.float64())}
+    index = QueryIndex().changed({"a": None, "b": bound("i > 3")})
+    for way in STRATEGIES:
+        assert shared(index, columns, np.empty(0, np.int64), 0, way).cells.rows == 0
+    assert shared(QueryIndex(), plain(5, 1), np.zeros(5, np.int64), 1, None).cells.rows == 0
+
+
+def test_moments_cannot_be_made_from_bitmaps_and_are_not() -> None:
+    columns = plain(50, 1)
+    fed = at_rest.moments_fed(Column("i", INT))
+    assert isinstance(fed.partial, Moments)
+    index = QueryIndex().changed(paper(3))
+    found = fold(
+        index, columns, (ROWS, fed), {Column("i", INT): columns["i"]}, np.zeros(50, np.int64), 1, "bitmaps"
+    )
+    assert set(found.strategies) == {"pairs"}
+    assert isinstance(found.cells.answer, Answer)

@@ -1,0 +1,114 @@
+"""Operators that work by themselves make of the rows an index gives them what they make of all rows (law 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.algebra.expressions.aggregates import AggregateCall
+from headrace.algebra.expressions.expression import Expression, Named
+from headrace.algebra.query import Filter, Query, Windowed
+from headrace.algebra.windows.window import TimeSlide, Unbounded
+from headrace.operators.families.harvest import Harvest
+from headrace.operators.sharing import routed_scans
+from headrace.operators.sharing import scan_sharing as foldings_of
+from headrace.operators.sharing.routed_scans import RoutedRows
+from headrace.operators.sharing.scan_sharing import foldings
+from headrace.planner.lowering.lower import lower
+from headrace.schema import BIGINT, DOUBLE
+from tests.laws import strategies as some
+from tests.laws import streams
+from tests.laws.strategies import SCAN, TICK, column, literal
+from tests.operators.sharing.test_shared_panes import counted, harvested, query, refused, rows
+
+FAILING = some.call(">", some.call("/", literal(1, BIGINT), column("x"), kind=DOUBLE), literal(0.0, DOUBLE))
+
+
+RELATIONS = {
+    "names": pa.Table.from_pylist(
+        [{"id": 1, "name": "one"}, {"id": 2, "name": None}], schema=pa.schema(list(some.NAMES.arrow()))
+    )
+}
+
+
+def selecting(where: Expression) -> Query:
+    node = Filter(Windowed(SCAN, "s", Unbounded()), where)
+    return Query(some._projected(node, ["s.k", "s.x"]), "stream")
+
+
+def counting_distinct(where: Expression) -> Query:
+    keys = (Named("k", column("k")),)
+    return query(TimeSlide(4 * TICK, TICK), where, keys, [AggregateCall("count", column("g"), BIGINT, True)])
+
+
+def standing() -> st.SearchStrategy[Query]:
+    """Of every kind; selections and counts of distinct values most, with conditions that may fail."""
+    where = st.one_of(some.predicates(), st.just(FAILING))
+    return st.one_of(
+        st.builds(selecting, where),
+        st.builds(counting_distinct, where),
+        some.window_queries(),
+        some.relation_queries(),
+        some.bare_streams(),
+    )
+
+
+def told(found: Harvest) -> dict[str, list[str]]:
+    """Each section's rows, without regard to their order."""
+    return {
+        name: sorted(repr(row) for row in pa.concat_tables(tables).to_pylist())
+        for name, tables in found.sections.items()
+    }
+
+
+@settings(max_examples=250)
+@given(
+    queries=st.lists(standing(), min_size=4, max_size=9),
+    drawn=st.lists(streams.rows(), min_size=1, max_size=2),
+    small=st.booleans(),
+)
+def test_each_makes_of_its_rows_what_it_makes_of_all(
+    queries: list[Query], drawn: list[Any], small: bool
+) -> None:
+    operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
+    batches = [rows(each) for each in drawn]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(foldings_of, "FEW_PREDICATES", 10**6)
+        alone = harvested(operators, batches, RELATIONS)
+        patch.setattr(foldings_of, "FEW_PREDICATES", 0)
+        patch.setattr(foldings_of, "shares", lambda _: False)  # each by itself, as far as that goes
+        if small:
+            patch.setattr(routed_scans, "_BITS_AT_ONCE", 1)
+            patch.setattr(routed_scans, "_FEWEST", 5)
+        routed = harvested(operators, batches, RELATIONS)
+    assert told(routed) == told(alone)
+    assert counted(routed) == counted(alone)
+    assert refused(routed) == refused(alone)
+
+
+def test_a_thousand_selections_see_their_own_rows_alone() -> None:
+    operators = [
+        lower(f"q{n}", selecting(some.call("=", column("x"), literal(n, BIGINT))), f"q{n}")
+        for n in range(1000)
+    ]
+    (folding,) = foldings(operators, {})
+    assert isinstance(folding, RoutedRows)
+    folding.add(rows([{"k": "a", "g": 1, "x": n % 3 + 7, "y": 0.0, "at": n} for n in range(30)]))
+    assert folding.seen == {"q7": 10, "q8": 10, "q9": 10}
+    found = folding.finish()
+    assert {name: each.rows_in for name, each in found.scanned.items()} == {f"q{n}": 30 for n in range(1000)}
+    assert {name for name, each in found.scanned.items() if each.rows_kept} == {"q7", "q8", "q9"}
+
+
+def test_a_row_that_fails_a_filter_is_given_to_its_operator_which_rejects_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = some.call(">", column("x"), literal(5, BIGINT))
+    operators = [lower(f"q{n}", selecting(each), f"q{n}") for n, each in enumerate([FAILING, other])]
+    monkeypatch.setattr(foldings_of, "FEW_PREDICATES", 1)
+    found = harvested(operators, [rows([{"k": "a", "g": 1, "x": 0, "y": 0.0, "at": 0}])])
+    assert {name: len(each) for name, each in refused(found).items()} == {"q0": 1, "q1": 0}

@@ -1,0 +1,211 @@
+"""New queries read the past while the live pipeline goes on: in turns, without a gap or a row twice."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.runtime.backfill.backfill_scheduler import Chunk, Turns, chunk_of, furthest_behind
+from headrace.runtime.backfill.operator_progress import ArchiveEntry
+from headrace.runtime.backfill.replay import Past
+from headrace.runtime.backfill.union_replay import Bundle
+from headrace.runtime.hub.hub import Hub
+from headrace.time import SECOND
+from tests.runtime.rig import QUERIES, Rig, answer, answers, cut, expected, made_rows
+
+ONE_FILE = {"maxFilesPerTrigger": "1"}
+SINCE_WHENEVER = [name for name in QUERIES if name != "named"]
+
+
+def entry(rows: int, relation: str = "") -> ArchiveEntry:
+    return ArchiveEntry(0, (), (), (), rows, 0, 0, 0, 0, {"r": relation})
+
+
+@given(
+    entries=st.lists(st.builds(entry, st.integers(0, 50), st.sampled_from("ab")), min_size=1),
+    rows=st.integers(0, 120),
+    least=st.integers(1, 4),
+    until=st.none() | st.integers(1, 8),
+    enough=st.none() | st.integers(0, 100),
+)
+def test_a_chunk_is_a_prefix_no_larger_than_asked(entries, rows, least, until, enough) -> None:
+    chunk = chunk_of(iter(entries), Chunk(rows, least, enough), until)
+    assert chunk == entries[: len(chunk)]
+    assert chunk
+    assert len({each.relations["r"] for each in chunk}) == 1
+    assert until is None or len(chunk) <= until
+    total = sum(each.rows for each in chunk)
+    if len(chunk) > least or (enough is not None and len(chunk) > 1 and total - chunk[-1].rows >= enough):
+        assert total <= rows
+    whole = len(chunk) == len(entries) or len(chunk) == until
+    if not whole and entries[len(chunk)].relations == chunk[0].relations:
+        assert len(chunk) >= least or (enough is not None and total >= enough)
+
+
+def test_one_large_entry_is_a_chunk_by_itself_where_live_epochs_add_small_ones() -> None:
+    turns = Turns()
+    for _ in range(50):
+        turns.saw(replay=False, rows=1000, seconds=0.1)
+    large, small = entry(1_000_000), entry(1000)
+    assert chunk_of(iter([large, large, large]), turns.chunk(), None) == [large]
+    assert len(chunk_of(iter([small] * 9), turns.chunk(), None)) >= 2
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1), st.tuples(st.sampled_from("st"), st.integers(0, 5)), min_size=1, max_size=8
+    )
+)
+def test_who_is_furthest_behind_reads_to_where_the_next_one_stands(places) -> None:
+    group = furthest_behind(places)
+    assert group.start == min(start for _, start in places.values())
+    assert {places[name] for name in group.operators} == {(group.stream, group.start)}
+    ahead = [start for stream, start in places.values() if stream == group.stream and start > group.start]
+    assert group.until == (min(ahead) if ahead else None)
+
+
+def test_a_chunk_takes_about_half_of_what_a_live_epoch_takes() -> None:
+    turns = Turns()
+    assert turns.chunk() == Chunk()  # nothing is live
+    for _ in range(50):
+        turns.saw(replay=False, rows=1000, seconds=2.0)
+        turns.saw(replay=True, rows=300_000, seconds=1.0)
+    chunk = turns.chunk()
+    assert chunk.rows == pytest.approx(300_000, rel=0.05)
+    assert chunk.entries == 2
+    turns.saw(replay=False, rows=0, seconds=9.0)  # a tick says nothing of what rows cost
+    assert turns.chunk() == chunk
+
+
+LIFE = st.tuples(st.sampled_from((2, 0, 1, 3)), st.sampled_from((3, 0, 1, 5)), st.integers(1, 4))
+"""So many files arrive, so many queries are registered, and so many steps are made."""
+
+
+def kinds(hub: Hub, steps: int) -> list[str]:
+    found = []
+    for _ in range(steps):
+        seen = hub.loop.step(live_first=True)
+        found.append("nothing" if seen is None else seen.kind)
+    return found
+
+
+def test_live_input_waits_for_one_chunk_at_most_and_the_past_is_read_all_the_same(tmp_path: Path) -> None:
+    files = cut(made_rows(41, 80), *range(2, 80, 2))
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop(*files[:12])
+    with rig.hub(2, {"first": QUERIES["tumble"]}) as hub:
+        hub.catch_up()
+        hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
+        hub.loop.engine.turns.saw(
+            replay=True, rows=1, seconds=1.0
+        )  # reading the past is slow here: two entries a chunk
+        rig.drop(*files[12:])  # and there is live input at every step
+        found = []
+        while hub.loop.engine.is_catching_up():
+            found += kinds(hub, 1)
+            assert len(found) < 28
+        assert found[0] == "epoch"
+        assert "replay" in found
+        assert not any(pair == ("replay", "replay") for pair in itertools.pairwise(found))
+        closing = hub.run_once()
+        assert answer(hub, "late", closing) == answer(hub, "first", closing)
+
+
+def test_when_nothing_arrives_the_past_is_read_without_waiting(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop(*cut(made_rows(42, 60), *range(3, 60, 3)))
+    with rig.hub(2, {"first": QUERIES["tumble"]}) as hub:
+        hub.catch_up()
+        hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
+        found = kinds(hub, 30)
+        done = found.index("nothing")
+        assert set(found[:done]) == {"replay"}
+        assert not hub.loop.engine.is_catching_up()
+
+
+class Small(Turns):
+    """The past is read one, two or three entries at a time, in turns with what is live."""
+
+    read = 0
+
+    def chunk(self) -> Chunk:
+        self.read += 1
+        return Chunk(1, 1 + self.read % 3)
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rows = made_rows(
+        data.draw(st.integers(0, 10**6), "seed of the rows"),
+        data.draw(st.integers(30, 70), "rows"),
+        disorder=data.draw(st.integers(0, 6), "disorder") * SECOND,
+    )
+    slack = data.draw(st.sampled_from((0, 2 * SECOND, 6 * SECOND)), "slack")
+    left = files = cut(rows, *range(6, len(rows), 6))
+    rig = Rig(tmp_path_factory.mktemp("home"), ONE_FILE, slack=slack)
+    waiting = data.draw(st.permutations(SINCE_WHENEVER), "order in which queries come")
+    opened = 0
+    while left or waiting:
+        with rig.hub(data.draw(st.integers(1, 4), "tasks"), None if opened else {}) as hub:
+            opened += 1
+            hub.loop.engine.turns = Small() if data.draw(st.booleans(), "few entries at a time") else Turns()
+            for arrive, come, steps in data.draw(st.lists(LIFE, min_size=3, max_size=6), "what happens"):
+                rig.drop(*left[:arrive])
+                for name in waiting[:come]:
+                    hub.execute(f"CREATE QUERY {name} AS {QUERIES[name]}")
+                left, waiting = left[arrive:], waiting[come:]
+                kinds(hub, steps)
+    with rig.hub(2) as hub:
+        found = answers(hub, hub.run_once())
+        assert set(found) == set(SINCE_WHENEVER)
+        for name, told in found.items():
+            assert told == expected(hub.operator_and_query(name)[1], files, slack), name
+        assert hub.check().faults == 0
+
+
+BUNDLES = Past._bundles
+
+
+def with_a_gap(*asked: Any) -> list[Bundle]:
+    """One entry of the past is nobody's."""
+    found = BUNDLES(*asked)
+    return [*found[:1], replace(found[1], entries=()), *found[2:]] if len(found) > 2 else found
+
+
+def counted_twice(*asked: Any) -> list[Bundle]:
+    """At the cut-over the last entry of the past is believed to be ahead still."""
+    found = BUNDLES(*asked)
+    return [*found[:-1], replace(found[-1], place=found[-1].place - 1)] if len(found) > 2 else found
+
+
+def lived(rig: Rig, name: str) -> None:
+    """A query comes when six entries are archived, and then two more."""
+    files = cut(made_rows(11, 48), *range(6, 48, 6))
+    rig.drop(*files[:6])
+    with rig.hub(2, {}) as hub:
+        hub.catch_up()
+        hub.register(QUERIES[name], name)
+        hub.catch_up()
+        rig.drop(*files[6:])
+        found = answers(hub, hub.run_once())[name]
+        assert found == expected(hub.operator_and_query(name)[1], files), "wrong"
+
+
+@pytest.mark.parametrize("name", ["tumble", "slide", "rows", "ever", "some"])
+def test_a_gap_or_a_double_count_at_the_cut_over_would_be_noticed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived(Rig(tmp_path / "as it is", ONE_FILE), name)
+    for mutant in (with_a_gap, counted_twice):
+        monkeypatch.setattr(Past, "_bundles", mutant)
+        with pytest.raises(AssertionError, match="wrong"):
+            lived(Rig(tmp_path / mutant.__name__, ONE_FILE), name)

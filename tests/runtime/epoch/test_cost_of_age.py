@@ -1,0 +1,80 @@
+"""What an epoch looks at in its home does not depend on how many epochs there were before it. Counted, not timed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
+from headrace.store.files.filesystem import LocalStore
+
+START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+LOOKS = ("read", "map", "exists", "list")
+QUERIES = (
+    "CREATE QUERY windows AS SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]",
+    "CREATE QUERY groups OPTIONS (retain '10 MINUTES') AS SELECT v % 3 AS k, COUNT(*) AS n FROM s [RANGE 2 MINUTES] GROUP BY v % 3",
+    "CREATE QUERY over AS SELECT SUM(n) AS n FROM windows [RANGE 5 MINUTES SLIDE 5 MINUTES]",
+)
+ROUND = 64
+"""Epochs that are counted together: in one round every list seals a segment, and garbage is collected once."""
+
+
+@contextmanager
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """How often a store is asked for something, by anyone; a listing counts once more for each file it tells of."""
+    found: Counter[str] = Counter()
+
+    def counting(name: str) -> Any:
+        original = getattr(LocalStore, name)
+
+        def asked(self: LocalStore, *args: Any, **options: Any) -> Any:
+            answer = original(self, *args, **options)
+            found[name] += 1
+            if name == "list":
+                answer = list(answer)
+                found["listed"] += len(answer)
+            return answer
+
+        return asked
+
+    with monkeypatch.context() as patched:
+        for name in LOOKS:
+            patched.setattr(LocalStore, name, counting(name))
+        yield found
+
+
+def push(hub: Hub, first: int, count: int) -> None:
+    """A row a minute, each pushed and folded by itself."""
+    for minute in range(first, first + count):
+        hub.push("s", [{"at": START + dt.timedelta(minutes=minute), "v": minute}])
+        hub.loop.drain()
+
+
+def test_an_epoch_looks_at_as_many_files_in_an_old_home_as_in_a_young_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds of epochs in a home of some age, and one twice as old: also a look that finds nothing to do."""
+    with open_hub(tmp_path / "home", local=True) as hub:
+        engine = hub.loop.engine
+        engine.housekeeping.every, engine.housekeeping.grace = 10**9, -1
+        hub.execute("CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push TIMESTAMP BY at")
+        for query in QUERIES:
+            hub.execute(query)
+        looks, idle = [], []
+        for turn in range(3):
+            with counted(monkeypatch) as found:
+                push(hub, turn * ROUND, ROUND)
+            looks.append(sum(found.values()))
+            with counted(monkeypatch) as found:
+                assert hub.loop.step() is None
+            idle.append(dict(found))
+            engine.collect()
+        assert idle[2] == idle[1], idle
+        assert looks[2] <= 1.1 * looks[1], looks

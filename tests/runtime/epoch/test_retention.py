@@ -1,0 +1,349 @@
+"""OPTIONS (retain '…'): the archive forgets what is older, never what an operator still has to read."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.errors import HeadraceError
+from headrace.runtime.epoch.retention import EVERY
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.introspection.epoch_log import EpochLog
+from headrace.store.files import filesystem
+from headrace.store.files.disk import Disk
+from tests.runtime.rig import faults_once_tidy
+from tests.store.faults import FaultyDisk, SimulatedCrash, kill_points
+
+START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+COUNT = "SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]"
+
+
+def minutes(hub: Hub, wanted: range) -> None:
+    """One row a minute, each an epoch."""
+    for minute in wanted:
+        hub.push("s", [{"at": START + dt.timedelta(minutes=minute), "v": minute}])
+        hub.loop.drain()
+
+
+def archived(hub: Hub) -> tuple[int, int]:
+    """First kept and next index of the archive list."""
+    entries = hub.home.list_of(hub.home.latest(), "archive:s")
+    return entries.start, entries.length
+
+
+def prepared(path: Path) -> Hub:
+    """A stream that keeps five minutes."""
+    hub = open_hub(path, local=True)
+    hub.execute(
+        "CREATE STREAM s (at TIMESTAMP, v BIGINT) USING push OPTIONS (retain '5 MINUTES') TIMESTAMP BY at"
+    )
+    return hub
+
+
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(
+    passed=st.integers(9, 24),
+    length=st.integers(1, 4),
+    slide=st.integers(1, 3),
+    gone=st.integers(0, 3),
+)
+def test_old_entries_go_and_a_late_query_answers_from_what_is_kept_as_one_that_was_first(
+    tmp_path_factory: pytest.TempPathFactory, passed: int, length: int, slide: int, gone: int
+) -> None:
+    """Windows that lie in what is kept are the same rows, to the last; of others there is what is left in them."""
+    text = (
+        "SELECT window_start, window_end, v % 2 AS odd, COUNT(*) AS n, SUM(v) AS total, MIN(v) AS low"
+        f" FROM s [RANGE {length} MINUTES SLIDE {slide} MINUTES] WHERE v % 5 <> {gone} GROUP BY v % 2"
+    )
+    with prepared(tmp_path_factory.mktemp("home")) as hub:
+        hub.register(text, "first")
+        minutes(hub, range(passed))
+        kept, written = archived(hub)
+        assert written == passed
+        assert kept == passed - 6
+        hub.register(text, "late")
+        hub.loop.drain()
+        horizon = START + dt.timedelta(minutes=kept)
+        first, late = (hub.query(name).history().to_pylist() for name in ("first", "late"))
+        inside = [row for row in first if row["window_start"] >= horizon]
+        assert inside or length + slide > 4
+        assert [row for row in late if row["window_start"] >= horizon] == inside
+        for row in late:
+            start, end = (
+                (row[name] - START).total_seconds() // 60 for name in ("window_start", "window_end")
+            )
+            values = [
+                v for v in range(max(kept, int(start)), int(end)) if v % 5 != gone and v % 2 == row["odd"]
+            ]
+            assert (row["n"], row["total"], row["low"]) == (len(values), sum(values), min(values))
+
+
+def test_a_paused_query_holds_back_what_it_has_not_seen(tmp_path: Path) -> None:
+    """RESUME finds everything; then the archive catches up with its retention."""
+    with prepared(tmp_path / "home") as hub:
+        hub.register(COUNT, "q")
+        minutes(hub, range(3))
+        hub.execute("PAUSE QUERY q")
+        minutes(hub, range(3, 20))
+        assert archived(hub) == (3, 20)
+        hub.execute("RESUME QUERY q")
+        hub.loop.drain()
+        assert hub.query("q").history().num_rows == 19
+        minutes(hub, range(20, 21))
+        assert archived(hub)[0] == 15
+
+
+def counting(path: Path, *queries: str) -> Hub:
+    """A stream that keeps five minutes, and queries over it by their statements."""
+    hub = prepared(path)
+    for each in queries:
+        hub.execute(each)
+    return hub
+
+
+def tidied(hub: Hub) -> dict[str, int]:
+    """Files by folder, after garbage was collected as if the grace had passed; `headrace check` finds nothing."""
+    found = faults_once_tidy(hub)  # the plan of a home that was only opened is in no manifest yet
+    assert [each for each in found if not each.startswith("FAULT plans/")] == []
+    folders = [each for each in hub.path.iterdir() if each.is_dir()]
+    return {each.name: sum(file.is_file() for file in each.rglob("*")) for each in folders}
+
+
+KEPT = f"CREATE QUERY kept OPTIONS (retain '5 MINUTES') AS {COUNT}"
+WHOLE = f"CREATE QUERY whole AS {COUNT}"
+
+
+def test_results_older_than_a_query_retains_go_and_those_of_others_stay(tmp_path: Path) -> None:
+    """Forty windows: one query keeps five minutes (and what the look at every eighth epoch has not seen), one keeps all."""
+    with counting(tmp_path / "home", KEPT, WHOLE) as hub:
+        minutes(hub, range(41))
+        assert hub.query("whole").history().num_rows == 40
+        kept = hub.query("kept").history().num_rows
+        assert 5 <= kept <= 5 + EVERY
+        assert hub.query("kept").invoke().to_pylist() == hub.query("whole").invoke().to_pylist() == [{"n": 1}]
+        assert 40 + kept <= tidied(hub)["results"] <= 40 + 5 + 2 * EVERY  # the last eight manifests keep more
+    with open_hub(tmp_path / "home", local=True) as hub:
+        assert hub.query("whole").history().num_rows == 40
+        hub.execute("DROP QUERY whole")
+        minutes(hub, range(41, 60))
+        files = tidied(hub)
+        assert files["results"] <= 5 + 2 * EVERY
+        results = hub.home.list_of(hub.home.latest(), "results")
+        assert len(results) <= 5 + 2 * EVERY
+
+
+def test_a_retention_is_set_and_taken_away_while_the_query_goes_on(tmp_path: Path) -> None:
+    """SET (retain …) counts from the next look on; 'ALL' keeps what is there and all that comes."""
+    with counting(tmp_path / "home", WHOLE) as hub:
+        minutes(hub, range(20))
+        assert hub.query("whole").history().num_rows == 19
+        hub.execute("ALTER QUERY whole SET (retain '5 MINUTES')")
+        minutes(hub, range(20, 30))
+        kept = hub.query("whole").history().num_rows
+        assert 5 <= kept <= 5 + EVERY
+        hub.execute("ALTER QUERY whole SET (retain 'all')")
+        minutes(hub, range(30, 50))
+        assert hub.query("whole").history().num_rows == kept + 20
+
+
+def test_a_relation_still_answers_with_the_sum_of_the_changes_that_went(tmp_path: Path) -> None:
+    """INVOKE of a relation is the same whether its query keeps five minutes of changes or all."""
+    text = "SELECT v % 7 AS k, COUNT(*) AS n, SUM(v) AS total FROM s GROUP BY v % 7"
+    with counting(
+        tmp_path / "home",
+        f"CREATE QUERY kept OPTIONS (retain '5 MINUTES') AS {text}",
+        f"CREATE QUERY whole AS {text}",
+    ) as hub:
+        for low in range(0, 120, 40):
+            minutes(hub, range(low, low + 40))
+            assert hub.query("kept").invoke().to_pylist() == hub.query("whole").invoke().to_pylist()
+        assert hub.query("kept").history().num_rows < hub.query("whole").history().num_rows // 2
+        assert "sums" in hub.home.latest().facts
+        before = tidied(hub)["results"]
+    with open_hub(tmp_path / "home", local=True) as hub:
+        assert hub.query("kept").invoke().to_pylist() == hub.query("whole").invoke().to_pylist()
+        assert tidied(hub)["results"] == before
+
+
+def test_a_query_over_a_query_holds_back_what_it_has_not_read(tmp_path: Path) -> None:
+    """Paused for longer than its source retains, it still sees every result; a late one sees what is retained."""
+    over = "SELECT SUM(n) AS total FROM kept [RANGE 1 MINUTE SLIDE 1 MINUTE]"
+    with counting(tmp_path / "home", KEPT, f"CREATE QUERY over AS {over}") as hub:
+        minutes(hub, range(5))
+        hub.execute("PAUSE QUERY over")
+        minutes(hub, range(5, 40))
+        assert hub.query("kept").history().num_rows == 39 - 4
+        hub.execute("RESUME QUERY over")
+        hub.loop.drain()
+        minutes(hub, range(40, 60))
+        assert sum(row["total"] for row in hub.query("over").history().to_pylist()) == 59
+        kept = hub.query("kept").history().num_rows
+        assert kept <= 6 + 2 * EVERY
+        hub.execute(f"CREATE QUERY late AS {over}")
+        hub.loop.drain()
+        assert 5 <= hub.query("late").history().num_rows <= kept
+
+
+def test_a_sink_that_is_behind_holds_back_what_it_has_not_delivered(tmp_path: Path) -> None:
+    """Its receiver fails; nothing of what it missed has gone when it works again."""
+
+    def fails(epoch: int, rows: pa.Table) -> None:
+        raise OSError("not now")
+
+    got: list[int] = []
+
+    def live() -> None:
+        with counting(tmp_path / "home", KEPT) as hub:
+            hub.sink("kept", fails, name="mine")
+            minutes(hub, range(40))
+            assert hub.query("kept").history().num_rows == 39
+
+    with pytest.raises(HeadraceError, match="the sink of query 'kept' failed: not now"):
+        live()
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.sink("kept", lambda _, rows: got.extend(row["n"] for row in rows.to_pylist()), name="mine")
+    assert got == [1] * 39
+
+
+def test_versions_of_a_relation_go_when_no_row_that_is_kept_met_them(tmp_path: Path) -> None:
+    """Twelve refreshes, each met by some rows: those go that only forgotten rows had met."""
+    source = tmp_path / "names.json"
+    with prepared(tmp_path / "home") as hub:
+        for turn in range(12):
+            source.write_text(f'{{"id": 1, "name": "{turn}"}}\n')
+            if turn:
+                hub.execute("REFRESH RELATION names")
+            else:
+                hub.execute(
+                    f"CREATE RELATION names (id BIGINT, name STRING) USING json OPTIONS (path '{source}')"
+                )
+            minutes(hub, range(2 * turn, 2 * turn + 2))
+        tidied(hub)  # old manifests go, then what only they needed
+        assert (
+            3 <= tidied(hub)["relations"] <= 8
+        )  # what five minutes of rows met, and the last eight manifests
+        minutes(hub, range(24, 40))
+        tidied(hub)
+        assert tidied(hub)["relations"] == 1
+
+
+def test_the_ingest_log_is_summed_up_and_files_are_not_read_again(tmp_path: Path) -> None:
+    """Two hundred files, each an epoch; the home is opened again and again and reads each once."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    seen = 0
+    for turn in range(4):
+        with open_hub(tmp_path / "home", local=True) as hub:
+            if not turn:
+                hub.execute(
+                    f"CREATE STREAM s (v BIGINT, at TIMESTAMP) USING json OPTIONS (path '{folder}', order 'name',"
+                    " retain '5 MINUTES', maxFilesPerTrigger '1') TIMESTAMP BY at"
+                )
+                hub.execute("CREATE QUERY q AS SELECT COUNT(*) AS n FROM s")
+            for number in range(seen, seen + 50):
+                at = (START + dt.timedelta(minutes=number)).isoformat()
+                (folder / f"{number:04}.json").write_text(json.dumps({"v": number, "at": at}) + "\n")
+                hub.loop.step()  # each is listed, and logged, by itself
+            seen += 50
+            hub.loop.drain()
+            assert hub.query("q").invoke().to_pylist() == [{"n": seen}]
+            tidied(hub)
+    with open_hub(tmp_path / "home", local=True) as hub:
+        assert tidied(hub)["ingest"] <= 2 * 64
+        assert hub.home.ingest_log.start > 0
+        assert hub.loop.drain() <= 1
+        assert hub.query("q").invoke().to_pylist() == [{"n": 200}]
+
+
+def test_a_home_does_not_grow_with_its_age(tmp_path: Path) -> None:
+    """After 150 and after 450 epochs it has as many files, and as many bytes in them, but for the steps in which they go."""
+    text = "SELECT v % 3 AS k, COUNT(*) AS n FROM s [RANGE 2 MINUTES] GROUP BY v % 3"
+    relation = f"CREATE QUERY groups OPTIONS (retain '5 MINUTES') AS {text}"
+    with counting(tmp_path / "home", KEPT, relation) as hub:
+        sizes = []
+        for until in (0, 150, 300, 450):
+            minutes(hub, range(max(0, until - 150), until))
+            files = tidied(hub)
+            size = sum(
+                each.stat().st_size
+                for each in hub.path.rglob("*")
+                if each.is_file() and not each.name.startswith("epochs")
+            )
+            sizes.append((sum(files.values()), size))
+        (_, young, middle, old) = sizes
+        assert old[0] <= 1.15 * young[0], sizes
+        assert old[1] <= 1.15 * max(young[1], middle[1]), sizes
+
+
+def killed_while_forgetting(path: Path, disk: FaultyDisk, use: Callable[[FaultyDisk | None], None]) -> None:
+    """An epoch that forgets, then a collection, on a disk that fails."""
+    with suppress(SimulatedCrash), open_hub(path, local=True) as hub:
+        engine = hub.loop.engine
+        use(disk)
+        for store in (hub.home.store, engine.home.store):
+            store._disk = disk
+        hub.push("s", [{"at": START + dt.timedelta(minutes=100), "v": 100}])
+        while hub.loop.step() is not None:
+            pass
+        engine.housekeeping.grace = -1
+        engine.collect()
+    use(None)
+
+
+def test_killed_while_it_forgets_a_home_has_what_it_retains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call of a forgetting epoch and of the collection after it is a place to die at."""
+
+    def use(faulty: FaultyDisk | None) -> None:
+        monkeypatch.setattr(filesystem, "Disk", (lambda: faulty) if faulty is not None else Disk)
+
+    home, saved = tmp_path / "home", tmp_path / "saved"
+    relation = "CREATE QUERY groups OPTIONS (retain '5 MINUTES') AS SELECT v % 2 AS k, COUNT(*) AS n FROM s GROUP BY v % 2"
+    with counting(saved, KEPT, relation) as hub:
+        pushed = list(range(100))
+        minutes(hub, range(100))
+        while hub.home.latest().epoch % EVERY != EVERY - 2:  # the next opening is an epoch too
+            minutes(hub, range(99, 100))
+            pushed.append(99)
+        tidied(hub)
+    shutil.copytree(saved, home)
+    trace = FaultyDisk()
+    killed_while_forgetting(home, trace, use)
+    points = list(kill_points(trace.trace))
+    assert len(points) > 20
+    for number, fault in enumerate(points[:: max(1, len(points) // 40)]):
+        shutil.rmtree(home)
+        shutil.copytree(saved, home)
+        killed_while_forgetting(home, FaultyDisk(fault=fault), use)
+        with open_hub(home, local=True) as hub:
+            hub.loop.drain()
+            there = [*pushed, 100][: hub.status()["streams"]["s"]["rows"]]
+            assert len(there) in (len(pushed), len(pushed) + 1), (number, fault)
+            expected = [{"k": k, "n": sum(v % 2 == k for v in there)} for k in (0, 1)]
+            assert hub.query("groups").invoke().to_pylist() == expected, (number, fault)
+            assert hub.query("kept").history().num_rows >= 5
+            tidied(hub)
+
+
+def test_the_log_of_epochs_is_two_files_of_bounded_size(tmp_path: Path) -> None:
+    """A full log takes the place of the one before it; the newest lines are in the two, whole and in order."""
+    log = EpochLog(tmp_path, largest=1000)
+    for number in range(200):
+        log.write({"epoch": number})
+    log.close()
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2
+    lines = [json.loads(line)["epoch"] for file in files for line in file.read_text().splitlines()]
+    assert lines == list(range(200 - len(lines), 200))
+    assert all(file.stat().st_size < 1100 for file in files)

@@ -1,0 +1,113 @@
+"""A statement that an older version has put into the query log twice: the home opens, and `check` tells of it.
+
+Until appends had ids, a driver that was told "already published" of its own append put the same entries in again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.errors import UserError
+from headrace.runtime.home.check import check
+from headrace.runtime.home.home import Home
+from headrace.runtime.invoke.home_reader import Reader
+from headrace.store.files.envelope import seal
+from headrace.store.files.filesystem import LocalStore
+from headrace.store.logs.record_log import QUERY_LOG, RecordLog
+from tests.runtime.rig import QUERIES, Rig, answers, cut, expected, faults, made_rows
+
+FILES = cut(made_rows(7, 24), 8, 16)
+TWO = {"a": QUERIES["tumble"], "b": QUERIES["tumble"]}
+DAMAGE = {
+    "drop": [{"do": "drop", "kind": "query", "name": "A"}],
+    "rename": [{"do": "rename", "name": "a", "to": "c"}],
+    "rename and drop": [
+        {"do": "rename", "name": "a", "to": "c"},
+        {"do": "drop", "kind": "query", "name": "c"},
+    ],
+    "pause, then drop": [{"do": "pause", "name": "a"}, {"do": "drop", "kind": "query", "name": "a"}],
+}
+"""What was appended twice, each time as one chunk."""
+
+
+def append_as_before(home: Path, records: Sequence[Any]) -> None:
+    """A chunk as versions without ids wrote it."""
+    store = LocalStore(home)
+    last = list(RecordLog(store, QUERY_LOG).chunks())[-1]
+    body = {"number": last.number + 1, "first": last.end, "records": list(records)}
+    store.put_if_absent(f"{QUERY_LOG}/{last.number + 1:012d}.json", seal("log chunk", 1, body))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_entries_that_are_there_twice_count_once_and_the_home_opens(damage: str, tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.drop(*FILES[:2])
+    with rig.hub(2, TWO) as hub:
+        hub.catch_up()
+    for _ in range(2):
+        append_as_before(rig.home, DAMAGE[damage])
+    left = {"b", "c"} if damage == "rename" else {"b"}
+    assert {query.definition.name for query in Reader.at(rig.home).catalog.queries.values()} == left
+    assert faults(rig.home) == []
+    assert any(re.match(f"NOTE {QUERY_LOG}/: . of its entries", line) for line in check(rig.home).lines)
+    with rig.hub(2) as hub:
+        rig.drop(FILES[2])
+        found = answers(hub, hub.run_once())
+        assert set(found) == left
+        for name in left:
+            assert found[name] == expected(hub.operator_and_query(name)[1], FILES)
+        hub.execute(f"CREATE QUERY a AS {TWO['a']}; DROP QUERY a;")
+        with pytest.raises(UserError, match="there is no query 'a'"):
+            hub.execute("DROP QUERY a")
+    assert faults(rig.home) == []
+
+
+def test_an_append_that_is_there_twice_under_one_id_is_folded_once(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    with rig.hub(2, TWO) as hub:
+        hub.log({"do": "drop", "kind": "query", "name": "a"}, {"do": "rename", "name": "b", "to": "a"})
+    chunk = list(RecordLog(LocalStore(rig.home), QUERY_LOG).chunks())[-1]
+    # What no version does: the fold alone would take the second drop for one of the renamed query.
+    RecordLog(LocalStore(rig.home), QUERY_LOG).append(chunk.records, chunk.append)
+    home = Home.at(rig.home)
+    assert [query.definition.name for query in home.catalog.queries.values()] == ["a"]
+    assert home.catalog.position == chunk.end + 2
+    assert home.catalog.idle == (chunk.end, chunk.end + 1)
+    with rig.hub(2) as hub:
+        assert hub.catalog.query("a") is not None
+        hub.execute("DROP QUERY a")
+        assert hub.catalog.query("a") is None
+
+
+def test_check_names_the_query_that_keeps_a_home_from_opening(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    with rig.hub(2, TWO):
+        pass
+    append_as_before(rig.home, [{"do": "put_query", "query": {"name": "lost", "text": "SELECT v FROM gone"}}])
+    (told,) = faults(rig.home)
+    assert told.startswith("FAULT querylog/, query lost: it cannot be planned: ")
+    assert "gone" in told
+    append_as_before(rig.home, [{"do": "dance"}])
+    (told,) = faults(rig.home)
+    assert told.startswith(
+        "FAULT querylog/: it cannot be folded: entry 5 of the query log is of the unknown kind 'dance'"
+    )
+
+
+def test_check_opens_every_plan(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.drop(FILES[0])
+    with rig.hub(2, TWO) as hub:
+        hub.catch_up()
+        plan = tmp_path / "home" / hub.home.latest().plan
+    assert check(rig.home).faults == 0
+    written = plan.read_bytes()
+    plan.write_bytes(written[:-40])
+    assert any(
+        line.startswith(f"FAULT plans/{plan.name}: the plan cannot be read") for line in faults(rig.home)
+    )

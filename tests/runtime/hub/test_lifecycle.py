@@ -1,0 +1,72 @@
+"""The life of queries over a stream, its archive and a stored relation: registered, paused, altered and dropped at any time."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
+
+START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+BY_NAME = (
+    "SELECT names.name, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] JOIN names ON s.k = names.k"
+    " GROUP BY names.name"
+)
+
+
+def push(hub: Hub, minute: int, *keys: str) -> None:
+    """A row a key, as one epoch."""
+    at = START + dt.timedelta(minutes=minute)
+    hub.push("s", [{"k": key, "at": at} for key in keys])
+    hub.loop.drain()
+
+
+def told(hub: Hub, name: str) -> list[tuple[str, int]]:
+    return sorted((row["name"], row["n"]) for row in hub.query(name).history().to_pylist())
+
+
+def test_queries_come_rest_change_and_go_while_rows_arrive(tmp_path: Path) -> None:
+    (tmp_path / "names.csv").write_text("k,name\na,Ann\nb,Bob\n", encoding="utf-8")
+    home = tmp_path / "home"
+    with open_hub(home, local=True) as hub:
+        hub.execute(
+            f"""CREATE STREAM s (k STRING, at TIMESTAMP) USING push TIMESTAMP BY at;
+            CREATE RELATION names (k STRING, name STRING) USING csv OPTIONS (path '{tmp_path}/names.csv', header 'true');
+            CREATE QUERY first AS {BY_NAME};"""
+        )
+        push(hub, 0, "a", "b", "c")
+        push(hub, 1, "a")
+        hub.register(BY_NAME, "late")  # over the archive
+        push(hub, 2, "b", "b")
+        assert told(hub, "first") == told(hub, "late") == [("Ann", 1), ("Ann", 1), ("Bob", 1)]
+        hub.execute("PAUSE QUERY late")
+        push(hub, 3, "a", "a", "a")
+    with open_hub(home, local=True) as hub:  # another process
+        assert told(hub, "late") == [("Ann", 1), ("Ann", 1), ("Bob", 1)]
+        push(hub, 4, "c")
+        hub.execute("RESUME QUERY late")
+        hub.loop.drain()
+        assert (
+            told(hub, "first")
+            == told(hub, "late")
+            == [("Ann", 1), ("Ann", 1), ("Ann", 3), ("Bob", 1), ("Bob", 2)]
+        )
+        hub.execute(f"ALTER QUERY late AS {BY_NAME} HAVING n > 1")
+        hub.loop.drain()
+        assert told(hub, "late") == [("Ann", 3), ("Bob", 2)]
+
+
+def test_a_name_that_is_used_again_is_another_query_and_state_goes_with_the_old_one(tmp_path: Path) -> None:
+    ids: list[str] = []
+    with open_hub(tmp_path / "home", local=True) as hub:
+        hub.execute("CREATE STREAM s (k STRING, at TIMESTAMP) USING push TIMESTAMP BY at")
+        for _ in range(3):
+            hub.register("SELECT k, COUNT(*) AS n FROM s [RANGE 1 DAY SLIDE 1 HOUR] GROUP BY k", "q")
+            ids.append(hub.catalog.require_query("q").operator_id)
+            push(hub, len(ids), *"abcdefgh")
+            hub.execute("DROP QUERY q")
+        push(hub, 9, "a")
+        line = hub.status()["last_epoch"]
+        assert len(set(ids)) == 3
+        assert (line["operators"], line["state_bytes"]) == ({}, 0)

@@ -1,0 +1,130 @@
+"""Queries of one shape keep their state together, and each answers as if it were alone, whatever the others do (law 6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace.operators.families.family import Census, number_of
+from headrace.operators.sharing import scan_sharing
+from headrace.runtime.home.run_cache import open_run
+from headrace.runtime.hub.hub import Hub
+from headrace.time import SECOND
+from tests.runtime.rig import Rig, answers, cut, expected, faults_once_tidy, made_rows
+
+ONE_FILE = {"maxFilesPerTrigger": "1"}
+SHAPES = (
+    "SELECT k, COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 10 SECONDS SLIDE 4 SECONDS] {where} GROUP BY k {rest}",
+    "SELECT COUNT(*) AS n, SUM(x) AS total FROM s [RANGE 12 SECONDS SLIDE 3 SECONDS] {where} {rest}",
+    "SELECT k, MAX(y) AS n, SUM(x) AS total FROM s [LANDMARK SLIDE 5 SECONDS] {where} GROUP BY k {rest}",
+    "SELECT g, COUNT(DISTINCT k) AS n, SUM(x) AS total FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] {where} GROUP BY g {rest}",
+)
+WHERE = ("", "WHERE x > 0", "WHERE x BETWEEN -2 AND 6", "WHERE k = 'a'", "WHERE g IS NULL OR y < 0")
+REST = ("", "HAVING SUM(x) > 3", "HAVING 6 / SUM(x) > 1", "ORDER BY total DESC, n LIMIT 2")
+
+
+def families(hub: Hub) -> dict[str, list[str]]:
+    """Operators by the family they are in."""
+    found: dict[str, list[str]] = {}
+    for operator in hub.loop.engine.plan.operators.values():
+        found.setdefault(str(operator.family_key), []).append(operator.id)
+    return found
+
+
+def text(shape: int, where: str, rest: str) -> str:
+    return SHAPES[shape].format(where=where, rest=rest)
+
+
+def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None:
+    for name, rows in answers(hub, hub.run_once()).items():
+        assert rows == expected(hub.operator_and_query(name)[1], files), name
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_sharing, "FEW_PREDICATES", data.draw(st.sampled_from((0, 12))))
+    rows = made_rows(data.draw(st.integers(0, 10**6)), 40, disorder=3 * SECOND)
+    files = cut(rows, *range(8, 40, 8))
+    rig = Rig(tmp_path_factory.mktemp("home"), ONE_FILE)
+    shape = data.draw(st.integers(0, len(SHAPES) - 1))
+    made = 0
+    with rig.hub(2, {}):
+        pass
+    for file in files[:-1]:
+        rig.drop(file)
+        with rig.hub(data.draw(st.integers(1, 3))) as hub:
+            present = [query.definition.name for query in hub.catalog.queries.values()]
+            for _ in range(data.draw(st.integers(0, 3))):
+                wanted = text(shape, data.draw(st.sampled_from(WHERE)), data.draw(st.sampled_from(REST)))
+                hub.execute(f"CREATE QUERY m{made} AS {wanted}")
+                made += 1
+            if present:
+                doing = data.draw(st.sampled_from(("PAUSE", "RESUME", "DROP", "nothing")))
+                if doing != "nothing":
+                    hub.execute(f"{doing} QUERY {data.draw(st.sampled_from(present))}")
+            for _ in range(data.draw(st.integers(0, 4))):
+                hub.loop.step()
+    rig.drop(files[-1])
+    with rig.hub(2) as hub:
+        for query in hub.catalog.queries.values():
+            if query.definition.paused:
+                hub.execute(f"RESUME QUERY {query.definition.name}")
+        assert_each_as_alone(hub, files)
+        assert not faults_once_tidy(hub)
+
+
+def test_queries_that_differ_in_where_having_and_select_list_are_one_family(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    queries = {f"m{n}": text(0, where, "HAVING SUM(x) > 3") for n, where in enumerate(WHERE)}
+    queries["shown"] = (
+        "SELECT SUM(x) AS t, COUNT(*) + 1 AS n FROM s [RANGE 10 SECONDS SLIDE 4 SECONDS] GROUP BY k"
+    )
+    with rig.hub(2, queries) as hub:
+        together = families(hub)
+    assert sorted(len(members) for members in together.values()) in ([6], [1, 5])
+
+
+def test_rows_of_a_dropped_member_leave_the_state_and_those_of_others_stay(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    files = cut(made_rows(5, 200), *range(10, 200, 10))
+    rig.drop(*files[:10])
+    queries = {f"m{n}": text(0, where, "") for n, where in enumerate(WHERE)}
+    with rig.hub(1, queries) as hub:
+        hub.catch_up()
+        gone = number_of(hub.operator_and_query("m0")[0].id)
+        assert gone in members_at_rest(hub)
+        hub.execute("DROP QUERY m0")
+        rig.drop(*files[10:])
+        hub.catch_up()
+        assert gone not in members_at_rest(hub)
+        assert len(members_at_rest(hub)) == len(WHERE) - 1
+        assert_each_as_alone(hub, files)
+
+
+def members_at_rest(hub: Hub) -> set[int]:
+    runs = [open_run(hub.home.store, run.name) for run in hub.home.latest().state]
+    tables = [table for run in runs for name, table in run.items() if name.startswith("f")]
+    return {number for table in tables for number in Census.of(table).numbers.tolist()}
+
+
+def test_a_row_that_fails_for_one_member_is_told_to_that_member_alone(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, ONE_FILE)
+    rig.drop([{"k": "a", "g": 1, "x": 0, "y": 1.0, "at": 0}, {"k": "b", "g": 1, "x": 2, "y": 1.0, "at": 0}])
+    queries = {
+        "fails": text(0, "", "HAVING 6 / SUM(x) > 1"),
+        "fine": text(0, "", "HAVING SUM(x) >= 0"),
+        "fails_too": text(0, "WHERE 1 / x > 0", ""),
+    }
+    with rig.hub(1, queries) as hub:
+        rig.drop([{"k": "c", "g": 1, "x": 2, "y": 1.0, "at": 90 * SECOND}])
+        hub.catch_up()
+        refused = hub.status()["rejected"]
+        refused = {name: refused.get(hub.operator_and_query(name)[0].id, 0) for name in queries}
+        assert refused == {"fine": 0, "fails": 2, "fails_too": 1}
+        assert [row[1]["k"] for row in answers(hub)["fine"]] == ["a", "b"] * 2

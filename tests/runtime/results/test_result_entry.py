@@ -1,0 +1,59 @@
+"""What an entry of the results list says of its queries is the same however many there are, and small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.runtime.messages.result_entry import answered, as_entry
+from headrace.runtime.results.result_log import epochs_of
+from headrace.time import BEGINNING, FOREVER
+from tests.runtime.rig import Rig, answer, expected, faults_once_tidy, made_rows
+
+names = st.one_of(
+    st.integers(0, 10**18 - 1).map("q{}".format),
+    st.integers(0, 99).map("q{}.inner".format),
+    st.sampled_from(["q", "q01", "q-1", "x7", "q1e3", "Q3"]),
+)
+instants = st.one_of(st.integers(BEGINNING, FOREVER), st.sampled_from([BEGINNING, FOREVER, 0]))
+facts = st.tuples(st.integers(0, 2**40), instants, instants)
+
+
+@given(st.dictionaries(names, facts, max_size=90), st.lists(names, max_size=5))
+def test_an_entry_says_of_every_query_what_it_was_told(
+    queries: dict[str, tuple[int, int, int]], others: list[str]
+) -> None:
+    read = answered(json.loads(json.dumps({"name": "r", **as_entry(queries)})))
+    assert {name: tuple(found) for name, found in read.items()} == queries
+    assert len(read) == len(queries)
+    for name in others:
+        assert (name in read) == (name in queries)
+
+
+def test_ten_thousand_queries_that_answer_alike_take_few_bytes() -> None:
+    queries = {f"q{n}": (100 - n % 3, 60_000_000, 70_000_000) for n in range(5, 10_005)}
+    assert len(json.dumps(as_entry(queries))) < 2000
+
+
+def test_results_of_many_queries_are_found_by_each(tmp_path: Path) -> None:
+    rig, rows = Rig(tmp_path, {"maxFilesPerTrigger": "1"}), made_rows(5, 60)
+    texts = {
+        f"w{n}": f"SELECT k, COUNT(*) AS n FROM s [RANGE TUMBLING 5 SECONDS] WHERE x > {n % 12 - 6} GROUP BY k"
+        for n in range(120)
+    }
+    with rig.hub(2, texts) as hub:
+        rig.drop(rows[:30], rows[30:])
+        hub.catch_up()
+        manifest = hub.home.latest()
+        entries = hub.home.entries(manifest, "results")
+        assert entries
+        assert all("many" in entry for entry in entries)
+        closing = hub.run_once()
+        for name in ("w0", "w63", "w119"):
+            operator, meaning = hub.operator_and_query(name)
+            assert any(part.table.num_rows for part in epochs_of(hub.home, manifest, operator.id))
+            assert answer(hub, name, closing) == expected(meaning, [rows[:30], rows[30:]])
+        assert faults_once_tidy(hub) == []

@@ -1,0 +1,204 @@
+"""Spark's own streaming sources feed streams: frames handed in by a program, and sources named in CREATE STREAM."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.errors import UserError
+from headrace.runtime.hub.hub import Hub
+from headrace.runtime.hub.opening import open_hub
+from headrace.runtime.spark import streaming_source
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def hub(spark: SparkSession, tmp_path: Path) -> Iterator[Hub]:
+    """A hub on the shared session."""
+    with open_hub(tmp_path / "home", spark=spark) as hub:
+        yield hub
+
+
+def written(spark: SparkSession, folder: Path, first: int, last: int) -> None:
+    """Rows (at, k) with one row a second, as a new file of the folder."""
+    rows = spark.range(first, last).selectExpr("timestamp_seconds(id) AS at", "id % 3 AS k")
+    rows.coalesce(1).write.mode("append").orc(str(folder))
+
+
+def counts(hub: Hub, name: str) -> dict[int, int]:
+    """Rows per key in the committed windows."""
+    found: dict[int, int] = {}
+    for row in hub.query(name).history().to_pylist():
+        found[row["k"]] = found.get(row["k"], 0) + row["n"]
+    return found
+
+
+QUERY = "SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k"
+
+
+def test_a_streaming_dataframe_is_a_stream(hub: Hub, spark: SparkSession, tmp_path: Path) -> None:
+    """Files that come between two runs are read once each; the checkpoint and the ingest log agree."""
+    folder = tmp_path / "in"
+    written(spark, folder, 0, 120)
+    frame = spark.readStream.schema("at TIMESTAMP, k BIGINT").orc(str(folder))
+    hub.create_stream("s", frame, timestamp="at")
+    hub.register(QUERY, "q")
+    hub.run_once()
+    assert counts(hub, "q") == {0: 20, 1: 20, 2: 20}
+    written(spark, folder, 120, 241)
+    hub.run_once()
+    assert counts(hub, "q") == {0: 80, 1: 80, 2: 80}
+
+
+def test_a_spark_source_can_be_named(hub: Hub, spark: SparkSession, tmp_path: Path) -> None:
+    """USING takes the name of any streaming source Spark has."""
+    folder = tmp_path / "in"
+    written(spark, folder, 0, 121)
+    hub.execute(
+        f"CREATE STREAM s (at TIMESTAMP, k BIGINT) USING orc OPTIONS (path '{folder}') TIMESTAMP BY at"
+    )
+    hub.register(QUERY, "q")
+    hub.run_once()
+    assert counts(hub, "q") == {0: 40, 1: 40, 2: 40}
+
+
+def test_a_source_spark_does_not_have_is_refused_at_create(hub: Hub) -> None:
+    """No kafka connector ships with Spark: the message says what to do."""
+    with pytest.raises(UserError, match="Spark cannot open the source 'kafka'") as refused:
+        hub.execute("CREATE STREAM s (value BINARY) USING kafka OPTIONS (subscribe 'bids')")
+    assert "class path" in str(refused.value)
+    assert hub.catalog.stream("s") is None
+
+
+def test_a_batch_dataframe_is_refused(hub: Hub, spark: SparkSession) -> None:
+    """Only streaming frames have a future."""
+    with pytest.raises(UserError, match="not streaming"):
+        hub.create_stream("s", spark.range(3))
+
+
+def test_the_archive_is_a_dataframe(hub: Hub, spark: SparkSession, tmp_path: Path) -> None:
+    """All accepted rows, for the rest of Spark."""
+    written(spark, tmp_path / "in", 0, 10)
+    hub.execute(
+        f"CREATE STREAM s (at TIMESTAMP, k BIGINT) USING orc OPTIONS (path '{tmp_path}/in') TIMESTAMP BY at"
+    )
+    hub.run_once()
+    assert hub.archive("s").count() == 10
+    assert hub.archive("s").columns == ["at", "k"]
+
+
+COLUMNS = "at TIMESTAMP, k BIGINT"
+
+
+def frame_of(spark: SparkSession, folder: Path, through: Callable) -> DataFrame:
+    """A streaming frame over a folder's files, one a batch, that a function of Arrow batches sees go by."""
+    source = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", "1").orc(str(folder))
+    return source.mapInArrow(through, COLUMNS)
+
+
+def until(fulfilled: Callable[[], bool]) -> None:
+    """Wait for what has to come; only a run that hangs ends here."""
+    for _ in range(2400):
+        if fulfilled():
+            return
+        time.sleep(0.05)
+    raise AssertionError("nothing came")
+
+
+def counting_reads(file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with Path(file).open("a") as told:
+            told.write("read\n")
+        yield from batches
+
+    return seen
+
+
+def test_callbacks_of_two_live_frames_run_at_once_and_every_micro_batch_is_read_once(
+    hub: Hub, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, meeting = streaming_source._write, threading.Barrier(2, timeout=120)
+
+    def met(batch: DataFrame, folder: Path, name: str) -> int:
+        meeting.wait()  # for the callback of the other frame, which has to be under way
+        return write(batch, folder, name)
+
+    monkeypatch.setattr(streaming_source, "_write", met)
+    for name in ("s", "t"):
+        written(spark, tmp_path / name, 0, 60)
+        frame = frame_of(spark, tmp_path / name, counting_reads(f"{tmp_path}/{name}.reads"))
+        hub.create_stream(name, frame, timestamp="at")
+        hub.register(QUERY.replace("FROM s", f"FROM {name}"), f"of_{name}")
+    with hub.running():
+        for name in ("s", "t"):
+            written(spark, tmp_path / name, 60, 121)
+        until(lambda: all(hub.status()["streams"][name].get("rows") == 121 for name in ("s", "t")))
+    for name in ("s", "t"):
+        assert counts(hub, f"of_{name}") == {0: 40, 1: 40, 2: 40}
+        batches = list((hub.path / "segments" / name).glob("batch-*.arrow"))
+        assert len(batches) == 2
+        assert len((tmp_path / f"{name}.reads").read_text().splitlines()) == len(batches)
+
+
+def slow_until(file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        Path(f"{file}.begun").touch()
+        while not Path(file).exists():
+            time.sleep(0.02)
+        yield from batches
+
+    return waits
+
+
+def test_a_hub_that_is_closed_in_the_middle_of_a_micro_batch_neither_loses_nor_doubles_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First while its job runs, which is cancelled; then while the callback thinks, for which Spark waits."""
+    written(spark, tmp_path / "in", 0, 121)
+    go, frame = tmp_path / "go", frame_of(spark, tmp_path / "in", slow_until(f"{tmp_path}/go"))
+
+    def opened() -> Hub:
+        hub = open_hub(tmp_path / "home", spark=spark)
+        hub.create_stream("s", frame, timestamp="at")
+        return hub
+
+    with opened() as hub:
+        hub.register(QUERY, "q")
+        with hub.running():
+            until((tmp_path / "go.begun").exists)
+        assert hub.status()["streams"].get("s", {}).get("rows", 0) == 0
+    go.touch()
+    write, entered, thought = streaming_source._write, threading.Event(), threading.Event()
+
+    def thinking(batch: DataFrame, folder: Path, name: str) -> int:
+        entered.set()
+        thought.wait(120)
+        return write(batch, folder, name)
+
+    with monkeypatch.context() as patched, opened() as hub:
+        patched.setattr(streaming_source, "_write", thinking)
+        with hub.running():
+            assert entered.wait(120)
+            threading.Timer(0.5, thought.set).start()
+    assert thought.is_set()
+    with opened() as hub:
+        hub.run_once()
+        assert counts(hub, "q") == {0: 40, 1: 40, 2: 40}
+        assert hub.status()["streams"]["s"]["rows"] == 121
+
+
+def test_the_results_of_a_query_are_a_dataframe_as_the_readme_says(hub: Hub, spark: SparkSession) -> None:
+    hub.execute("CREATE STREAM s (at TIMESTAMP, k BIGINT) USING push TIMESTAMP BY at")
+    hub.register(QUERY, "q")
+    hub.push("s", spark.sql("SELECT timestamp_seconds(id) AS at, id % 3 AS k FROM range(121)").toArrow())
+    hub.run_once()
+    frame = hub.query("q").dataframe()
+    assert frame.columns == ["k", "n"]
+    assert {tuple(row) for row in frame.groupBy("k").sum("n").collect()} == {(0, 40), (1, 40), (2, 40)}

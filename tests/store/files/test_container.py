@@ -1,0 +1,257 @@
+"""Containers give back the tables they were made of, share bytes with their file, and notice damage."""
+
+from __future__ import annotations
+
+import gc
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import CorruptStore, StoreError
+from headrace.store.files import container as format_of
+from headrace.store.files.container import Container, pack, parts
+from headrace.store.files.filesystem import LocalStore
+
+TYPES = {
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.float64(): st.floats(allow_nan=False),
+    pa.string(): st.text(max_size=5),
+    pa.binary(): st.binary(max_size=5),
+    pa.bool_(): st.booleans(),
+    pa.list_(pa.int32()): st.lists(st.integers(0, 9), max_size=3),
+    pa.dictionary(pa.int32(), pa.string()): st.sampled_from(["a", "b"]),
+    pa.struct([("x", pa.int8()), ("y", pa.dictionary(pa.int8(), pa.string()))]): st.just({"x": 1, "y": "q"}),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    kinds = draw(st.lists(st.sampled_from(list(TYPES)), min_size=1, max_size=4))
+    chunks = []
+    for _ in range(draw(st.integers(0, 3))):
+        rows = draw(st.integers(0, 5))
+        columns = [
+            pa.array(draw(st.lists(st.none() | TYPES[kind], min_size=rows, max_size=rows)), kind)
+            for kind in kinds
+        ]
+        chunks.append(pa.table(columns, [f"c{number}" for number in range(len(kinds))]))
+    empty = pa.schema(
+        [(f"c{number}", kind) for number, kind in enumerate(kinds)], {"about": "x"}
+    ).empty_table()
+    whole = pa.concat_tables([chunk.cast(empty.schema) for chunk in chunks]) if chunks else empty
+    return whole.slice(draw(st.integers(0, 2)))
+
+
+@given(st.dictionaries(st.text(max_size=8), tables(), max_size=5), st.booleans())
+def test_what_is_packed_comes_back(given_tables: dict[str, pa.Table], checksums: bool) -> None:
+    header = {"level": 3, "name": "é"}
+    stats = {name: {"rows": table.num_rows} for name, table in given_tables.items()}
+    packed = pack(given_tables, header, stats=stats, checksums=checksums)
+    container = Container.open(packed)
+    container.verify()
+    assert container.header == header
+    assert list(container.sections()) == list(given_tables)
+    for name, table in given_tables.items():
+        found = container.table(name)
+        assert found.equals(table, check_metadata=True)
+        assert container.schema(name).equals(table.schema, check_metadata=True)
+        assert container.sections()[name].rows == table.num_rows
+        assert container.sections()[name].stats == {"rows": table.num_rows}
+    assert container.tables().keys() == given_tables.keys()
+
+
+def test_a_nan_and_an_open_stats_dictionary_survive() -> None:
+    container = Container.open(pack({"a": pa.table({"x": [math.nan]})}))
+    assert math.isnan(container.table("a")["x"][0].as_py())
+    assert container.sections()["a"].stats == {}
+    assert "a" in container
+    assert "b" not in container
+
+
+def test_tables_are_views_of_the_mapped_file(tmp_path) -> None:
+    store = LocalStore(tmp_path)
+    table = pa.table({"x": np.arange(100_000)})
+    size = store.write_once("run", parts({"pad": pa.table({"s": ["odd"]}), "big": table}))
+    buffer = store.map("run")
+    assert buffer.size == size
+    data = Container.open(buffer, "run").table("big")["x"].chunk(0).buffers()[1]
+    assert buffer.address <= data.address < buffer.address + buffer.size
+    assert data.address % 8 == 0
+
+
+def test_many_small_chunks_become_one_and_equal_schemas_are_written_once() -> None:
+    chunked = pa.concat_tables([pa.table({"x": [n]}) for n in range(50)])
+    container = Container.open(pack({"a": chunked}))
+    assert container.table("a")["x"].num_chunks == 1
+    same = Container.open(pack({f"s{n}": pa.table({"x": [n]}) for n in range(100)}))
+    assert len(same._index["schemas"]) == 1
+    assert same.table("s7")["x"].to_pylist() == [7]
+
+
+def test_a_container_cut_out_at_an_odd_place_is_read_aligned() -> None:
+    table = pa.table({"x": np.arange(100)})
+    body = pa.py_buffer(b"abc" + pack({"a": table})).slice(3)
+    found = Container.open(body).table("a")
+    assert found.equals(table)
+    assert found["x"].chunk(0).to_numpy().flags.aligned
+
+
+def test_a_section_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(StoreError, match="no section 'c' in received bytes; there is: a, b"):
+        Container.open(pack({"a": pa.table({"x": [1]}), "b": pa.table({"x": [1]})})).table("c")
+
+
+def test_a_header_that_is_no_json_is_refused() -> None:
+    with pytest.raises(StoreError, match="must be JSON values"):
+        pack({}, {"x": object()})
+
+
+@given(st.data())
+def test_no_damaged_byte_and_no_cut_goes_unnoticed(data: st.DataObject) -> None:
+    tables = {"a": pa.table({"x": [1, 2, 3], "s": ["one", None, "three"]}), "b": pa.table({"y": [1.5]})}
+    packed = pack(tables)
+    if data.draw(st.booleans()):
+        damaged = packed[: data.draw(st.integers(0, len(packed) - 1))]
+    else:
+        place = data.draw(st.integers(0, len(packed) - 1))
+        changed = packed[place] ^ data.draw(st.integers(1, 255))
+        damaged = packed[:place] + bytes([changed]) + packed[place + 1 :]
+    try:
+        container = Container.open(damaged, "the-file")
+        container.verify()
+    except StoreError as error:
+        told = str(error)
+    else:
+        assert container.tables() == tables  # only padding was hit
+        return
+    assert "the-file" in told
+
+
+def test_a_newer_format_asks_for_the_program_that_wrote_it() -> None:
+    packed = bytearray(pack({}))
+    packed[-12] = 9
+    with pytest.raises(StoreError, match="format version 9, this program reads 1"):
+        Container.open(bytes(packed))
+
+
+def test_an_index_that_points_outside_is_told() -> None:
+    container = Container.open(pack({"a": pa.table({"x": [1]})}), "f")
+    cut = Container(container._buffer.slice(0, 70), container._index, "f")
+    with pytest.raises(CorruptStore, match=r"container 'f' is damaged: bytes .* outside"):
+        cut.table("a")
+    container._index["sections"]["a"][2] = 7
+    with pytest.raises(CorruptStore, match="holds 1 rows where the index says 7"):
+        container.table("a")
+
+
+def test_small_sections_of_one_schema_rest_together_and_come_back_apart() -> None:
+    small = {f"q{n}": pa.table({"x": list(range(n % 5)), "y": ["é"] * (n % 5)}) for n in range(40)}
+    large = pa.table({"x": np.arange(100_000), "y": pa.array(["abc"] * 100_000)})
+    given_tables = {**small, "large": large, "alone": pa.table({"z": [1.5]})}
+    packed = pack(given_tables)
+    held = Container.open(packed)
+    assert len(packed) < len(pack({"large": large, "alone": given_tables["alone"]})) + 40 * 150
+    assert held.sections().keys() == given_tables.keys()
+    assert all(held.table(name).equals(table) for name, table in given_tables.items())
+    assert {name: section.rows for name, section in held.sections().items()}["q39"] == 4
+    held.verify()
+    damaged = bytearray(packed)
+    at = packed.index("é".encode() * 4)
+    damaged[at : at + 2] = b"ab"
+    with pytest.raises(CorruptStore, match="group 0"):
+        Container.open(bytes(damaged)).verify()
+
+
+def test_a_compressed_section_is_read_in_the_pieces_it_was_written_in():
+    long = pa.table({"n": pa.array(range(100_000), pa.int64())})
+    short = pa.table({"n": pa.array([1, 2], pa.int64())})
+    words = pa.table({"w": pa.array(["a", "b", "a"]).dictionary_encode()})
+    tables = {"long": long, "short": short, "words": words}
+    container = Container.open(b"".join(parts(tables, compressed=True, piece=30_000)))
+    assert [batch.num_rows for batch in container.batches("long")()] == [30_000, 30_000, 30_000, 10_000]
+    assert all(
+        pa.Table.from_batches(container.batches(name)()).equals(table) for name, table in tables.items()
+    )
+    assert container.table("long").equals(long)
+
+
+def test_a_damaged_piece_is_told_as_damage():
+    long = pa.table({"n": pa.array(range(100_000), pa.int64())})
+    data = bytearray(b"".join(parts({"long": long}, compressed=True, piece=30_000)))
+    data[len(data) // 2 - 64 : len(data) // 2 + 64] = bytes(128)
+    with pytest.raises(CorruptStore):
+        list(Container.open(bytes(data)).batches("long")())
+
+
+def test_what_reads_a_section_does_not_hold_the_index_of_all_others():
+    tables = {"long": pa.table({"n": pa.array(range(100_000), pa.int64())}), "short": pa.table({"n": [1]})}
+    container = Container.open(b"".join(parts(tables, compressed=True, piece=30_000)), "of a history")
+    readers = [container.batches(name) for name in tables]
+    del container
+    gc.collect()
+    assert not [
+        held for held in gc.get_objects() if isinstance(held, Container) and held._name == "of a history"
+    ]
+    assert [sum(batch.num_rows for batch in read()) for read in readers] == [100_000, 1]
+
+
+def test_columns_that_are_one_memory_are_written_once_and_are_one_again() -> None:
+    """Counts under two names, and an end that is an instant too: in a stream that is compressed, in pieces, and plain."""
+    counts = np.random.default_rng(1).integers(0, 1 << 40, 40_000)
+    other, stamp = pa.array(counts.astype(float)), pa.timestamp("us", tz="UTC")
+    columns = [pa.array(counts), other, pa.array(counts).cast(stamp), pa.array(counts)]
+    table = pa.table(columns, pa.schema([("a", "int64"), ("b", "double"), ("c", stamp), ("d", "int64")]))
+    for options in ({"compressed": True}, {"compressed": True, "piece": 1000}, {}):
+        written = b"".join(parts({"t": table}, **options))
+        alone = b"".join(parts({"t": table.select(["a", "b"])}, **options))
+        assert len(written) < len(alone) + 2000, "two of four columns are written"
+        container = Container.open(written)
+        container.verify()
+        for found in (container.table("t"), pa.Table.from_batches(container.batches("t")())):
+            assert found.equals(table)
+            addresses = {found.column(name).chunk(0).buffers()[1].address for name in ("a", "c", "d")}
+            assert len(addresses) == 1
+
+
+def test_columns_of_equal_numbers_that_are_not_one_memory_stay_apart() -> None:
+    """Also such as share a buffer but not the place in it."""
+    whole = pa.array(np.arange(80_000))
+    table = pa.table({"a": whole[:40_000], "b": whole[40_000:], "c": pa.array(np.arange(40_000))})
+    found = Container.open(pack({"t": table})).table("t")
+    assert found.equals(table)
+    assert len({found.column(name).chunk(0).buffers()[1].address for name in "abc"}) == 3
+
+
+@pytest.mark.parametrize("options", [{"compressed": True, "piece": 1000}, {}])
+def test_damage_to_columns_that_are_one_memory_is_told_as_damage(options: dict[str, Any]) -> None:
+    """Read piece by piece or whole, without a look at checksums first: a byte of the messages before the numbers is wrong."""
+    counts = pa.array(np.random.default_rng(1).integers(0, 1 << 20, 20_000))
+    odd = pa.array(np.arange(20_000), mask=np.arange(20_000) % 3 == 0)
+    table = pa.table({"a": counts, "b": counts.view(pa.timestamp("us", tz="UTC")), "c": odd, "d": odd})
+    written = b"".join(parts({"t": table}, **options))
+    told = 0
+    for place in range(64, 1200):
+        damaged = written[:place] + bytes([written[place] ^ 0x11]) + written[place + 1 :]
+        container = Container.open(damaged)
+        for read in (container.table, lambda name, held=container: [*held.batches(name)()]):
+            try:
+                read("t")
+            except CorruptStore:
+                told += 1
+            except MemoryError:  # so many bytes are not to be had
+                pass
+    assert told > 100
+
+
+def test_containers_of_the_first_version_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"x": range(10)})
+    with monkeypatch.context() as patch:
+        patch.setattr(format_of, "VERSION", 1)
+        written = pack({"t": table})
+    assert written != pack({"t": table})
+    assert Container.open(written).table("t").equals(table)

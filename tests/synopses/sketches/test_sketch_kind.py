@@ -1,0 +1,160 @@
+"""Every synopsis that lies in panes: the same bytes from the same rows, nothing changes nothing, and bounds that hold once merged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.operators.base.group_codes import hashes
+from headrace.operators.partials.synopsis_partial import Synopsis
+from headrace.synopses.sketches.distinct_sketch import DistinctSketch
+from headrace.synopses.sketches.frequent_sketch import FrequentSketch
+from headrace.synopses.sketches.rank_sketch import Ranking, decode
+from headrace.synopses.sketches.sketch_kind import Kind, empty
+from headrace.synopses.sketches.stable_sketch import StableSketch
+
+KINDS: dict[str, Kind] = {
+    "ranks": Ranking(Fraction(1, 20)),
+    "distinct": DistinctSketch.within(Fraction(1, 20)),
+    "frequent": FrequentSketch.within(Fraction(1, 10)),
+    "norm": StableSketch(64),
+}
+
+
+def values(kind: str, rows: int, random: np.random.Generator) -> np.ndarray:
+    drawn = random.zipf(1.4, rows) % 5000
+    if kind == "frequent":
+        return drawn.astype(str).astype(object)
+    return hashes(pa.array(drawn)) if kind in ("distinct", "norm") else drawn.astype(float)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_same_rows_give_the_same_bytes_and_many_cells_what_each_gives_alone(name: str) -> None:
+    kind, random = KINDS[name], np.random.default_rng(3)
+    rows, cells = values(name, 4000, random), random.integers(0, 5, 4000)
+    made = kind.made(rows, None, cells, 6)
+    assert made.tolist() == kind.made(rows.copy(), None, cells, 6).tolist()
+    assert made[5] == b""
+    for cell in range(5):
+        mine = cells == cell
+        assert kind.made(rows[mine], None, np.zeros(mine.sum(), np.int64), 1)[0] == made[cell]
+    twice, codes = np.concatenate([made, made]), np.r_[np.arange(6), np.arange(6)]
+    merged = kind.merged(twice, codes, 6)
+    assert merged.tolist() == kind.merged(twice, codes, 6).tolist()
+    assert merged[5] == b""
+    assert all(len(blob) <= kind.full_bytes for blob in (*made, *merged))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_as_a_partial_nothing_is_neutral_and_running_combinations_are_reductions(name: str) -> None:
+    partial, random = Synopsis(KINDS[name]), np.random.default_rng(4)
+    made = KINDS[name].made(values(name, 900, random), None, random.integers(0, 12, 900), 12)
+    made[[2, 3, 7]] = b""
+    assert partial.combine((made,), partial.identity((12,)))[0].tolist() == made.tolist()
+    assert partial.combine(partial.identity((12,)), (made,))[0].tolist() == made.tolist()
+    running = partial.accumulate((made.reshape(4, 3),))[0]
+    for column in range(3):
+        assert told(name, running[-1, column]) == pytest.approx(
+            told(name, partial.reduce((made.reshape(4, 3)[:, column],), np.zeros(4, np.int64), 1)[0][0]),
+            rel=0.06,
+        )
+    lone = partial.reduce((made,), np.arange(12), 12)[0]
+    assert lone.tolist() == made.tolist()
+    assert partial.reduce((made,), np.zeros(12, np.int64) + 1, 3)[0][[0, 2]].tolist() == [b"", b""]
+
+
+def told(name: str, blob: bytes) -> Any:
+    """One number of a synopsis."""
+    cell = empty(1)
+    cell[0] = blob
+    if name == "ranks":
+        return float(decode(cell).totals[0])
+    if name == "distinct":
+        return DistinctSketch.within(Fraction(1, 20)).estimates(cell)[0][0]
+    if name == "frequent":
+        return dict(FrequentSketch.within(Fraction(1, 10)).most(cell, 1)[0][0]).get("1", 0)
+    return StableSketch(64).estimates(cell)[0][0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "kind", [pa.int64(), pa.string(), pa.float64(), pa.decimal128(20, 2), pa.timestamp("us"), pa.binary()]
+)
+def test_distinct_values_of_every_type_are_counted_within_three_standard_errors(
+    kind: pa.DataType, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    drawn = random.integers(0, 20_000, 60_000)
+    column = (
+        pa.array(drawn).cast(pa.string()).cast(kind)
+        if not pa.types.is_timestamp(kind)
+        else pa.array(drawn).cast(kind)
+    )
+    sketch, cells = DistinctSketch.within(Fraction(1, 20)), random.integers(0, 9, 60_000)
+    parts = sketch.made(hashes(column), None, cells, 9)
+    whole = sketch.merged(parts, np.zeros(9, np.int64), 1)
+    (value,), (bound,) = sketch.estimates(whole)
+    true = len(np.unique(drawn))
+    assert abs(value - true) <= bound <= 0.06 * true
+    assert len(whole[0]) < 3000
+
+
+def test_few_distinct_values_are_counted_exactly() -> None:
+    sketch = DistinctSketch.within(Fraction(1, 100))
+    for many in (0, 1, 2, 7, 100, 1000):
+        made = sketch.made(hashes(pa.array(np.arange(many))), None, np.zeros(many, np.int64), 1)
+        assert sketch.estimates(made)[0].tolist() == [many]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_frequent_values_are_found_and_their_counts_are_at_most_the_bound_too_high(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    sketch = FrequentSketch.within(Fraction(1, 50))
+    texts = (random.zipf(1.2, 30_000) % 100_000).astype(str).astype(object)
+    cells = random.integers(0, 20, len(texts))
+    parts = sketch.made(texts, None, cells, 20)
+    while len(parts) > 1:
+        parts = sketch.merged(parts, np.arange(len(parts)) // 2, -(-len(parts) // 2))
+    (items,), (bound,) = sketch.most(parts, 5)
+    true = Counter(texts.tolist())
+    assert bound <= len(texts) / 50
+    assert all(0 <= count - true[text] <= bound for text, count in items)
+    listed, least = {text for text, _ in items}, min(count for _, count in items)
+    assert all(count <= least for text, count in true.items() if text not in listed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+def test_norms_come_out_of_the_registers(p: float, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    items, weights = random.integers(0, 500, 4000), random.normal(1, 3, 4000)
+    sketch = StableSketch(2000, p, seed)
+    codes = hashes(pa.array(items))
+    half = [
+        sketch.made(codes[part], weights[part], np.zeros(2000, np.int64), 1)
+        for part in (slice(2000), slice(2000, None))
+    ]
+    (value,), (bound,) = sketch.estimates(sketch.merged(np.concatenate(half), np.zeros(2, np.int64), 1))
+    vector = np.bincount(items, weights)
+    true = (np.abs(vector) ** p).sum() ** (1 / p)
+    assert abs(value - true) <= bound
+    assert bound < 0.12 * value
+
+
+def test_the_error_of_a_norm_falls_with_the_root_of_the_registers() -> None:
+    codes = hashes(pa.array(np.arange(300)))
+    counts = np.r_[np.full(100, 9.0), np.ones(200)]
+    true = np.sqrt((counts**2).sum())
+    spread = []
+    for registers in (25, 400):
+        sketches = [StableSketch(registers, 2.0, seed) for seed in range(60)]
+        found = [s.estimates(s.made(codes, counts, np.zeros(300, np.int64), 1))[0][0] for s in sketches]
+        spread.append(np.std(found) / true)
+        within = np.mean(np.abs(np.array(found) - true) <= true * 3.5 / np.sqrt(registers))
+        assert within >= 0.95, "three standard errors"
+    assert 0.15 < spread[1] / spread[0] < 0.4, "a quarter, for sixteen times as many"
