@@ -94,7 +94,8 @@ def _day(found: str, kind: Type, options: TextOptions) -> Any:
 
 def _by_pattern(found: str, kind: Type, options: TextOptions) -> int | None:
     values, _ = convert(pa.array([found]), kind, options)
-    return values.cast(pa.int64())[0].as_py()
+    found_at: int | None = values.cast(pa.int64())[0].as_py()
+    return found_at
 
 
 def _nested(found: Any, kind: Type, options: TextOptions) -> Any:

@@ -9,8 +9,8 @@ import bz2
 import codecs
 import gzip
 import lzma
-from collections.abc import Iterator
-from typing import BinaryIO, Final
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from headrace.connectors.records.ingest_record import WHOLE, IngestRecord
 
 BLOCK: Final = 8 << 20
 _BOM: Final = codecs.BOM_UTF8
-_OPENERS: Final = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_OPENERS: Final[dict[str, Callable[[Any], Any]]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _CODECS: Final = ("utf-16", "utf-32", "utf16", "utf32")
 
 
@@ -71,7 +71,8 @@ def blocks(file: BinaryIO, record: IngestRecord, encoding: str, *, quote: int = 
 def _plain(file: BinaryIO, record: IngestRecord) -> BinaryIO:
     for ending, opener in _OPENERS.items():
         if record.uri.lower().endswith(ending):
-            return opener(file)  # type: ignore[return-value,operator]
+            opened: BinaryIO = opener(file)
+            return opened
     return file
 
 

@@ -121,10 +121,10 @@ def _fits(kind: pa.DataType, expected: Type) -> bool:
     if pa.types.is_null(kind):
         return True
     if expected.is_integer:
-        return pa.types.is_integer(kind)
+        return bool(pa.types.is_integer(kind))
     if expected.is_fractional:
-        return pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind.bit_width <= 32)
-    return _KINDS[expected.name](kind, expected)
+        return bool(pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind.bit_width <= 32))
+    return bool(_KINDS[expected.name](kind, expected))
 
 
 def _is_struct(kind: pa.DataType, expected: Type) -> bool:

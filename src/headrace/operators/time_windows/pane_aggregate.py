@@ -214,8 +214,9 @@ class PaneAggregate(BaseOperator):
     def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
     ) -> Instant | None:
-        """Up to where to answer in one step, see `pace`."""
-        return reach(self, runs, deltas, turn, pace)
+        """Up to where to answer in one step, see `emission_limit`."""
+        keys, empty = len(self.keys), self.answers_empty
+        return reach(self.panes, runs, deltas, turn, pace, keys=keys, answers_empty=empty)
 
     @property
     def ends_in_parts(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,49 +14,54 @@ from headrace.operators.base.operator import Sections, Turn
 from headrace.operators.panes.adaptive_panes import FEW_OPEN, FEW_SEALED
 from headrace.operators.panes.emission_limit import HIGHEST_WINDOW, Pace, reach_over, span
 from headrace.operators.panes.pane_keys import between, block_key
-from headrace.operators.panes.panes import HIGHEST, LOWEST
+from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
 from headrace.operators.time_windows.pane_extent import SEEN
 from headrace.time import Instant
-
-if TYPE_CHECKING:
-    from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 _SECTIONS: Final = ("open0", "sealed0", FEW_OPEN, FEW_SEALED)
 
 
 def reach(
-    operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+    panes: Panes,
+    runs: Sequence[Sections],
+    deltas: Sequence[Sections],
+    turn: Turn,
+    pace: Pace,
+    *,
+    keys: int,
+    answers_empty: bool,
 ) -> Instant | None:
-    """The instant up to which the operator should answer now; None: all of the way."""
-    due = span(operator.panes, turn, pace)
+    """The instant up to which an aggregate by so many keys should answer now; None: all of the way."""
+    due = span(panes, turn, pace)
     if due is None:
         return None
-    names = (SEEN,) if operator.answers_empty else _SECTIONS
+    names = (SEEN,) if answers_empty else _SECTIONS
     tables = [each[name] for each in (*runs, *deltas) for name in names if name in each]
     tables = between(tables, block_key(0, LOWEST), block_key(0, HIGHEST))
     if not tables:
         return None
-    panes = np.unique(np.concatenate([_panes(table) for table in tables]))
-    first, last = _filled(operator, panes, due, turn)
+    filled = np.unique(np.concatenate([_panes(table) for table in tables]))
+    first, last = _filled(panes, filled, due, turn, answers_empty=answers_empty)
     if int(last.max()) - int(first.min()) < pace.windows:
         return None
     rows = sum(table.num_rows for table in tables)
-    most = rows * operator.panes.back if operator.panes.back and not operator.answers_empty else 1 << 60
-    found = reach_over(operator.panes, first, last, rows if operator.keys else 1, most, pace)
-    if found is None or not operator.keys:
+    most = rows * panes.back if panes.back and not answers_empty else 1 << 60
+    found = reach_over(panes, first, last, rows if keys else 1, most, pace)
+    if found is None or not keys:
         return found
-    return reach_over(operator.panes, first, last, _groups(operator, tables), most, pace)
+    return reach_over(panes, first, last, _groups(keys, tables), most, pace)
 
 
-def _filled(operator: PaneAggregate, panes: Ints, due: tuple[int, int], turn: Turn) -> tuple[Ints, Ints]:
+def _filled(
+    maps: Panes, panes: Ints, due: tuple[int, int], turn: Turn, *, answers_empty: bool
+) -> tuple[Ints, Ints]:
     """The first and the last window among those that are due that each pane gives something to tell."""
     closed, now = due[0], min(due[1], HIGHEST_WINDOW)
-    maps = operator.panes
     if turn.final:
         final = maps.last_window(int(panes[-1]))
         now = min(now, maps.first_window(maps.of_instant(turn.greatest)) if final is None else final)
     first = panes // maps.per_slide + 1
-    if maps.back is None or operator.answers_empty:
+    if maps.back is None or answers_empty:
         first, last = first[:1], np.array([now])
     else:
         last = np.minimum((panes - (1 if maps.cut else 0)) // maps.per_slide + maps.back, now)
@@ -70,7 +75,7 @@ def _panes(table: pa.Table) -> Ints:
     return found
 
 
-def _groups(operator: PaneAggregate, tables: Sequence[pa.Table]) -> int:
-    names = [f"k{place}" for place in range(len(operator.keys))]
+def _groups(keys: int, tables: Sequence[pa.Table]) -> int:
+    names = [f"k{place}" for place in range(keys)]
     whole = pa.concat_tables([table.select(names) for table in tables])
     return group([flat(whole.column(name)) for name in names], whole.num_rows).count

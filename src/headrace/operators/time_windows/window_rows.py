@@ -92,7 +92,7 @@ class WindowRows(RowOperator):
     def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
     ) -> Instant | None:
-        """Up to where to answer in one step, see `pace`."""
+        """Up to where to answer in one step, see `emission_limit`."""
         if span(self.panes, turn, pace) is None:
             return None
         held = hold(self.rows, [each[ROWS] for each in (*runs, *deltas) if ROWS in each])

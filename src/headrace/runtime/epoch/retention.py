@@ -166,7 +166,7 @@ def settled(
     if planned.epoch % EVERY:
         return planned
     without = Forgetting(store, plan, planned, files, holds()).manifest_after()
-    return ingest_summary.summarised(intake, without, files)
+    return ingest_summary.summarised(intake.summaries, without, files)
 
 
 def unread(manifest: Manifest, plan: EpochPlan, store: Store) -> dict[str, int]:

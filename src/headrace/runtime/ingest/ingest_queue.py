@@ -18,6 +18,7 @@ from headrace.runtime.backfill.operator_progress import ArchiveEntry
 from headrace.runtime.home.home import Home
 from headrace.runtime.ingest import ingest_summary
 from headrace.runtime.ingest.admission import Pending
+from headrace.runtime.plan import derived_streams
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.record_log import INGEST_LOG, RecordLog
 from headrace.time import DAY, Clock, Instant
@@ -147,6 +148,11 @@ class Intake:
         """All there is to know of a stream that was dropped: one of the same name reads its source from the start."""
         for known in self._by_stream:
             known.pop(stream, None)
+
+    def summaries(self) -> dict[str, ingest_summary.StreamSummary]:
+        """What is to be known of the records of all streams without reading them again."""
+        streams = self.home.catalog.streams.values()
+        return {each.name: self.summary(each) for each in streams if each.using != derived_streams.USING}
 
     def summary(self, stream: StreamDefinition) -> ingest_summary.StreamSummary:
         """What is to be known of a stream's records without reading them again.

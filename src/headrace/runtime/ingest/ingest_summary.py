@@ -7,12 +7,11 @@ it has names, so that what is written follows what is new.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.connectors.records.producers import Producers
-from headrace.runtime.plan import derived_streams
 from headrace.store.files.envelope import seal, unseal
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles
@@ -20,7 +19,6 @@ from headrace.time import Instant
 
 if TYPE_CHECKING:
     from headrace.runtime.home.home import Home
-    from headrace.runtime.ingest.ingest_queue import Intake
 
 INTAKE: Final = "intake"
 """In a manifest's facts: the summary's file, how many records it stands for, and how many names it has."""
@@ -49,16 +47,14 @@ class StreamSummary:
         return {**body, "producers": self.producers.as_json()} if self.producers.known else body
 
 
-def summarised(intake: Intake, manifest: Manifest, files: ListFiles) -> Manifest:
+def summarised(
+    summaries: Callable[[], Mapping[str, StreamSummary]], manifest: Manifest, files: ListFiles
+) -> Manifest:
     """The manifest, with a new summary of the records before its `ingest` if there are enough of them."""
     known = manifest.facts.get(INTAKE, {"upto": 0, "names": 0})
     if manifest.ingest - known["upto"] < max(FEWEST, known["names"]):
         return manifest
-    streams = {
-        stream.name: intake.summary(stream)
-        for stream in intake.home.catalog.streams.values()
-        if stream.using != derived_streams.USING
-    }
+    streams = summaries()
     body = {name: each.as_json() for name, each in streams.items()}
     fact = {
         "file": files.write(seal(_KIND, _VERSION, body)),
