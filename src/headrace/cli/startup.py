@@ -11,14 +11,15 @@ from typing import NoReturn
 import pyarrow as pa
 
 from headrace.cli.signals import Interrupts
+from headrace.runtime.home.file_names import SPARK_SCRATCH
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.hub.opening import SCRATCH, open_hub
+from headrace.runtime.hub.opening import open_hub
 
 
 def open_unless_stopped(
     home: Path, stop: Interrupts, *, cores: int | None = None, local: bool = False, brief: bool = False
 ) -> Hub | None:
-    """The same for a command that signals may end while Spark starts; then None, and the process should `leave`."""
+    """The hub of a home, for a command that signals may end while Spark starts; then None, and the process should `leave`."""
     pa.enable_signal_handlers(
         False
     )  # what Arrow is reading is part of the epoch under way, and is finished with it
@@ -29,7 +30,7 @@ def open_unless_stopped(
 
 def leave(home: Path, code: int) -> NoReturn:
     """End the process while Spark is still starting in it: nothing is under way, and Java ends when our pipe breaks."""
-    for left in home.glob(f"{SCRATCH}{os.getpid()}-*"):
+    for left in home.glob(f"{SPARK_SCRATCH}{os.getpid()}-*"):
         shutil.rmtree(left, ignore_errors=True)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -137,7 +137,7 @@ def _is_struct(kind: pa.DataType, expected: Type) -> bool:
     )
 
 
-_KINDS: Final = {
+_KINDS: Final[dict[str, Callable[[pa.DataType, Type], Any]]] = {
     "BOOLEAN": lambda kind, _: pa.types.is_boolean(kind),
     "STRING": lambda kind, _: (
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -22,15 +22,13 @@ from headrace.operators.on_demand.selection import Selection
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.planner.lowering.lower import lower
 from headrace.runtime.backfill.archive_reader import ArchivedRun, past_of
+from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.home import Home
 from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.store.logs.committed import OperatorProgress
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, FOREVER, Instant
-
-if TYPE_CHECKING:
-    from headrace.runtime.hub.hub import Hub
 
 _MANY_RUNS: Final = 8
 _IDLE_SECONDS: Final = 0.5
@@ -111,15 +109,15 @@ def told_again(home: Home, standing: StandingQuery, operator: Selection) -> list
     return [] if table is None else [table]
 
 
-def closing_of_selections(hub: Hub) -> dict[str, pa.Table]:
+def closing_of_selections(pipeline: Pipeline) -> dict[str, pa.Table]:
     """By query, what selections would tell beyond that if the streams ended here; as for all, none that is paused or behind.
 
     Rows on which an expression failed count among the hub's `closing_rejects`.
     """
     found: dict[str, pa.Table] = {}
-    home, manifest = hub.home, hub.home.latest()
-    for standing in hub.catalog.queries.values():
-        name, operator = standing.definition.name, hub.loop.engine.plan.operators[standing.operator_id]
+    home, manifest = pipeline.home, pipeline.home.latest()
+    for standing in pipeline.catalog.queries.values():
+        name, operator = standing.definition.name, pipeline.loop.engine.plan.operators[standing.operator_id]
         place = manifest.operators.get(operator.id)
         asked = operator.on_request
         if asked is None or place is None or standing.definition.paused:
@@ -130,29 +128,31 @@ def closing_of_selections(hub: Hub) -> dict[str, pa.Table]:
         if step.results is not None and step.results.num_rows:
             found[name] = step.results
         if step.rejected:
-            hub.closing_rejects[name] = tuple(reason for each in step.rejected for reason in each.reasons)
+            pipeline.closing_rejects[name] = tuple(
+                reason for each in step.rejected for reason in each.reasons
+            )
     return found
 
 
 def follow_changes(
-    hub: Hub, standing: StandingQuery, operator: Selection, *, past: bool
+    pipeline: Pipeline, standing: StandingQuery, operator: Selection, *, past: bool
 ) -> Iterator[pa.Table]:
     """What it would tell, as epochs are committed; with `past` first what it would have told. Ends when the loop stops."""
-    retelling = Retelling.of(hub.home, standing, operator)
+    retelling = Retelling.of(pipeline.home, standing, operator)
     if not past:
-        retelling.until(hub.home.latest())
+        retelling.until(pipeline.home.latest())
     while True:
-        alive, manifest = hub.loop.is_running, hub.home.latest()
+        alive, manifest = pipeline.loop.is_running, pipeline.home.latest()
         table = retelling.until(manifest)
         if table is not None:
             yield table
-        if hub.loop.failure is not None:
-            raise HeadraceError(f"the epoch loop failed: {hub.loop.failure}") from hub.loop.failure
-        if hub.home.latest().epoch == manifest.epoch:
+        if pipeline.loop.failure is not None:
+            raise HeadraceError(f"the epoch loop failed: {pipeline.loop.failure}") from pipeline.loop.failure
+        if pipeline.home.latest().epoch == manifest.epoch:
             if not alive:
                 return
-            with hub.loop.published:
-                hub.loop.published.wait(_IDLE_SECONDS)
+            with pipeline.loop.published:
+                pipeline.loop.published.wait(_IDLE_SECONDS)
 
 
 def require_told(name: str, operator: Operator) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from headrace.connectors.formats.result_writer import rendered
 from headrace.errors import StoreError, UserError
 from headrace.operators.base.operator import Operator
 from headrace.runtime.delivery.output_record import RECORD, Exports
+from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.file_names import file_name
 from headrace.runtime.home.home import Home
 from headrace.runtime.invoke import current_answer
@@ -28,9 +29,6 @@ from headrace.runtime.results.result_log import visible
 from headrace.store.files.disk import Disk
 from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
-
-if TYPE_CHECKING:
-    from headrace.runtime.hub.hub import Hub
 
 
 def told_rows(
@@ -53,9 +51,9 @@ def is_answer(query: Query) -> bool:
 
 @dataclass(slots=True)
 class Exporter:
-    """Writes the files of all queries of a hub in one format."""
+    """Writes the files of all queries in one format."""
 
-    hub: Hub
+    pipeline: Pipeline
     folder: Path
     style: str
     disk: Disk = field(default_factory=Disk)
@@ -72,17 +70,17 @@ class Exporter:
                 f"cannot make the folder {self.folder}: {error.strerror}",
                 remedy="Name another with --output.",
             ) from error
-        self._exports = Exports(self.hub.path / RECORD, self.folder)
+        self._exports = Exports(self.pipeline.path / RECORD, self.folder)
 
     def refresh(self) -> list[str]:
         """Replace the files of queries whose answers have changed; their names."""
-        manifest, changed = self.hub.home.latest(), []
+        manifest, changed = self.pipeline.home.latest(), []
         told = self._newly_told(manifest)
         for name, (operator, query) in self._queries().items():
             stream = manifest.stream(operator.stream) if is_answer(query) else NEW_STREAM
             mark = (operator.id, stream.greatest, stream.rows)
             if operator.id in told or self._written.get(name) != mark:
-                self._replace(name, told_rows(self.hub.home, manifest, operator, query))
+                self._replace(name, told_rows(self.pipeline.home, manifest, operator, query))
                 self._written[name] = mark
                 changed.append(name)
         self._settle()
@@ -90,9 +88,9 @@ class Exporter:
 
     def finish(self, provisional: Mapping[str, pa.Table]) -> list[str]:
         """Write every file, with the rows that the queries would give if the streams ended here; what is to be said of them."""
-        manifest, said = self.hub.home.latest(), list[str]()
+        manifest, said = self.pipeline.home.latest(), list[str]()
         for name, (operator, query) in self._queries().items():
-            table = told_rows(self.hub.home, manifest, operator, query, provisional.get(name))
+            table = told_rows(self.pipeline.home, manifest, operator, query, provisional.get(name))
             self._replace(name, table)
             said += Remarks.of(table).sentences(name)
         self._settle()
@@ -101,18 +99,18 @@ class Exporter:
     def _settle(self) -> None:
         """A file for each query, and no more: what we wrote for one that was dropped or renamed goes."""
         try:
-            self._exports.settle({query.definition.name for query in self.hub.catalog.queries.values()})
+            self._exports.settle({query.definition.name for query in self.pipeline.catalog.queries.values()})
         except OSError as error:
             raise StoreError(f"cannot tidy {self.folder}: {error.strerror}") from error
 
     def _queries(self) -> dict[str, tuple[Operator, Query]]:
-        names = [query.definition.name for query in self.hub.catalog.queries.values()]
-        return {name: self.hub.operator_and_query(name) for name in names}
+        names = [query.definition.name for query in self.pipeline.catalog.queries.values()]
+        return {name: self.pipeline.operator_and_query(name) for name in names}
 
     def _newly_told(self, manifest: Manifest) -> set[str]:
         """Operators with result rows since the last look."""
-        log, found = self.hub.home.list_of(manifest, "results"), set()
-        for _, entry in log.iterate(self.hub.home.store.read, self._seen):
+        log, found = self.pipeline.home.list_of(manifest, "results"), set()
+        for _, entry in log.iterate(self.pipeline.home.store.read, self._seen):
             found |= set(answered(entry))
         self._seen = log.length
         return found

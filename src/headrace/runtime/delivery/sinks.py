@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, TypeAlias
+from typing import TextIO, TypeAlias
 
 import pyarrow as pa
 
@@ -29,13 +29,11 @@ from headrace.errors import HeadraceError, UserError, did_you_mean
 from headrace.runtime.delivery.cursor import Cursor, Due, due
 from headrace.runtime.delivery.on_demand_changelog import require_told
 from headrace.runtime.delivery.sink_states import Patience, SinkState
+from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.file_names import file_name
 from headrace.runtime.results.result_log import missed_since
 from headrace.store.files.filesystem import LocalStore
 from headrace.time import Instant
-
-if TYPE_CHECKING:
-    from headrace.runtime.hub.hub import Hub
 
 Receiver: TypeAlias = Callable[[int, pa.Table], object]
 _IDLE_SECONDS = 0.5
@@ -45,7 +43,7 @@ _IDLE_SECONDS = 0.5
 class Sink:
     """One query's results to one receiver. `deliver` may be called by hand; `start` does so in a thread."""
 
-    hub: Hub
+    pipeline: Pipeline
     query: str
     target: str
     receive: Receiver
@@ -75,10 +73,10 @@ class Sink:
 
     def _due(self) -> Iterator[Due]:
         """What is committed and was not delivered."""
-        home = self.hub.home
+        home = self.pipeline.home
         start = self.cursor.read()
         if start < home.list_of(manifest := home.latest(), "results").length:
-            yield from due(home, manifest, *self.hub.operator_and_query(self.query), start)
+            yield from due(home, manifest, *self.pipeline.operator_and_query(self.query), start)
 
     def start(self) -> None:
         """Deliver in a thread, as epochs come, until `close`."""
@@ -97,8 +95,8 @@ class Sink:
             return
         self._closed = True
         self._stop.set()
-        with self.hub.loop.published:
-            self.hub.loop.published.notify_all()
+        with self.pipeline.loop.published:
+            self.pipeline.loop.published.notify_all()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -125,8 +123,8 @@ class Sink:
                 return
             else:
                 if not count:
-                    with self.hub.loop.published:
-                        self.hub.loop.published.wait(_IDLE_SECONDS)
+                    with self.pipeline.loop.published:
+                        self.pipeline.loop.published.wait(_IDLE_SECONDS)
 
     def _failed(self, failure: Exception) -> float | None:
         """Note a failure; how many seconds to wait before the next attempt, None when there is none."""
@@ -134,7 +132,7 @@ class Sink:
         if self.failure is None:
             self._failing_since = now
         left = None if limit is None else self._failing_since + limit - now
-        if self.hub.catalog.query(self.query) is None or (left is not None and left <= 0):
+        if self.pipeline.catalog.query(self.query) is None or (left is not None and left <= 0):
             self._give_up(failure)
             return None
         is_first, self.failure = self.failure is None, failure
@@ -159,14 +157,14 @@ class Sink:
         self._log()
 
     def _log(self) -> None:
-        self.hub.log_of_epochs.write(self.state.as_event(self.cursor.name, self.query, self.target))
+        self.pipeline.record(self.state.as_event(self.cursor.name, self.query, self.target))
 
     def _now(self) -> Instant:
-        return self.hub.loop.engine.clock()
+        return self.pipeline.loop.engine.clock()
 
 
 def open_sink(
-    hub: Hub,
+    pipeline: Pipeline,
     query: str,
     to: str | Path | Receiver,
     style: str = "csv",
@@ -177,7 +175,7 @@ def open_sink(
 
     Raises `UserError` for an unknown query or format.
     """
-    operator = hub.operator_and_query(query)[0]
+    operator = pipeline.operator_and_query(query)[0]
     require_told(query, operator)
     if style not in FORMATS:
         raise UserError(f"there is no format '{style}'", remedy=did_you_mean(style, FORMATS))
@@ -188,10 +186,10 @@ def open_sink(
     else:
         folder = Path(to).expanduser().absolute()
         receive, target = _to_folder(folder, query, style), str(folder)
-    cursor = Cursor(hub.home.store, name or f"{query}-{sha256(target.encode()).hexdigest()[:12]}")
-    missed = missed_since(hub.home, hub.home.latest(), operator.id, cursor.read())
-    state = SinkState(hub.loop.engine.clock(), missed=missed)
-    return Sink(hub, query, target, receive, cursor, state, patience or Patience())
+    cursor = Cursor(pipeline.home.store, name or f"{query}-{sha256(target.encode()).hexdigest()[:12]}")
+    missed = missed_since(pipeline.home, pipeline.home.latest(), operator.id, cursor.read())
+    state = SinkState(pipeline.loop.engine.clock(), missed=missed)
+    return Sink(pipeline, query, target, receive, cursor, state, patience or Patience())
 
 
 def _to_folder(folder: Path, query: str, style: str) -> Receiver:

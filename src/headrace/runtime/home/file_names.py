@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from typing import Final
+
+SPARK_SCRATCH: Final = "spark-"
+"""How the folders begin, in a home, that are Spark's and go with the process that their name has next."""
 
 
 def _unique(epoch: int, task: int) -> str:

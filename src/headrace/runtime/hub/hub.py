@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from headrace.algebra.query import Query
 from headrace.algebra.windows.user_windows import UserWindow
-from headrace.catalog.catalog import Catalog
-from headrace.catalog.definitions import QueryDefinition, StreamDefinition
+from headrace.catalog.definitions import QueryDefinition
 from headrace.catalog.journal import window_to_json
-from headrace.errors import HeadraceError
 from headrace.language.statements.query_options import checked_tags
 from headrace.language.statements.statement import Form, Statement
 from headrace.observation import EpochFailure, EpochObservation
-from headrace.operators.base.operator import Operator
 from headrace.planner.lowering.materialization import Materialize
 from headrace.runtime.delivery import on_demand_changelog, sinks
 from headrace.runtime.delivery.open_sinks import OpenSinks
@@ -31,6 +27,7 @@ from headrace.runtime.epoch import push
 from headrace.runtime.epoch.engine import Engine
 from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.loop import Loop
+from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.home.check import Report, check
 from headrace.runtime.home.home import Home
@@ -39,7 +36,6 @@ from headrace.runtime.introspection import explain
 from headrace.runtime.introspection.epoch_log import EpochLog
 from headrace.runtime.introspection.status import status
 from headrace.runtime.plan import user_functions, user_windows
-from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.derived_streams import owner_of
 from headrace.runtime.results import result_log
 from headrace.runtime.results.result_log import visible
@@ -51,10 +47,10 @@ from headrace.store.maintenance.home_format import put_format
 from headrace.time import Clock, now
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
-class Hub:
+class Hub(Pipeline):
     """Streams, relations and standing queries of one home."""
 
     def __init__(
@@ -67,27 +63,23 @@ class Hub:
         retries: Retries | None = None,
         synopsis_bytes: int | None = None,
     ) -> None:
-        self.synopsis_bytes = synopsis_bytes
-        self.path = path
+        self._listeners: list[Callable[[EpochObservation], None]] = []
+        self._failure_listeners: list[Callable[[EpochFailure], None]] = []
         with ExitStack() as opened:  # what was opened is closed when the rest fails
             opened.enter_context(HomeLock(path))
-            self.home = Home.at(path)
-            put_format(self.home.store)
-            engine = Engine(self.home, executor, clock, tasks or max(1, executor.cores))
-            self.open_sinks = OpenSinks(self.home)
+            home = Home.at(path)
+            put_format(home.store)
+            engine = Engine(home, executor, clock, tasks or max(1, executor.cores))
+            self.open_sinks = OpenSinks(home)
             engine.holds = self.open_sinks.held
-            self.loop = Loop(engine, self._epoch_published, self._epoch_failed, retries or Retries())
-            self.loop.supervisor.revive = self._revive
-            self.last: EpochObservation | None = None
-            self.closing_rejects: dict[str, tuple[str, ...]] = {}
-            """Query → the reasons of the rows on which it failed in the last provisional closing, one a row."""
-            self._listeners: list[Callable[[EpochObservation], None]] = []
-            self._failure_listeners: list[Callable[[EpochFailure], None]] = []
-            self._statements = Statements(self)
-            self._pushing = push.Pushing(self.home, engine)
-            self.frames = frames.StreamingFrames(self)
+            loop = Loop(engine, self._epoch_published, self._epoch_failed, retries or Retries())
+            loop.supervisor.revive = self._revive
             self.log_of_epochs = EpochLog(path)
             opened.callback(self.log_of_epochs.close)
+            super().__init__(path, home, loop, self.log_of_epochs.write, synopsis_bytes=synopsis_bytes)
+            self.frames = frames.StreamingFrames(self)
+            self._statements = Statements(self, self.frames.check, self.open_sinks.report)
+            self._pushing = push.Pushing(home, engine)
             self._closing = opened.pop_all()
 
     # -- statements --------------------------------------------------------------------------------------------------
@@ -125,7 +117,7 @@ class Hub:
             "", "", from_now, owner=owner, tags=checked_tags(tags), materialize=materialize
         )
         self._statements.create_queries({name: select}, labels)
-        return StandingQuery(self, name)
+        return StandingQuery(self, self._statements, name)
 
     def register_many(
         self,
@@ -141,12 +133,12 @@ class Hub:
         """
         labels = QueryDefinition("", "", from_now, owner=owner, tags=checked_tags(tags))
         self._statements.create_queries(selects, labels)
-        return [StandingQuery(self, name) for name in selects]
+        return [StandingQuery(self, self._statements, name) for name in selects]
 
     def query(self, name: str) -> StandingQuery:
         """The standing query of that name."""
         self.catalog.require_query(name)
-        return StandingQuery(self, name)
+        return StandingQuery(self, self._statements, name)
 
     def drop_query(self, name: str) -> None:
         """Remove a standing query. Raises `UserError` while others read it."""
@@ -200,26 +192,6 @@ class Hub:
         """The greatest sequence of a producer whose rows are durable; None for one that is not remembered."""
         with self.loop.lock:
             return self._pushing.pushed(stream, producer)
-
-    def punctuate(
-        self, stream: str, at: push.When = None, where: str | None = None, zone: str | None = None
-    ) -> None:
-        """Promise that no row below `at`, or that matches the pattern `where`, follows those handed in so far.
-
-        `at` is in microseconds since 1970 UTC, or a datetime with a zone; `where` goes by `zone`'s clocks. Durable on return.
-        """
-        with self.loop.lock:
-            push.punctuate(self.home, self.loop.engine, stream, at, where, zone)
-
-    @property
-    def catalog(self) -> Catalog:
-        """What exists now."""
-        return self.home.catalog
-
-    def log(self, *entries: Mapping[str, Any]) -> None:
-        """Append entries to the query log, all or none; in force from the next epoch. A `StoreError` has their `outcome`."""
-        with self.loop.lock:
-            self.loop.engine.log(*entries)
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -309,34 +281,11 @@ class Hub:
         """Call `listener` with each attempt at an epoch that failed, before the next one."""
         self._failure_listeners.append(listener)
 
-    def follow_epochs(self, operator: str, *, from_start: bool) -> Iterator[result_log.EpochResults]:
-        """An operator's results as epochs commit them; ends when the loop stops."""
-        length = self.home.list_of(self.home.latest(), "results").length
-        seen = 0 if from_start else length
-        while True:
-            manifest = self.home.latest()
-            alive = self.loop.is_running
-            length = self.home.list_of(manifest, "results").length
-            yield from result_log.epochs_of(self.home, manifest, operator, seen)
-            fresh, seen = length > seen, length
-            if self.loop.failure is not None:
-                raise HeadraceError(f"the epoch loop failed: {self.loop.failure}") from self.loop.failure
-            if not fresh and not alive:
-                return
-            if not fresh:
-                with self.loop.published:
-                    self.loop.published.wait(0.5)
-
     # -- looking -----------------------------------------------------------------------------------------------------
-
-    def operator_and_query(self, name: str) -> tuple[Operator, Query]:
-        """A query's operator in the newest plan, and its algebra."""
-        standing = self.catalog.require_query(name)
-        return self.loop.engine.plan.operators[standing.operator_id], bound(self.catalog, standing)
 
     def status(self) -> dict[str, Any]:
         """The newest epoch's measurements (see `headrace.observation`) and each stream's totals, as plain values."""
-        return status(self)
+        return status(self, self.open_sinks.report())
 
     def explain(self, query: str | None = None, form: Form = "text") -> str:
         """What runs, who shares it and what it costs: all of it, or one query's part; as "text", "dot" or "svg"."""
@@ -351,20 +300,6 @@ class Hub:
     def archive(self, stream: str, fraction: float = 1.0) -> DataFrame:
         """All archived rows of a stream as a Spark DataFrame; or the blocks that hold a fraction of them, at random."""
         return frames.archive(self, stream, fraction)
-
-    def session(self) -> SparkSession:
-        """The Spark session epochs run on.
-
-        Raises `UserError` when this hub runs without Spark.
-        """
-        return frames.session_of(self)
-
-    def stream_definition(self, name: str) -> StreamDefinition:
-        """A stream's definition.
-
-        Raises `UserError` that names near ones.
-        """
-        return push.require_stream(self.catalog, name)
 
     def close(self) -> None:
         """Stop, and let go of the home."""

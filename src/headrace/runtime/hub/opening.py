@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.errors import UserError
 from headrace.runtime.epoch.executor import LocalExecutor
+from headrace.runtime.home.file_names import SPARK_SCRATCH
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.state_budget import StateBudget
 from headrace.store.files.lock import HomeLock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-SCRATCH: Final = "spark-"  # as in own_session.py, which needs pyspark
 
 
 def open_hub(
@@ -83,8 +82,8 @@ def _opened(
 
 def _sweep(path: Path) -> None:
     """Take away Spark's scratch folders of processes that were killed."""
-    for left in path.glob(f"{SCRATCH}*"):
-        owner = left.name.removeprefix(SCRATCH).partition("-")[0]
+    for left in path.glob(f"{SPARK_SCRATCH}*"):
+        owner = left.name.removeprefix(SPARK_SCRATCH).partition("-")[0]
         if owner.isdecimal() and not _is_alive(int(owner)):
             shutil.rmtree(left, ignore_errors=True)
 

@@ -17,19 +17,18 @@ from headrace.language.syntax.cursor import Cursor
 from headrace.operators.base.operator import AT, Operator
 from headrace.runtime.backfill.completeness import Completeness, completeness, plan_in_force
 from headrace.runtime.delivery import on_demand_changelog
-from headrace.runtime.invoke import current_answer
+from headrace.runtime.delivery.client import Client, connect
+from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.invoke.subwindow import answer_within
 from headrace.runtime.results import result_log
 from headrace.runtime.results.result_log import visible
 from headrace.runtime.results.time_merge import Part
+from headrace.runtime.statements.execute import Statements
 from headrace.schema import STAMP, Schema
 from headrace.time import EPOCH, Duration, Instant
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from headrace.runtime.delivery.client import Client
-    from headrace.runtime.hub.hub import Hub
 
 Since = datetime | Instant | None
 
@@ -37,8 +36,8 @@ Since = datetime | Instant | None
 class StandingQuery:
     """One registered query, by name. Survives ALTER: it always speaks of the query that bears the name now."""
 
-    def __init__(self, hub: Hub, name: str) -> None:
-        self._hub, self.name = hub, name
+    def __init__(self, pipeline: Pipeline, statements: Statements, name: str) -> None:
+        self._pipeline, self._statements, self.name = pipeline, statements, name
 
     def __repr__(self) -> str:
         return f"<standing query {self.name}>"
@@ -56,16 +55,15 @@ class StandingQuery:
         Raises `UserError` where the query keeps no such window.
         """
         operator, query = self._bound()
-        if last is None:
-            return current_answer.answer_to_show(self._hub.home, operator, query)
-        return answer_within(self._hub.home, operator, query, length_of(last))
+        length = None if last is None else length_of(last)
+        return answer_within(self._pipeline.home, operator, query, length)
 
     def completeness(self) -> Completeness:
         """Whether it is live or still reads the past, and from when on its answers have every row."""
-        home = self._hub.home
+        home = self._pipeline.home
         manifest = home.latest()
         return completeness(
-            plan_in_force(home, manifest), manifest, self._hub.catalog.require_query(self.name)
+            plan_in_force(home, manifest), manifest, self._pipeline.catalog.require_query(self.name)
         )
 
     def history(self, since: Since = None) -> pa.Table:
@@ -91,9 +89,9 @@ class StandingQuery:
     def _parts(self, operator: Operator, start: Instant | None) -> list[Part]:
         asked = operator.on_request
         if asked is None:
-            return result_log.told(self._hub.home, operator.id, start)
-        standing = self._hub.catalog.require_query(self.name)
-        again = on_demand_changelog.told_again(self._hub.home, standing, asked)
+            return result_log.told(self._pipeline.home, operator.id, start)
+        standing = self._pipeline.catalog.require_query(self.name)
+        again = on_demand_changelog.told_again(self._pipeline.home, standing, asked)
         return [Part.of(table) for table in again if table.num_rows]
 
     def follow(self, since: Since = None) -> Iterator[pa.Table]:
@@ -109,30 +107,28 @@ class StandingQuery:
                 yield visible(rows, query, changes=True)
 
     def _told(self, operator: Operator, *, past: bool) -> Iterator[pa.Table]:
-        hub, asked = self._hub, operator.on_request
+        pipeline, asked = self._pipeline, operator.on_request
         if asked is not None:
             yield from on_demand_changelog.follow_changes(
-                hub, hub.catalog.require_query(self.name), asked, past=past
+                pipeline, pipeline.catalog.require_query(self.name), asked, past=past
             )
         else:
-            yield from (part.table for part in hub.follow_epochs(operator.id, from_start=past))
+            yield from (part.table for part in self._pipeline.follow_epochs(operator.id, from_start=past))
 
     def client(self, name: str) -> Client:
         """A client of that name, which fetches what it has not acknowledged: see `headrace.connect`."""
-        from headrace.runtime.delivery.client import connect  # noqa: PLC0415 - it is read by what this file is read by
-
-        return connect(self._hub, self.name, name)
+        return connect(self._pipeline, self.name, name)
 
     def drop(self) -> None:
         """Remove the query; its state goes with the next epoch."""
-        self._hub.drop_query(self.name)
+        self._statements.drop("query", self.name)
 
     def dataframe(self) -> DataFrame:
         """All committed results as a Spark DataFrame, for the rest of Spark."""
-        return self._hub.session().createDataFrame(self.history())
+        return self._pipeline.session().createDataFrame(self.history())
 
     def _bound(self) -> tuple[Operator, Query]:
-        return self._hub.operator_and_query(self.name)
+        return self._pipeline.operator_and_query(self.name)
 
 
 def _no_changes(query: Query) -> pa.Table:

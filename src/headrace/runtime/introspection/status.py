@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from headrace.connectors.records.ingest_record import SourceChanged
+from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.plan import derived_streams
 
-if TYPE_CHECKING:
-    from headrace.runtime.hub.hub import Hub
 
-
-def status(hub: Hub) -> dict[str, Any]:
-    """The newest epoch's measurements and each stream's totals, as plain values."""
-    manifest, catalog = hub.home.latest(), hub.catalog
+def status(pipeline: Pipeline, sinks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The newest epoch's measurements, each stream's totals and each sink's state, as plain values."""
+    manifest, catalog = pipeline.home.latest(), pipeline.catalog
     return {
         "epoch": manifest.epoch,
-        "running": hub.loop.is_running,
+        "running": pipeline.loop.is_running,
         "streams": {
             stream.name: manifest.streams[stream.name].as_json() if stream.name in manifest.streams else {}
             for stream in catalog.streams.values()
@@ -26,31 +25,33 @@ def status(hub: Hub) -> dict[str, Any]:
             for query in catalog.queries.values()
             for progress in (manifest.operators.get(query.operator_id),)
         },
-        "unread": {name: str(found) for name, found in unread(hub).items()},
+        "unread": {name: str(found) for name, found in unread(pipeline).items()},
         "rejected": dict(manifest.facts.get("rejected", {})),
-        "closing_rejected": {name: len(told) for name, told in hub.closing_rejects.items()},
+        "closing_rejected": {name: len(told) for name, told in pipeline.closing_rejects.items()},
         "state_bytes": sum(run.bytes for run in manifest.state),
-        "synopsis_budget": hub.synopsis_bytes,
-        "synopses": synopses(hub),
-        "sinks": {sink["sink"]: sink for sink in hub.open_sinks.report()},
-        "failures": hub.loop.supervisor.as_status(),
-        "last_epoch": hub.last.as_dict() if hub.last is not None else None,
+        "synopsis_budget": pipeline.synopsis_bytes,
+        "synopses": synopses(pipeline),
+        "sinks": {sink["sink"]: sink for sink in sinks},
+        "failures": pipeline.loop.supervisor.as_status(),
+        "last_epoch": pipeline.last.as_dict() if pipeline.last is not None else None,
     }
 
 
-def unread(hub: Hub) -> dict[str, SourceChanged]:
+def unread(pipeline: Pipeline) -> dict[str, SourceChanged]:
     """Queries whose past cannot be read, and what was found in its place."""
-    owners = {derived_streams.owner_of(operator): found for operator, found in hub.loop.engine.unread.items()}
-    named = {query.operator_id: query.definition.name for query in hub.catalog.queries.values()}
+    owners = {
+        derived_streams.owner_of(operator): found for operator, found in pipeline.loop.engine.unread.items()
+    }
+    named = {query.operator_id: query.definition.name for query in pipeline.catalog.queries.values()}
     return {named[owner]: found for owner, found in owners.items() if owner in named}
 
 
-def synopses(hub: Hub) -> dict[str, dict[str, int]]:
+def synopses(pipeline: Pipeline) -> dict[str, dict[str, int]]:
     """Of each query with synopses: how many bytes each may take for one group."""
-    operators = hub.loop.engine.plan.operators
+    operators = pipeline.loop.engine.plan.operators
     told = {
         query.definition.name: dict(operators[query.operator_id].synopsis_bytes)
-        for query in hub.catalog.queries.values()
+        for query in pipeline.catalog.queries.values()
         if query.operator_id in operators
     }
     return {name: sizes for name, sizes in told.items() if sizes}

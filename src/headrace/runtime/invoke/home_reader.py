@@ -12,7 +12,6 @@ from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError
 from headrace.operators.base.operator import Operator
 from headrace.runtime.home.home import Home
-from headrace.runtime.invoke import current_answer
 from headrace.runtime.invoke.subwindow import answer_within
 from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import operator_of
@@ -51,6 +50,4 @@ class Reader:
     def invoke(self, name: str, last: Duration | None = None) -> pa.Table:
         """A query's current answer, as of the latest epoch that was committed; `last` says of which part of its window."""
         operator, query = self.operator_and_query(name)
-        if last is not None:
-            return answer_within(self.home, operator, query, last)
-        return current_answer.answer_to_show(self.home, operator, query)
+        return answer_within(self.home, operator, query, last)

@@ -23,11 +23,13 @@ from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Duration
 
 
-def answer_within(home: Home, operator: Operator, query: Query, length: Duration) -> pa.Table:
-    """What INVOKE returns, were the query's window `length` long.
+def answer_within(home: Home, operator: Operator, query: Query, length: Duration | None) -> pa.Table:
+    """What INVOKE returns, were the query's window `length` long; None: as it is.
 
     Raises `UserError` where the query keeps no such window.
     """
+    if length is None:
+        return current_answer.answer_to_show(home, operator, query)
     check(operator, length)
     if length == full_length(operator):
         return current_answer.answer_to_show(home, operator, query)

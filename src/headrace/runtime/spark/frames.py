@@ -17,13 +17,13 @@ from headrace.connectors.records.options import OURS
 from headrace.errors import EpochFailed, UserError
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
 from headrace.runtime.epoch import push
+from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.schema import Field as SchemaField
 from headrace.schema import Schema, from_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headrace.runtime.hub.hub import Hub
 
 SPARK_STREAM = "spark"
 """The `using` of a stream that a program feeds with a streaming DataFrame."""
@@ -33,8 +33,8 @@ _WITHOUT_SPARK = (*OURS, SPARK_STREAM)
 class StreamingFrames:
     """The streaming DataFrames of a hub: Spark runs each, its micro-batches are segments in our ingest log."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
         self._frames: dict[str, DataFrame] = {}
         self._running: list[Any] = []
 
@@ -48,9 +48,9 @@ class StreamingFrames:
         definition = StreamDefinition(name, _schema_of(frame), SPARK_STREAM, time=timestamp, **options)
         if timestamp is not None:
             definition.schema.field(timestamp)
-        known = self._hub.catalog.stream(name)
+        known = self._pipeline.catalog.stream(name)
         if known is None:
-            self._hub.log({"do": "create_stream", "stream": stream_to_json(definition)})
+            self._pipeline.log({"do": "create_stream", "stream": stream_to_json(definition)})
         elif known != definition:
             raise UserError(
                 f"the stream '{name}' exists and is different",
@@ -61,14 +61,14 @@ class StreamingFrames:
     def check(self, definition: StreamDefinition) -> None:
         """Try a stream that reads a Spark source by its name (kafka, …): what cannot be opened is refused at CREATE."""
         if definition.using not in _WITHOUT_SPARK:
-            named_source(self._hub.session(), definition)
+            named_source(self._pipeline.session(), definition)
 
     def _all(self) -> dict[str, DataFrame]:
         """Frames handed in, and those of streams that name a Spark source."""
         found = dict(self._frames)
-        for stream in self._hub.catalog.streams.values():
+        for stream in self._pipeline.catalog.streams.values():
             if stream.using not in _WITHOUT_SPARK:
-                found[stream.name] = named_source(self._hub.session(), stream)
+                found[stream.name] = named_source(self._pipeline.session(), stream)
         return found
 
     def start(self, *, available_now: bool = False) -> None:
@@ -78,15 +78,15 @@ class StreamingFrames:
             return
         from headrace.runtime.spark import streaming_source  # noqa: PLC0415 - pyspark only when a frame is there
 
-        root = Path(self._hub.home.store.root)
+        root = Path(self._pipeline.home.store.root)
         for name, frame in frames.items():
-            definition = self._hub.stream_definition(name)
+            definition = self._pipeline.stream_definition(name)
             query = streaming_source.start(
                 frame,
                 definition,
                 root / "segments" / name,
                 root / "spark-checkpoints" / name,
-                self._hub.loop.engine.intake.queue,
+                self._pipeline.loop.engine.intake.queue,
                 available_now=available_now,
                 root=root,
             )
@@ -158,23 +158,12 @@ def _schema_of(frame: DataFrame) -> Schema:
     )
 
 
-def session_of(hub: Hub) -> SparkSession:
-    """The Spark session a hub's epochs run on.
-
-    Raises `UserError` when it runs without Spark.
-    """
-    spark: SparkSession | None = getattr(hub.loop.engine.executor, "spark", None)
-    if spark is None:
-        raise UserError("this hub runs without Spark", remedy="Open it with hr.open(home).")
-    return spark
-
-
-def archive(hub: Hub, stream: str, fraction: float = 1.0) -> DataFrame:
+def archive(pipeline: Pipeline, stream: str, fraction: float = 1.0) -> DataFrame:
     """Accepted rows of a stream's archive, in Spark; of a `fraction` as many blocks of each run as hold it.
 
     Raises `UserError` when the stream keeps no copy, or has no blocks of which to read a part.
     """
-    definition = push.require_stream(hub.catalog, stream)
+    definition = push.require_stream(pipeline.catalog, stream)
     if definition.archive != "copy":
         raise UserError(f"the stream '{stream}' keeps no copy of its rows (archive '{definition.archive}')")
     if fraction < 1 and definition.blocks == 1:
@@ -183,10 +172,11 @@ def archive(hub: Hub, stream: str, fraction: float = 1.0) -> DataFrame:
             remedy="OPTIONS (blocks '16') gives it parts to read.",
         )
     entries = [
-        ArchiveEntry.from_json(e) for e in hub.home.entries(hub.home.latest(), f"archive:{definition.name}")
+        ArchiveEntry.from_json(e)
+        for e in pipeline.home.entries(pipeline.home.latest(), f"archive:{definition.name}")
     ]
-    files = [str(Path(hub.home.store.root) / name) for entry in entries for name in entry.files]
-    session = hub.session()
+    files = [str(Path(pipeline.home.store.root) / name) for entry in entries for name in entry.files]
+    session = pipeline.session()
     if not files:
         return session.createDataFrame(definition.schema.arrow().empty_table())
     rows = session.read.parquet(*files).where(f"{FATE} = 0")

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import SparkSession
 
+from headrace.runtime.home.file_names import SPARK_SCRATCH
 from headrace.runtime.spark.session import close_session, open_session
-
-SCRATCH: Final = "spark-"
-"""How the folders begin, in a home, that are Spark's and go with the process that their name has next."""
 
 
 class OwnSession:
@@ -36,7 +33,7 @@ class OwnSession:
     def _open(self) -> SparkSession:
         # What Java leaves behind it may still be writing when it was killed: that is no reason to fail.
         self._scratch = tempfile.TemporaryDirectory(
-            prefix=f"{SCRATCH}{os.getpid()}-", dir=self._home, ignore_cleanup_errors=True
+            prefix=f"{SPARK_SCRATCH}{os.getpid()}-", dir=self._home, ignore_cleanup_errors=True
         )
         try:
             return open_session(self._cores, scratch=Path(self._scratch.name), brief=self._brief)

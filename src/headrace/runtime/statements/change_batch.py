@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.algebra.query import Query, QueryScan, UnionAll, every_node
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError, outcome_unless_known
 from headrace.language.binder.sources.unions import check_names
 from headrace.language.statements import statement as said
+from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.plan.epoch_planner import is_read
 from headrace.runtime.statements import show
-
-if TYPE_CHECKING:
-    from headrace.runtime.hub.hub import Hub
 
 _OF_QUERIES: Final = (
     said.CreateQuery,
@@ -64,10 +62,10 @@ def refuse_unreadable(name: str, query: Query) -> None:
 
 
 class QueryChanges:
-    """Changes of queries on their way to a hub's query log. One thread at a time."""
+    """Changes of queries on their way to the query log. One thread at a time."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
         self._waiting: list[Mapping[str, Any]] | None = None
         """None when each change is logged at once."""
         self._seen = self._tentative = Catalog()
@@ -78,7 +76,7 @@ class QueryChanges:
     @property
     def catalog(self) -> Catalog:
         """What exists, with the changes that wait."""
-        known = self._hub.catalog
+        known = self._pipeline.catalog
         if not self._waiting:
             return known
         if self._seen is not known:  # somebody else has changed something meanwhile
@@ -87,17 +85,17 @@ class QueryChanges:
 
     def find_out(self) -> None:
         """Before a statement is judged: know what an earlier one has left that failed or was interrupted."""
-        if self._hub.home.in_doubt:  # else nobody waits for the epoch under way
-            with self._hub.loop.lock, outcome_unless_known("absent"):
-                self._hub.loop.engine.find_out()
+        if self._pipeline.home.in_doubt:  # else nobody waits for the epoch under way
+            with self._pipeline.loop.lock, outcome_unless_known("absent"):
+                self._pipeline.loop.engine.find_out()
 
     def log(self, entry: Mapping[str, Any], query: Query | None = None) -> None:
         """Log a change, or let it wait for those around it; `query` is what a registered one means."""
         if self._waiting is None:
-            self._hub.log(entry)
+            self._pipeline.log(entry)
             return
         after = self.catalog.apply(entry)
-        self._seen, self._tentative = self._hub.catalog, after
+        self._seen, self._tentative = self._pipeline.catalog, after
         self._waiting.append(entry)
         if query is not None:
             self._read |= names_read(query)
@@ -107,7 +105,7 @@ class QueryChanges:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._read.clear()
-            self._hub.log(*waiting)
+            self._pipeline.log(*waiting)
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -140,4 +138,4 @@ class QueryChanges:
         return show.users_of(self.catalog, "query", name)
 
     def _is_read(self, operator_id: str) -> bool:
-        return is_read(self._hub.loop.engine.plan, operator_id)
+        return is_read(self._pipeline.loop.engine.plan, operator_id)

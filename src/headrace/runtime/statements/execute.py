@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.catalog.catalog import Catalog, StandingQuery
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
@@ -21,8 +21,10 @@ from headrace.connectors.sources.source_reader import read_all, require_usable
 from headrace.errors import UserError, did_you_mean
 from headrace.language.statements import statement as said
 from headrace.language.statements.parse_statement import parse_script
+from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.gc_control import MANY, no_cycles_sought
 from headrace.runtime.home.run_cache import save_relation
+from headrace.runtime.invoke.subwindow import answer_within
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_text
 from headrace.runtime.plan.epoch_planner import operator_of
 from headrace.runtime.plan.update_guards import refuse_if_looked_up_by_changes
@@ -36,10 +38,6 @@ from headrace.runtime.statements.show import show, users_of
 from headrace.runtime.statements.synopsis_budget import affordable
 from headrace.time import render_instant
 
-if TYPE_CHECKING:
-    from headrace.runtime.hub.hub import Hub
-
-
 _MAKES_STATE: Final = ("materialize", "zone", "sharing")
 """Settings that say how an answer is made and kept, not what is done with it."""
 _LONG_SCRIPT: Final = 1 << 16
@@ -47,13 +45,18 @@ _LONG_SCRIPT: Final = 1 << 16
 
 
 class Statements:
-    """Carries out statements on a hub."""
+    """Carries out statements. `check_source` tries what only Spark can open, before a stream of it is made."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        check_source: Callable[[StreamDefinition], None],
+        report_sinks: Callable[[], list[dict[str, Any]]],
+    ) -> None:
+        self._pipeline, self._check_source, self._report_sinks = pipeline, check_source, report_sinks
         self._turn = threading.RLock()
         """One script at a time: what another thread changes does not wait for this one's."""
-        self._changes = QueryChanges(hub)
+        self._changes = QueryChanges(pipeline)
         self._zone = "UTC"
         self._actions: dict[type, Callable[[Any], Outcome]] = {
             said.CreateStream: self._create_stream,
@@ -143,7 +146,7 @@ class Statements:
         action = self._actions.get(type(statement))
         try:
             if action is None:
-                return show(self._hub.home, statement, self._hub.open_sinks.report)
+                return show(self._pipeline.home, statement, self._report_sinks)
             with self._turn:
                 self._changes.find_out()
                 if isinstance(statement, said.CreateQuery):
@@ -172,9 +175,9 @@ class Statements:
         require_usable(definition)
         if known is not None and (known.schema, known.time) != (definition.schema, definition.time):
             self._refuse_if_read("stream", definition.name)
-            self._hub.log({"do": "drop", "kind": "stream", "name": definition.name})
-        self._hub.frames.check(definition)
-        self._hub.log({"do": "create_stream", "stream": stream_to_json(definition)})
+            self._pipeline.log({"do": "drop", "kind": "stream", "name": definition.name})
+        self._check_source(definition)
+        self._pipeline.log({"do": "create_stream", "stream": stream_to_json(definition)})
         told = f"stream {definition.name} created"
         return Outcome("create", definition.name, told, warning=not_there_yet(definition))
 
@@ -213,17 +216,17 @@ class Statements:
         return self._put_relation(definition, 0 if stored is None else stored.version + 1, "created")
 
     def _put_relation(self, definition: RelationDefinition, version: int, verb: str) -> Outcome:
-        table, rejects = read_all(definition, self._hub.loop.engine.clock())
+        table, rejects = read_all(definition, self._pipeline.loop.engine.clock())
         if rejects.num_rows:
             raise UserError(
                 f"{rejects.num_rows} of its rows cannot be read as {definition.name}'s columns; the first: "
                 f"{rejects.column('reason')[0].as_py()}",
                 remedy="Correct the file, or the relation's column types.",
             )
-        plan, store = self._hub.loop.engine.plan, self._hub.home.store
+        plan, store = self._pipeline.loop.engine.plan, self._pipeline.home.store
         refuse_if_looked_up_by_changes(self._catalog, plan, store, definition.name, table)
         file = save_relation(store, definition.name, version, table)
-        self._hub.log({"do": "put_relation", "relation": relation_to_json(definition), "file": file})
+        self._pipeline.log({"do": "put_relation", "relation": relation_to_json(definition), "file": file})
         return Outcome(
             "create", definition.name, f"relation {definition.name} {verb}, {table.num_rows:,} rows"
         )
@@ -255,8 +258,8 @@ class Statements:
         return Outcome("create", definition.name, f"query {definition.name} registered")
 
     def _affordable(self, definition: QueryDefinition) -> QueryDefinition:
-        """As accurate as there is room for, where the hub's synopses share a budget."""
-        return affordable(self._catalog, definition, self._hub.synopsis_bytes)
+        """As accurate as there is room for, where all synopses share a budget."""
+        return affordable(self._catalog, definition, self._pipeline.synopsis_bytes)
 
     def _put(self, definition: QueryDefinition, known: QueryDefinition | None = None) -> None:
         """Bind and lower, since whatever cannot run is refused now; then log what is not `known` to be there."""
@@ -282,7 +285,7 @@ class Statements:
         self._without_readers(known.definition.name)
         definition = with_window(self._catalog, known, statement)
         if definition != known.definition:
-            self._hub.log({"do": "put_query", "query": query_to_json(definition)})
+            self._pipeline.log({"do": "put_query", "query": query_to_json(definition)})
         return Outcome("alter", definition.name, f"query {definition.name} has the window {statement.window}")
 
     def _without_readers(self, name: str) -> None:
@@ -316,7 +319,7 @@ class Statements:
                 f"there is no stream '{statement.name}'", remedy=did_you_mean(statement.name, names)
             )
         if self._catalog.keep_of(known.name) != statement.keep:
-            self._hub.log({"do": "keep", "name": known.name, "keep": statement.keep})
+            self._pipeline.log({"do": "keep", "name": known.name, "keep": statement.keep})
         told = f"stream {known.name} keeps {statement.keep:g} of its rows for queries WITH SHEDDING"
         return Outcome("alter", known.name, told)
 
@@ -357,7 +360,7 @@ class Statements:
                     f"the {kind} '{name}' is read by {', '.join(users)}", remedy="Drop these queries first."
                 )
             entry = {"do": "drop", "kind": kind, "name": name}
-            (self._changes if kind == "query" else self._hub).log(entry)
+            (self._changes if kind == "query" else self._pipeline).log(entry)
 
     def _pause(self, statement: said.PauseQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
@@ -375,14 +378,14 @@ class Statements:
 
     def _all_queries(self, statement: said.AllQueries) -> Outcome:
         """Each that is meant, as one change: a crash leaves all of them changed, or none."""
-        queries = [query for query, _ in chosen(self._hub.home, statement.selection)]
+        queries = [query for query, _ in chosen(self._pipeline.home, statement.selection)]
         entries = bulk_changes.entries(self._catalog, statement.verb, queries)
         if entries:
-            self._hub.log(*entries)
+            self._pipeline.log(*entries)
         return Outcome(statement.verb, None, bulk_changes.done(statement.verb, entries))
 
     def _punctuate(self, statement: said.Punctuate) -> Outcome:
-        self._hub.punctuate(statement.name, statement.at, statement.where, statement.zone)
+        self._pipeline.punctuate(statement.name, statement.at, statement.where, statement.zone)
         told = f"where {statement.where}" if statement.where else f"below {render_instant(statement.at or 0)}"
         return Outcome("punctuate", statement.name, f"stream {statement.name}: no row {told} follows")
 
@@ -392,5 +395,6 @@ class Statements:
         return Outcome("set", None, f"time zone {statement.zone}")
 
     def _invoke(self, statement: said.Invoke) -> Outcome:
-        query = self._hub.query(statement.name)
-        return Outcome.answer(query.name, query.invoke(statement.last))
+        home = self._pipeline.home
+        operator, query = self._pipeline.operator_and_query(statement.name)
+        return Outcome.answer(statement.name, answer_within(home, operator, query, statement.last))

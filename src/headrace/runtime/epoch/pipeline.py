@@ -1,0 +1,105 @@
+"""A home and the loop of its epochs, as statements, sinks, frames and readers hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.algebra.query import Query
+from headrace.catalog.catalog import Catalog
+from headrace.catalog.definitions import StreamDefinition
+from headrace.errors import HeadraceError, UserError
+from headrace.observation import EpochObservation
+from headrace.operators.base.operator import Operator
+from headrace.runtime.epoch.loop import Loop
+from headrace.runtime.epoch.push import When, punctuate, require_stream
+from headrace.runtime.home.home import Home
+from headrace.runtime.plan.bound_queries import bound
+from headrace.runtime.results import result_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_IDLE_SECONDS = 0.5
+
+
+class Pipeline:
+    """A home that is open, and its loop. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        path: Path,
+        home: Home,
+        loop: Loop,
+        record: Callable[[Mapping[str, Any]], None],
+        *,
+        synopsis_bytes: int | None,
+    ) -> None:
+        self.path, self.home, self.loop = path, home, loop
+        self.record = record
+        """Writes a line of the log of epochs."""
+        self.synopsis_bytes = synopsis_bytes
+        self.last: EpochObservation | None = None
+        self.closing_rejects: dict[str, tuple[str, ...]] = {}
+        """Query → the reasons of the rows on which it failed in the last provisional closing, one a row."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists now."""
+        return self.home.catalog
+
+    def log(self, *entries: Mapping[str, Any]) -> None:
+        """Append entries to the query log, all or none; in force from the next epoch. A `StoreError` has their `outcome`."""
+        with self.loop.lock:
+            self.loop.engine.log(*entries)
+
+    def punctuate(
+        self, stream: str, at: When = None, where: str | None = None, zone: str | None = None
+    ) -> None:
+        """Promise that no row below `at`, or that matches the pattern `where`, follows those handed in so far.
+
+        `at` is in microseconds since 1970 UTC, or a datetime with a zone; `where` goes by `zone`'s clocks. Durable on return.
+        """
+        with self.loop.lock:
+            punctuate(self.home, self.loop.engine, stream, at, where, zone)
+
+    def stream_definition(self, name: str) -> StreamDefinition:
+        """A stream's definition.
+
+        Raises `UserError` that names near ones.
+        """
+        return require_stream(self.catalog, name)
+
+    def operator_and_query(self, name: str) -> tuple[Operator, Query]:
+        """A query's operator in the newest plan, and its algebra."""
+        standing = self.catalog.require_query(name)
+        return self.loop.engine.plan.operators[standing.operator_id], bound(self.catalog, standing)
+
+    def follow_epochs(self, operator: str, *, from_start: bool) -> Iterator[result_log.EpochResults]:
+        """An operator's results as epochs commit them; ends when the loop stops."""
+        length = self.home.list_of(self.home.latest(), "results").length
+        seen = 0 if from_start else length
+        while True:
+            manifest = self.home.latest()
+            alive = self.loop.is_running
+            length = self.home.list_of(manifest, "results").length
+            yield from result_log.epochs_of(self.home, manifest, operator, seen)
+            fresh, seen = length > seen, length
+            if self.loop.failure is not None:
+                raise HeadraceError(f"the epoch loop failed: {self.loop.failure}") from self.loop.failure
+            if not fresh and not alive:
+                return
+            if not fresh:
+                with self.loop.published:
+                    self.loop.published.wait(_IDLE_SECONDS)
+
+    def session(self) -> SparkSession:
+        """The Spark session epochs run on.
+
+        Raises `UserError` when this hub runs without Spark.
+        """
+        spark = getattr(self.loop.engine.executor, "spark", None)
+        if spark is None:
+            raise UserError("this hub runs without Spark", remedy="Open it with hr.open(home).")
+        return spark
