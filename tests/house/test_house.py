@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,9 +16,11 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headrace"
 ROOMS = {
     *("language", "algebra", "reference", "catalog", "synopses", "operators"),
-    *("planner", "archive", "overload", "store", "runtime", "server"),
+    *("planner", "archive", "overload", "store", "connectors", "runtime", "server", "cli"),
 }
 LONGEST_FILE = 500
+MOST_MODULES = 12
+"""Of a folder, besides the file that says what it is for."""
 LONGEST_FUNCTION = 60
 TEXT = {".py", ".md", ".toml", ".sh", ".cql", ".yml", ".yaml", ".html", ".js", ".css", ".txt", ".cfg", ""}
 # Written in two parts so that this file does not find itself.
@@ -71,6 +74,19 @@ def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_every_room_of_the_plan_exists_and_there_are_no_others() -> None:
     found = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert found - {"examples"} == ROOMS
+
+
+def test_no_folder_has_more_modules_than_one_can_keep_in_mind() -> None:
+    folders: dict[str, int] = {}
+    for path in sources():
+        folders[named(path.parent)] = folders.get(named(path.parent), 0) + (path.name != "__init__.py")
+    assert len(folders) > len(ROOMS)
+    assert {name: modules for name, modules in folders.items() if modules > MOST_MODULES} == {}
+
+
+def test_every_folder_says_which_question_it_answers() -> None:
+    folders = {path.parent for path in sources()}
+    assert [named(folder) for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []
 
 
 def test_no_file_is_longer_than_the_ceiling() -> None:
@@ -164,8 +180,7 @@ def test_everything_below_the_runtime_works_without_spark() -> None:
     below = [
         ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
         for path in sources()
-        if path.relative_to(PACKAGE).parts[0]
-        not in {"runtime", "server", "cli/main.py", "__main__.py", "examples"}
+        if path.relative_to(PACKAGE).parts[0] not in {"runtime", "server", "cli", "__main__.py", "examples"}
     ]
     assert len(below) > len(ROOMS)
     program = (
@@ -197,7 +212,7 @@ def operator_classes() -> frozenset[str]:
 @cache
 def abilities() -> frozenset[str]:
     """What the contract of operators has: of these nobody asks whether they are there."""
-    contract = tree(PACKAGE / "operators" / "operator.py")
+    contract = tree(PACKAGE / "operators" / "base" / "operator.py")
     base = next(n for n in contract.body if isinstance(n, ast.ClassDef) and n.name == "BaseOperator")
     found = {n.name for n in ast.walk(base) if isinstance(n, ast.FunctionDef)}
     return frozenset(found | {"finish", "steps", "rows", "panes", "inner", "family"})
@@ -265,6 +280,27 @@ def test_nobody_but_the_lowering_asks_of_which_class_an_operator_is() -> None:
 def test_who_asks_is_found(code: str, is_found: bool) -> None:
     found = asks_for_a_class(ast.parse(code), frozenset({"Some"}), frozenset({"finish"}))
     assert bool(list(found)) == is_found
+
+
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+PATH = re.compile(r"(?<![\w/.*<>{}-])(?:\w[\w-]*/)*\w[\w-]*\.py\b")
+OF_EACH = {"runner.py"}
+"""A file that several folders have."""
+
+
+def test_every_path_in_the_pages_names_a_file() -> None:
+    """As it is from the root, in the package, or beside the page."""
+    said = [(page, path) for page in PAGES for path in PATH.findall(page.read_text(encoding="utf-8"))]
+    assert len(said) > 100
+    found = [
+        f"{named(page)}: {path}"
+        for page, path in said
+        if path not in OF_EACH and not any((base / path).is_file() for base in (ROOT, PACKAGE, page.parent))
+    ]
+    assert found == []
 
 
 def unordered(code: ast.Module) -> Iterator[ast.AST]:

@@ -1,1 +1,1 @@
-"""The only room that knows Spark: session, sources, epoch loop, exchange, sinks."""
+"""Tasks, epochs, and what a program holds; `spark` is the only folder that knows Spark."""

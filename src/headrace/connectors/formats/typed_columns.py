@@ -137,7 +137,7 @@ def _is_struct(kind: pa.DataType, expected: Type) -> bool:
     )
 
 
-_KINDS: Final[dict[str, Callable[[pa.DataType, Type], Any]]] = {
+_KINDS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "BOOLEAN": lambda kind, _: pa.types.is_boolean(kind),
     "STRING": lambda kind, _: (
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
