@@ -170,7 +170,7 @@ def test_a_trace_comes_only_with_debug(tmp_path) -> None:
 
 def test_what_is_not_the_users_mistake_exits_with_1(tmp_path, monkeypatch, capsys) -> None:
     from headrace.cli.main import main
-    from headrace.runtime.home import check
+    from headrace.runtime.hub import check
 
     def broken(_):
         raise ZeroDivisionError("by nought")

@@ -242,7 +242,7 @@ def rows_late_rejected(hub: Hub) -> tuple[int, int, int]:
 
 def faults(hub_or_home: Hub | Path) -> list[str]:
     """What `headrace check` would call a fault."""
-    from headrace.runtime.home.check import check
+    from headrace.runtime.hub.check import check
     from headrace.time import FOREVER
 
     path = hub_or_home.path if isinstance(hub_or_home, Hub) else hub_or_home

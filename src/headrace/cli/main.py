@@ -208,7 +208,7 @@ def _add_check(commands: _Commands) -> None:
 
 
 def _check(given: argparse.Namespace) -> int:
-    from headrace.runtime.home.check import check  # noqa: PLC0415
+    from headrace.runtime.hub.check import check  # noqa: PLC0415
 
     report = check(given.home or Path(_HOME))
     for line in report.lines:

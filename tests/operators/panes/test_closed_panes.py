@@ -21,8 +21,8 @@ from headrace.operators.panes.pane_keys import extent, pane_keys
 from headrace.operators.panes.pane_sealing import PaneStore, Sealed
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.window_cost_model import Cost
-from headrace.operators.time_windows import window_assembly
-from headrace.operators.time_windows.window_assembly import closing, windows
+from headrace.operators.window_assembly import assemble
+from headrace.operators.window_assembly.assemble import closing, windows
 from headrace.schema import BIGINT
 from headrace.time import BEGINNING
 
@@ -101,7 +101,7 @@ def test_windows_hold_the_same_whether_spent_panes_were_merged_or_not(
     due = closing(panes, panes.last_closed(closed), panes.last_closed(now), extent(later.closed.panes))
     with pytest.MonkeyPatch.context() as patch:
         made = Cost(1, 2, 2, 0, 0) if rolls else Cost(1, 2, 0, 2, 2)
-        patch.setattr(window_assembly, "cost", lambda *_: made)
+        patch.setattr(assemble, "cost", lambda *_: made)
         found = told(panes, later.closed, due)
     rows = [*first, *second]
     assert {(window, key, top) for window, key, *_, top in found} == by_definition(rows, panes, due)
@@ -136,7 +136,7 @@ def test_windows_of_every_epoch_hold_the_rows_of_all_epochs(
         before = panes.last_closed(now - further if closed != BEGINNING else -200)
         due = closing(panes, before, panes.last_closed(now), extent(step.closed.panes))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(window_assembly, "cost", lambda *_: made)
+            patch.setattr(assemble, "cost", lambda *_: made)
             found = told(panes, step.closed, due)
         every = range(before + 1, panes.last_closed(now) + 1)
         assert {(window, key, top) for window, key, *_, top in found} == by_definition(rows, panes, every)

@@ -21,8 +21,8 @@ from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.pane_sealing import parents
 from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.window_cost_model import Cost, cost, rows_for_panes_to_pay
-from headrace.operators.time_windows import window_assembly
-from headrace.operators.time_windows.window_assembly import windows
+from headrace.operators.window_assembly import assemble
+from headrace.operators.window_assembly.assemble import windows
 from headrace.schema import BIGINT, DOUBLE, Type
 
 KEY = Named("k", Column("k", BIGINT))
@@ -43,7 +43,7 @@ def sealed(grouped: Grouped, panes: Panes, at: np.ndarray, k: np.ndarray, v: pa.
 
 def forced(patch: pytest.MonkeyPatch, *, differences: bool) -> None:
     made = Cost(1, 1, 1, 2, 0 if differences else 2)
-    patch.setattr(window_assembly, "cost", lambda *_: made)
+    patch.setattr(assemble, "cost", lambda *_: made)
 
 
 def told(layout: Layout, panes: Panes, tables: list[pa.Table], due: range) -> set[tuple[Any, ...]]:
@@ -80,7 +80,7 @@ def read_by(grouped: Grouped, panes: Panes, due: range, *, differences: bool) ->
     values = pa.array(at.astype(np.float64) if grouped.arguments[0].type == DOUBLE else at)
     tables = sealed(grouped, panes, at, np.zeros_like(at), values)
     read: list[int] = []
-    original = window_assembly.gather
+    original = assemble.gather
 
     def counting(layout: Layout, held: Any) -> Any:
         found = original(layout, held)
@@ -88,7 +88,7 @@ def read_by(grouped: Grouped, panes: Panes, due: range, *, differences: bool) ->
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_assembly, "gather", counting)
+        patch.setattr(assemble, "gather", counting)
         forced(patch, differences=differences)
         assert told(grouped.layouts[0], panes, tables, due)
     return sum(read)

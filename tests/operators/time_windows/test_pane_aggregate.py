@@ -20,8 +20,8 @@ from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.base.operator import AT
 from headrace.operators.panes.pane_keys import block_key
 from headrace.operators.testing.local_driver import drive
-from headrace.operators.time_windows import window_assembly
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
+from headrace.operators.window_assembly import assemble
 from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import windows_answer
 from headrace.reference.history import History, record
@@ -204,15 +204,15 @@ def test_dense_and_sparse_tables_answer_alike(way: str, data: st.DataObject) -> 
     calls = [("count", None, False), ("sum", "big", False), ("min", "big", False), ("min", "k", False)]
     wanted = query(window, ("k",), calls, bounds=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_assembly, "_DENSE_CELLS", 1 << 40)
+        patch.setattr(assemble, "_DENSE_CELLS", 1 << 40)
         if way == "sparse":
-            patch.setattr(window_assembly, "_dense", _as_sparse)
+            patch.setattr(assemble, "_dense", _as_sparse)
         found, right = both(wanted, [made[: len(made) // 2], made[len(made) // 2 :]], slack=90 * SECOND)
     assert found == right
 
 
 def _as_sparse(layout: Any, panes: Any, rows: Any, parts: Any, due: range, *_: Any) -> Any:
-    return window_assembly._sparse(layout, panes, rows, parts[1], due)
+    return assemble._sparse(layout, panes, rows, parts[1], due)
 
 
 def operator_over(window: Window) -> PaneAggregate:
@@ -249,7 +249,7 @@ def test_wide_windows_are_made_of_blocks_of_every_level_up_to_the_width_of_a_win
 
 def test_a_window_of_many_panes_reads_few_of_them() -> None:
     read: list[int] = []
-    original = window_assembly.gather
+    original = assemble.gather
 
     def counting(layout: Any, tables: Any) -> Any:
         found = original(layout, tables)
@@ -259,7 +259,7 @@ def test_a_window_of_many_panes_reads_few_of_them() -> None:
     made = rows([at * SECOND for at in range(2000)], [{"k": "a"}] * 2000)
     stream = record([made[at : at + 10] for at in range(0, 2000, 10)], "at")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_assembly, "gather", counting)
+        patch.setattr(assemble, "gather", counting)
         told = drive(
             operator_over(TimeSlide(512 * SECOND, SECOND)),
             [[batch(epoch, WIDE)] for epoch in epochs(stream)],

@@ -16,7 +16,7 @@ import pytest
 
 from headrace.operators.aggregates.cell_table import Layout
 from headrace.operators.panes.panes import Panes
-from headrace.operators.time_windows import window_assembly
+from headrace.operators.window_assembly import assemble
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.schema import DOUBLE
@@ -31,14 +31,14 @@ LEFT_OUT_BY_B = (20, 15, 19, 22, 21)
 def visited(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many partials were read, each time some were."""
     seen: list[int] = []
-    original = window_assembly.gather
+    original = assemble.gather
 
     def counting(layout: Layout, held: Any) -> Any:
         found = original(layout, held)
         seen.append(found.rows)
         return found
 
-    monkeypatch.setattr(window_assembly, "gather", counting)
+    monkeypatch.setattr(assemble, "gather", counting)
     return seen
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.windows.window import TimeSlide
-from headrace.operators.time_windows import window_assembly
+from headrace.operators.window_assembly import assemble
 from headrace.time import SECOND
 from tests.operators.time_windows.test_pane_aggregate import both, query, rows
 
@@ -29,7 +29,7 @@ def test_many_windows_at_once_are_each_what_the_reference_says(data: st.DataObje
         for name, column in (("count", None), ("sum", "big"), ("min", "big"), ("max", "k"), ("avg", "y"))
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_assembly, "_ROLLED_WINDOWS", data.draw(st.integers(9, 60)))
+        patch.setattr(assemble, "_ROLLED_WINDOWS", data.draw(st.integers(9, 60)))
         found, right = both(query(window, ("k",), calls, bounds=True), [made], slack=0)
     assert found == right
 
@@ -37,7 +37,7 @@ def test_many_windows_at_once_are_each_what_the_reference_says(data: st.DataObje
 @pytest.mark.parametrize("length", [1, 2, 5, 7])
 def test_a_long_epoch_of_short_windows_is_rolled_over(length: int) -> None:
     stretches: list[int] = []
-    original = window_assembly.rolling
+    original = assemble.rolling
 
     def spy(*given: Any) -> Any:
         stretches.append(given[-1])
@@ -46,8 +46,8 @@ def test_a_long_epoch_of_short_windows_is_rolled_over(length: int) -> None:
     made = rows([at * SECOND for at in range(300)], [{"k": "ab"[at % 2], "big": at} for at in range(300)])
     wanted = query(TimeSlide(length * SECOND, 2 * SECOND), ("k",), [("sum", "big", False)], bounds=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_assembly, "rolling", spy)
-        patch.setattr(window_assembly, "_ROLLED_WINDOWS", 40)
+        patch.setattr(assemble, "rolling", spy)
+        patch.setattr(assemble, "_ROLLED_WINDOWS", 40)
         found, right = both(wanted, [made], slack=0)
     assert found == right
     if length <= 2:
@@ -58,13 +58,13 @@ def test_a_long_epoch_of_short_windows_is_rolled_over(length: int) -> None:
 
 def test_windows_of_two_panes_are_made_by_the_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
     chunks: list[int] = []
-    original = window_assembly._chunk
+    original = assemble._chunk
 
     def spy(*given: Any) -> Any:
         chunks.append(len(given[3]))
         return original(*given)
 
-    monkeypatch.setattr(window_assembly, "_chunk", spy)
+    monkeypatch.setattr(assemble, "_chunk", spy)
     made = rows([at * SECOND for at in range(3000)], [{"k": "a", "big": at} for at in range(3000)])
     wanted = query(TimeSlide(2 * SECOND, SECOND), ("k",), [("max", "big", False)], bounds=True)
     found, right = both(wanted, [made], slack=0)
@@ -82,8 +82,8 @@ def test_years_of_nothing_between_two_rows_are_skipped() -> None:
 
 def test_sparse_groups_are_not_made_dense() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_assembly, "_DENSE_CELLS", 0)
-        patch.setattr(window_assembly, "rolling", None)  # calling it would fail
+        patch.setattr(assemble, "_DENSE_CELLS", 0)
+        patch.setattr(assemble, "rolling", None)  # calling it would fail
         made = rows([at * SECOND for at in range(40)], [{"k": str(at)} for at in range(40)])
         wanted = query(TimeSlide(3 * SECOND, SECOND), ("k",), [("count", None, False)], bounds=True)
         found, right = both(wanted, [made], slack=0)

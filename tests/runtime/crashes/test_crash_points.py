@@ -26,7 +26,7 @@ import pytest
 
 from headrace.connectors.sources.segment_files import batch_name, batches_written, segment_record
 from headrace.errors import StoreError
-from headrace.runtime.home.check import check
+from headrace.runtime.hub.check import check
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.spark.streaming_source import _write_batches
 from headrace.store.files import filesystem

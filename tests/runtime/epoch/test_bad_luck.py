@@ -262,6 +262,6 @@ def pressed_until_it_ends(runner: subprocess.Popen[str]) -> str:
 
 
 def faults_of_now(folder: Path) -> int:
-    from headrace.runtime.home.check import check
+    from headrace.runtime.hub.check import check
 
     return check(folder / "home").faults

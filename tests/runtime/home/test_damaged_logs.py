@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from headrace.errors import UserError
-from headrace.runtime.home.check import check
 from headrace.runtime.home.home import Home
+from headrace.runtime.hub.check import check
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.store.files.envelope import seal
 from headrace.store.files.filesystem import LocalStore

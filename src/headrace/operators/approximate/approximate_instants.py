@@ -21,10 +21,10 @@ from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.operator import Sections, Step, Turn
 from headrace.operators.base.wrapper import Around
-from headrace.operators.on_demand.subwindow import Subwindows
 from headrace.operators.output.display import MANY, histogram_bytes, histograms, keys, steps_up
 from headrace.operators.panes.pane_keys import block_key
 from headrace.operators.panes.panes import LOWEST
+from headrace.operators.panes.subwindows import Subwindows
 from headrace.operators.partials.encoding import Fed
 from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.instant_rows import span_of

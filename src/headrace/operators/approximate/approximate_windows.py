@@ -24,15 +24,16 @@ from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Sections, Step, Turn
 from headrace.operators.base.wrapper import Around
-from headrace.operators.on_demand.subwindow import Subwindows, of_length
 from headrace.operators.output.display import histogram_bytes, histograms, steps_up
 from headrace.operators.output.output_stage import finish
 from headrace.operators.panes.pane_keys import between, block_key
 from headrace.operators.panes.panes import HIGHEST, LOWEST
+from headrace.operators.panes.subwindows import Subwindows
 from headrace.operators.rows.row_pipeline import RowStep
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.operators.time_windows.pane_display import routed
-from headrace.operators.time_windows.window_assembly import closing
+from headrace.operators.time_windows.pane_subwindow import of_length
+from headrace.operators.window_assembly.assemble import closing
 from headrace.schema import STAMP
 from headrace.synopses.histograms.canonical_form import Form
 from headrace.time import BEGINNING, FOREVER, Duration, Instant, render_duration

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from headrace.algebra.query import SortKey
     from headrace.algebra.windows.context import Context
     from headrace.operators.on_demand.selection import Selection
-    from headrace.operators.on_demand.subwindow import Subwindows
     from headrace.operators.output.output_stage import Finish
     from headrace.operators.panes.emission_limit import Pace
     from headrace.operators.panes.panes import Panes
+    from headrace.operators.panes.subwindows import Subwindows
     from headrace.operators.rows.row_pipeline import RowStep
     from headrace.operators.time_windows.group_punctuation import GroupTurn
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate

@@ -14,7 +14,9 @@ import pyarrow as pa
 from headrace.algebra.query import SortKey
 from headrace.algebra.windows.context import Context
 from headrace.operators.base.operator import BaseOperator, Operator, Scanner
-from headrace.operators.output.output_stage import Finish
+
+if TYPE_CHECKING:
+    from headrace.operators.output.output_stage import Finish
 
 
 class Around(BaseOperator):

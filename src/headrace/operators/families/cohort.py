@@ -16,7 +16,7 @@ from headrace.operators.base.group_codes import Ints, flat, ints
 from headrace.operators.base.operator import NOTHING_TOLD, WINDOW, Operator, Sections, StateOwner, Told, Turn
 from headrace.operators.families.family import MEMBER, MEMBER_AT_REST, Census, number_of
 from headrace.operators.output.output_stage import Finish, finish
-from headrace.operators.time_windows.window_closing import Chunk, Closed, close
+from headrace.operators.window_assembly.window_closing import Chunk, Closed, close
 from headrace.schema import BIGINT
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from headrace.operators.aggregates.cell_table import KEY, fresh_slots, gather, m
 from headrace.operators.aggregates.group_by import Grouped
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import SLOT, Sections, Step, Turn
-from headrace.operators.on_demand.subwindow import Subwindows
 from headrace.operators.output.changelog import Items, Span, Telling, tell
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
+from headrace.operators.panes.subwindows import Subwindows
 from headrace.operators.partials.encoding import rows_fed
 from headrace.operators.relations.instant_rows import Validity, span_of, touched
 from headrace.operators.relations.instant_scanner import InstantScanner

@@ -20,7 +20,7 @@ from headrace.operators.base.operator import AT, Sections, Step, Turn
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.operators.panes.pane_keys import between, block_key
 from headrace.operators.panes.panes import HIGHEST
-from headrace.operators.time_windows.pane_extent import SEEN
+from headrace.operators.window_assembly.pane_extent import SEEN
 from headrace.time import BEGINNING, FOREVER, Instant
 
 if TYPE_CHECKING:

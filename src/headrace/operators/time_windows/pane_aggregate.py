@@ -34,8 +34,6 @@ from headrace.operators.base.operator import (
     Turn,
 )
 from headrace.operators.families import cohort, harvest
-from headrace.operators.on_demand import subwindow
-from headrace.operators.on_demand.subwindow import Subwindows
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.adaptive_panes import (
     EVERY_ROW,
@@ -52,12 +50,13 @@ from headrace.operators.panes.late_panes import settled_at
 from headrace.operators.panes.pane_keys import block_key, pane_keys
 from headrace.operators.panes.pane_sealing import PaneStore
 from headrace.operators.panes.panes import Panes
+from headrace.operators.panes.subwindows import Subwindows
 from headrace.operators.rows.row_pipeline import RowPipeline, RowStep, columns_read
-from headrace.operators.time_windows import group_punctuation, pane_display
+from headrace.operators.time_windows import group_punctuation, pane_display, pane_subwindow
 from headrace.operators.time_windows.group_punctuation import GroupTurn
-from headrace.operators.time_windows.pane_emission_limit import reach
-from headrace.operators.time_windows.pane_extent import SEEN, extent_table, one_extent
-from headrace.operators.time_windows.window_closing import close
+from headrace.operators.window_assembly.pane_emission_limit import reach
+from headrace.operators.window_assembly.pane_extent import SEEN, extent_table, one_extent
+from headrace.operators.window_assembly.window_closing import close
 from headrace.time import BEGINNING, Duration, Instant
 
 _LEAST_PANES_FOR_BLOCKS: Final = 8
@@ -252,7 +251,7 @@ class PaneAggregate(BaseOperator):
         now: Instant,  # noqa: ARG002
     ) -> pa.Table | None:
         """The last window of that length, from its panes."""
-        return subwindow.of_panes(self, length, runs, closed)
+        return pane_subwindow.of_panes(self, length, runs, closed)
 
     def display(self) -> Iterator[str]:
         """From HAVING down to the panes and the steps below."""

@@ -29,8 +29,8 @@ from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.loop import Loop
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.epoch.supervisor import Retries
-from headrace.runtime.home.check import Report, check
 from headrace.runtime.home.home import Home
+from headrace.runtime.hub.check import Report, check
 from headrace.runtime.hub.query_handle import StandingQuery
 from headrace.runtime.introspection import explain
 from headrace.runtime.introspection.epoch_log import EpochLog

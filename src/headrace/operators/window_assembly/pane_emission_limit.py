@@ -15,7 +15,7 @@ from headrace.operators.panes.adaptive_panes import FEW_OPEN, FEW_SEALED
 from headrace.operators.panes.emission_limit import HIGHEST_WINDOW, Pace, reach_over, span
 from headrace.operators.panes.pane_keys import between, block_key
 from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
-from headrace.operators.time_windows.pane_extent import SEEN
+from headrace.operators.window_assembly.pane_extent import SEEN
 from headrace.time import Instant
 
 _SECTIONS: Final = ("open0", "sealed0", FEW_OPEN, FEW_SEALED)

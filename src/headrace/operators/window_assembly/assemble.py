@@ -35,7 +35,7 @@ from headrace.operators.panes.window_cost_model import MOST_WINDOWS, cost
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.encoding import Fed
 from headrace.operators.partials.partial import Cells
-from headrace.operators.time_windows.rolling_windows import rolling
+from headrace.operators.window_assembly.rolling_windows import rolling
 
 _DENSE_CELLS: Final = 2_000_000
 _SHORTEST_CHUNK: Final = 64

@@ -18,8 +18,8 @@ from headrace.operators.panes.adaptive_panes import FEW_OPEN
 from headrace.operators.panes.pane_keys import between, block_key, extent
 from headrace.operators.panes.pane_sealing import Sealed
 from headrace.operators.panes.panes import LOWEST
-from headrace.operators.time_windows.pane_extent import SEEN, one_extent
-from headrace.operators.time_windows.window_assembly import closing, windows
+from headrace.operators.window_assembly.assemble import closing, windows
+from headrace.operators.window_assembly.pane_extent import SEEN, one_extent
 from headrace.schema import STAMP
 from headrace.time import BEGINNING, Instant
 

@@ -1,0 +1,26 @@
+"""The lengths of window that INVOKE q [RANGE d] may ask of an operator's state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headrace.operators.panes.panes import Panes
+from headrace.time import Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Subwindows:
+    """Of which lengths a window can be asked for: up to `longest`, its own; with `panes` those that begin at one of its slides.
+
+    `answers_empty`: windows without rows answer too, which leave no gaps between them.
+    """
+
+    longest: Duration
+    panes: Panes | None = None
+    answers_empty: bool = False
+
+
+def shortened(panes: Panes, by: Duration) -> Panes:
+    """The panes of windows that end where these do, and are shorter by some slides."""
+    assert panes.back is not None
+    return replace(panes, back=panes.back - by // panes.slide)
