@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 
-import headrace.planner.stream_joins  # noqa: F401
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import headrace.planner.joins.stream_joins  # noqa: F401
 from headrace.errors import UserError
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import (

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from headrace.algebra.expressions.expression import Literal
+from headrace.algebra.windows.user_code import Code
 from headrace.algebra.windows.user_windows import UserWindow
 from headrace.algebra.windows.window import Custom
 from headrace.examples.windows import Shifts
@@ -16,7 +17,7 @@ from headrace.operators.row_windows.user_windows import UserWindows
 from headrace.schema import BIGINT
 from tests.operators.by_hand import counts_of, driven, plain, rows_of, told
 
-SHIFTS = Custom("shifts", (Literal(10, BIGINT), Literal(5, BIGINT)), pickle.dumps(Shifts))
+SHIFTS = Custom("shifts", (Literal(10, BIGINT), Literal(5, BIGINT)), Code(pickle.dumps(Shifts)))
 ROWS = [("a", 1, 1), ("a", 2, 6), ("b", 3, 7), ("a", 4, 14), ("a", 5, 22)]
 
 
@@ -67,7 +68,7 @@ def test_a_window_closes_when_punctuation_reaches_its_end_and_not_before() -> No
 
 
 def test_a_row_on_which_the_class_fails_is_rejected_and_the_others_are_not() -> None:
-    operator = UserWindows(rows_of(), Custom("picky", (), pickle.dumps(Picky)), ())
+    operator = UserWindows(rows_of(), Custom("picky", (), Code(pickle.dumps(Picky))), ())
     found = driven(operator, [[("a", 1, 2), ("a", 2, 3), ("a", 3, 4), ("a", 4, 12)]])
     assert plain(found.results, "v") == [(10, 1), (10, 3)]
     assert [reason for each in found.rejected for reason in each.reasons] == [
