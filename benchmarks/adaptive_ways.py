@@ -22,9 +22,9 @@ from headrace.algebra.expressions.expression import Column, Named
 from headrace.algebra.windows.window import TimeSlide
 from headrace.operators.aggregates.cell_table import Layout
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import Sections, Turn
+from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.output.output_stage import Finish
-from headrace.operators.panes.adaptive_panes import EVERY_ROW, Sizes, panes_pay, should_adapt
+from headrace.operators.panes.adaptive_panes import EVERY_ROW, Sizes, panes_pay, should_store_rows
 from headrace.operators.panes.panes import Panes
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.schema import BIGINT
@@ -81,7 +81,7 @@ class _Running:
     """The operator between epochs."""
 
     operator: PaneAggregate
-    adapting: PaneAggregate
+    row_layout_states: PaneAggregate
     lazy: PaneAggregate
     way: Way
     layout: Layout
@@ -101,16 +101,24 @@ class _Running:
         scanned = scanner.finish()
         scan = time.process_time()
         greatest = int(batch.at.max()) if batch.rows else punctuation
-        step = chosen.advance(self.runs, [scanned.deltas], Turn(self.closed, punctuation, greatest))
+        step = chosen.advance(self.runs, [scanned.deltas], Advance(self.closed, punctuation, greatest))
         advanced = time.process_time()
         self.runs = [*self.runs, step.state] if step.state else self.runs
         self.closed = punctuation
         if len(self.runs) > MERGE:
             self._merge()
         if self.way in ("adaptive", "chosen") and scanned.groups:
-            self.adapts = should_adapt(self.layout, scanned.groups, scanned.few, does=self.adapts)
+            self.adapts = should_store_rows(
+                self.layout, scanned.groups, scanned.sparse_groups, does=self.adapts
+            )
             if self.way == "chosen":
-                sizes = Sizes(scanned.rows_kept, scanned.groups, scanned.few, step.told.pairs, step.told.rows)
+                sizes = Sizes(
+                    scanned.rows_kept,
+                    scanned.groups,
+                    scanned.sparse_groups,
+                    step.emitted_counts.pairs,
+                    step.emitted_counts.rows,
+                )
                 self.folds = not self.adapts or panes_pay(self.operator.panes, sizes, do=self.folds)
         ended = time.process_time()
         if step.results is not None:
@@ -121,15 +129,16 @@ class _Running:
     def _choice(self) -> PaneAggregate:
         if self.way == "lazy" or not self.folds:
             return self.lazy
-        return self.adapting if self.adapts else self.operator
+        return self.row_layout_states if self.adapts else self.operator
 
     def _merge(self) -> None:
-        turn = Turn(self.closed, self.closed, self.closed)
+        advance = Advance(self.closed, self.closed, self.closed)
         names = sorted({name for run in self.runs for name in run})
         tables = {name: [run[name] for run in self.runs if name in run] for name in names}
         whole = self._choice()
         merged = {
-            name: whole.compact(name, some, turn) for name, some in whole.before_merge(tables, turn).items()
+            name: whole.compact(name, some, advance)
+            for name, some in whole.before_merge(tables, advance).items()
         }
         kept = {name: table for name, table in merged.items() if table.num_rows}
         self.runs = [kept] if kept else []
@@ -143,7 +152,9 @@ class _Running:
 def run(way: Way, window: TimeSlide, periods: Sequence[Skewed], behind: int = 0) -> Found:
     """Periods of a second each; punctuation is `behind` seconds late, as with one source behind the others."""
     ours = operator(window)
-    running = _Running(ours, ours.adapting(), replace(ours, keeps=EVERY_ROW), way, ours.layouts[0], [])
+    running = _Running(
+        ours, ours.with_row_layout(), replace(ours, row_layout_limit=EVERY_ROW), way, ours.layouts[0], []
+    )
     peak, steps, answering = 0, [], []
     for second, rows in enumerate(periods):
         for number, part in enumerate(np.array_split(rows.group, EPOCHS)):

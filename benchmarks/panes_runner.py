@@ -37,9 +37,9 @@ def main() -> None:
         timed(spark, scratch / "warm-up", few, 5)
         rows = write(scratch / "rows", asked["rows"])
         took = []
-        for turn in range(asked["rounds"]):
+        for advance in range(asked["rounds"]):
             for panes in asked["panes"]:
-                ours, theirs = timed(spark, scratch / f"{turn}-{panes}", rows, panes)
+                ours, theirs = timed(spark, scratch / f"{advance}-{panes}", rows, panes)
                 took.append({"panes": panes, "ours": ours, "theirs": theirs})
     shutil.rmtree(scratch)
     print(json.dumps(took))

@@ -31,10 +31,10 @@ def main() -> None:
     with session(scratch=scratch / "spark", heap="2g") as spark:
         took = []
         timed(spark, scratch / "warm-up", 60, 1, _WARM_UP_ROWS)
-        for turn in range(asked["rounds"]):
+        for advance in range(asked["rounds"]):
             for length, slide in asked["windows"]:
                 seconds, answer = timed(
-                    spark, scratch / f"{turn}-{length}-{slide}", length, slide, asked["rows"]
+                    spark, scratch / f"{advance}-{length}-{slide}", length, slide, asked["rows"]
                 )
                 check(answer, length, slide, asked["rows"])
                 took.append({"range_s": length, "slide_s": slide, "seconds": seconds})

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import Operator, Sections, Turn
+from headrace.operators.base.operator import Advance, Operator, Sections
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.tasks.state.compaction import FAN_IN
@@ -62,21 +62,21 @@ def drive(operator: Operator, rows: Sequence[Batch], punctuations: Sequence[Inst
         scanner = operator.scanner({})
         scanner.add(batch.only(operator.columns))
         greatest = max(greatest, int(batch.at.max()))
-        step = operator.advance(runs, [scanner.finish().deltas], Turn(closed, punctuation, greatest))
+        step = operator.advance(runs, [scanner.finish().deltas], Advance(closed, punctuation, greatest))
         closed = punctuation
         if step.state:  # one chunk a column, as from a file
             runs = [*runs, {name: table.combine_chunks() for name, table in step.state.items()}]
         if len(runs) >= FAN_IN:
-            runs = _merged(operator, runs, Turn(closed, closed, greatest))
+            runs = _merged(operator, runs, Advance(closed, closed, greatest))
         told.append(Told(step.results, sum(t.num_rows for run in runs for t in run.values())))
-    step = operator.advance(runs, [], Turn(closed, FOREVER, greatest, final=True))
+    step = operator.advance(runs, [], Advance(closed, FOREVER, greatest, final=True))
     return [*told, Told(step.results, 0)]
 
 
-def _merged(operator: Operator, runs: list[Sections], turn: Turn) -> list[Sections]:
+def _merged(operator: Operator, runs: list[Sections], advance: Advance) -> list[Sections]:
     names = sorted({name for run in runs for name in run})
     return [
-        {name: operator.compact(name, [run[name] for run in runs if name in run], turn) for name in names}
+        {name: operator.compact(name, [run[name] for run in runs if name in run], advance) for name in names}
     ]
 
 

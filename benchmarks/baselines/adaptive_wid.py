@@ -149,7 +149,7 @@ class AdaptiveWid:
         held = first <= last  # not so between windows, where the slide is longer than the range
         rows = rows if held.all() else rows.where(held)
         if self.way == "eager":
-            return self._folding(groups, rows)
+            return self._scan_group(groups, rows)
         eager = np.setdiff1d(groups.folded.group, groups.leaving)
         known = np.isin(rows.group, eager)
         aside = groups.buffer.beside(rows.where(~known))
@@ -162,7 +162,7 @@ class AdaptiveWid:
         before = np.flatnonzero(~grown) < len(groups.buffer.group)
         groups = self._keeping(groups, aside.where(~grown), int(before.sum()))
         groups = replace(groups, leaving=np.setdiff1d(groups.leaving, switched.group))
-        return self._folding(groups, rows.where(known).beside(switched))
+        return self._scan_group(groups, rows.where(known).beside(switched))
 
     def close(self, groups: Groups, punctuation: Instant, down: float | None = None) -> tuple[Groups, Folded]:
         """Answer the windows that end at or before the punctuation; `down` replaces the threshold of the cost model."""
@@ -207,7 +207,7 @@ class AdaptiveWid:
         put = Effort(buffered=len(buffer.group) - before)
         return replace(groups, buffer=buffer, effort=groups.effort.plus(put))
 
-    def _folding(self, groups: Groups, rows: Buffered) -> Groups:
+    def _scan_group(self, groups: Groups, rows: Buffered) -> Groups:
         if not len(rows.group):
             return groups
         fresh, made = self._folded(rows, groups.answered, None)

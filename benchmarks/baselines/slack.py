@@ -50,7 +50,7 @@ def by_slack(
     highest = np.maximum.accumulate(at)
     before = np.r_[np.iinfo(np.int64).min // 2, highest[:-1]]
     open_from = (before - slack) // spec.slide  # windows below this number have been told
-    first, past = spec.first_of(at), spec.past_of(at)
+    first, past = spec.first_of(at), spec.archive_list_of(at)
     start = np.maximum(first, open_from) if generous else first
     counts = start < past if generous else first >= open_from
     windows = spec.complete(int(at.max()))
@@ -63,7 +63,7 @@ def by_slack(
 def truth(at: Ints, value: Floats, spec: Sliding) -> tuple[Ints, Floats]:
     """Rows and sums of every window, nothing dropped."""
     windows = spec.complete(int(at.max()))
-    return _ranged(spec.first_of(at), spec.past_of(at), value, len(windows))
+    return _ranged(spec.first_of(at), spec.archive_list_of(at), value, len(windows))
 
 
 def _ranged(start: Ints, past: Ints, value: Floats, count: int) -> tuple[Ints, Floats]:

@@ -27,7 +27,7 @@ class Sliding:
         """The first window that holds each instant."""
         return at // self.slide
 
-    def past_of(self, at: Ints) -> Ints:
+    def archive_list_of(self, at: Ints) -> Ints:
         """One past the last window that holds each instant."""
         return (at + self.range) // self.slide
 
@@ -113,12 +113,12 @@ def by_window_id(
 ) -> Answers:
     """A partial for each open window; a row updates those of all its windows, whatever the order (WID without panes)."""
     windows = spec.complete(int(at.max()))
-    past = int(spec.past_of(at).max(initial=0)) + 1
+    past = int(spec.archive_list_of(at).max(initial=0)) + 1
     empty = -np.inf if fold is np.maximum else 0.0
     partials, rows = np.full(past, empty), np.zeros(past, np.int64)
     for start in range(0, len(at), batch):
         moment, amount = at[start : start + batch], value[start : start + batch]
-        first, stop = spec.first_of(moment), spec.past_of(moment)
+        first, stop = spec.first_of(moment), spec.archive_list_of(moment)
         for copy in range(int((stop - first).max())):
             window, held = first + copy, first + copy < stop
             fold.at(partials, window[held], amount[held])

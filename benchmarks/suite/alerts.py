@@ -82,9 +82,9 @@ def _measured(kind: str, epochs: int) -> dict[tuple[int, str], float]:
     with tempfile.TemporaryDirectory(prefix="headrace-alerts-") as name, ExitStack() as opened:
         folder = Path(name)
         _write_names(folder)
-        hubs = {case: opened.enter_context(_standing(folder, kind, *case)) for case in cases}
-        for turn in range(epochs + WARM):
-            batch = _batch(turn)
+        hubs = {case: opened.enter_context(_operator_progress(folder, kind, *case)) for case in cases}
+        for advance in range(epochs + WARM):
+            batch = _batch(advance)
             for case, hub in hubs.items():
                 hub.push("s", batch)
                 with _apart(case[1] == "alone"):
@@ -98,7 +98,7 @@ def _measured(kind: str, epochs: int) -> dict[tuple[int, str], float]:
 
 
 @contextmanager
-def _standing(folder: Path, kind: str, count: int, way: str) -> Iterator[Hub]:
+def _operator_progress(folder: Path, kind: str, count: int, way: str) -> Iterator[Hub]:
     with open_hub(folder / f"{kind}-{count}-{way}", local=True) as hub:
         hub.execute(
             "CREATE RELATION names (id INT, name STRING, region INT) USING parquet"
@@ -129,9 +129,9 @@ def _write_names(folder: Path) -> None:
     pq.write_table(names, folder / "names.parquet")
 
 
-def _batch(turn: int) -> pa.Table:
-    rng = np.random.default_rng(turn)
-    at = 1_700_000_040_000_000 + (turn * ROWS + np.arange(ROWS)) * 50
+def _batch(advance: int) -> pa.Table:
+    rng = np.random.default_rng(advance)
+    at = 1_700_000_040_000_000 + (advance * ROWS + np.arange(ROWS)) * 50
     drawn = {"customer": CUSTOMERS, "key": KEYS, "a": 256, "v": 256}
     columns = {name: rng.integers(0, below, ROWS, np.int32) for name, below in drawn.items()}
     return pa.table({"at": pa.array(at).cast(pa.timestamp("us", tz="UTC")), **columns})

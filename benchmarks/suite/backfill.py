@@ -94,7 +94,7 @@ class _Run:
     archived: int
     capacity: float
     """Rows a second, batch after batch without a pause."""
-    pace: float
+    cap: float
     """Seconds from batch to batch at half of it."""
     before: _Phase
     during: _Phase
@@ -106,7 +106,7 @@ def backfill(rows: int, rounds: int) -> Report:
     """One run, whatever `rounds` says: 50 million archived rows; with `rows` below five million that many, and at least two."""
     del rounds
     run = _run(max(rows, SMALL) if rows < FEW else LARGE)
-    theirs = _of_spark(run.pace)
+    theirs = _of_spark(run.cap)
     table = _table(run, theirs)
     note = (
         f"{run.archived:,} archived rows were read in {run.took:.1f} s, beside live rows at {run.capacity / 2:,.0f} a second,"
@@ -141,15 +141,15 @@ def _run(archived: int) -> _Run:
         hub.register(_QUERY.format("a < 128"), "standing")
         next_row = _filled(hub, archived)
         capacity, next_row = _capacity(hub, next_row)
-        pace = LIVE / (capacity / 2)
-        before, next_row = _paced(hub, next_row, pace, ALONE)
+        cap = LIVE / (capacity / 2)
+        before, next_row = _paced(hub, next_row, cap, ALONE)
         started = time.perf_counter()
         hub.register(_QUERY.format("b >= 64 AND c < 200"), "new")
-        during, next_row = _paced(hub, next_row, pace, ALONE, until_caught_up=True)
+        during, next_row = _paced(hub, next_row, cap, ALONE, until_caught_up=True)
         took = time.perf_counter() - started
         hub.catch_up()
         _check(hub, archived, next_row)
-    return _Run(archived, capacity, pace, before, during, took)
+    return _Run(archived, capacity, cap, before, during, took)
 
 
 def _table(run: _Run, theirs: list[float]) -> list[dict[str, Any]]:
@@ -196,7 +196,7 @@ def _ms(seconds: list[float], share: float) -> float:
     return 1000 * float(np.quantile(seconds, share))
 
 
-def _of_spark(pace: float) -> list[float]:
+def _of_spark(cap: float) -> list[float]:
     """Its waits, of batches that end a window, at the same pace as ours."""
     with tempfile.TemporaryDirectory(prefix="headrace-latency-") as name:
         made = Path(name) / "made"
@@ -205,7 +205,7 @@ def _of_spark(pace: float) -> list[float]:
             first = number * LIVE
             last = data.ORIGIN_US + (first + LIVE - 1) * data.STEP_US
             pq.write_table(_batch(first, LIVE), made / f"{number:05}-{last}.parquet")
-        command = [sys.executable, "-m", "benchmarks.peers.spark.latency", name, str(pace), "1"]
+        command = [sys.executable, "-m", "benchmarks.peers.spark.latency", name, str(cap), "1"]
         done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"Expected {' '.join(command)} to end well, found:\n{done.stderr[-3000:]}")
@@ -240,20 +240,20 @@ def _capacity(hub: Hub, first: int) -> tuple[float, int]:
 
 
 def _paced(
-    hub: Hub, first: int, pace: float, batches: int, *, until_caught_up: bool = False
+    hub: Hub, first: int, cap: float, batches: int, *, until_caught_up: bool = False
 ) -> tuple[_Phase, int]:
-    """Hand in a batch every `pace` seconds while the hub runs; what came of it, and the next row."""
+    """Pass a batch every `pace` seconds while the hub runs; what came of it, and the next row."""
     watch, handed = _Watch(), list[tuple[int, float]]()
     hub.on_epoch(watch.see)
     with hub.running():
         due, rows = time.perf_counter(), 0
-        while len(handed) < batches or (until_caught_up and _behind(hub)):
+        while len(handed) < batches or (until_caught_up and _backfilling(hub)):
             batch = _batch(first, LIVE)
             time.sleep(max(0.0, due - time.perf_counter()))
             hub.push("s", batch)
             rows += LIVE
             handed.append((rows, time.perf_counter()))
-            first, due = first + LIVE, due + pace
+            first, due = first + LIVE, due + cap
         while watch.rows < rows:
             time.sleep(0.01)
     hub.catch_up()
@@ -268,7 +268,7 @@ def _paced(
     return _Phase(watch, waits), first
 
 
-def _behind(hub: Hub) -> bool:
+def _backfilling(hub: Hub) -> bool:
     return hub.loop.engine.is_catching_up()
 
 

@@ -36,12 +36,12 @@ def instants(rows: int, rounds: int) -> Report:
     spent: dict[tuple[str, str], list[float]] = {case: [] for case in CASES}
     with tempfile.TemporaryDirectory(prefix="headrace-instants-") as folder, ExitStack() as opened:
         hubs = {case: opened.enter_context(_filled(Path(folder) / "".join(case), *case)) for case in CASES}
-        for turn in range(10 * rounds + 4):
+        for advance in range(10 * rounds + 4):
             for case, hub in hubs.items():
-                hub.push("s", _rows(SECONDS[case[0]] + turn, 1))
+                hub.push("s", _rows(SECONDS[case[0]] + advance, 1))
                 started = time.perf_counter()
                 hub.loop.step()
-                if turn >= 4:
+                if advance >= 4:
                     spent[case].append(1000 * (time.perf_counter() - started))
     median = {case: statistics.median(each) for case, each in spent.items()}
     table = [

@@ -87,7 +87,7 @@ def queries(rows: int, rounds: int) -> Report:
     grown = _memory(min(rows, OURS[-1].most_rows))
     rate = _rates(found)
     table = [_row(entry, runs, rate.get(entry)) for entry, runs in found.items()]
-    untold = [
+    backlog = [
         f"{_label(entry)} queries: what it took beyond an empty run is too little to tell a rate."
         for entry in entries
         if entry not in rate
@@ -103,7 +103,7 @@ def queries(rows: int, rounds: int) -> Report:
             if entry in rate
         ],
         "M rows/s",
-        [_NOTE, *untold, grown.told],
+        [_NOTE, *backlog, grown.told],
         {peer: versions_of(peer) for peer in ("spark", "bytewax", "pyflink", "pathway")},
     )
 

@@ -150,17 +150,17 @@ def _kernels(
 ) -> Runs:
     """What is run, by name, and on how many rows."""
     rows = len(codes)
-    feds = (at_rest.rows_fed(), at_rest.sum_fed(VALUE))
+    partial_columns = (at_rest.rows_partial(), at_rest.sum_partial(VALUE))
     found: Runs = {}
 
     def matching(kernel: Kernel | None, few: int) -> None:
         some = {name: one.slice(0, few) for name, one in columns.items()}
         found[f"match: {kernel or 'chosen'}"] = partial(match, index, some, few, kernel), few
 
-    def folding(strategy: Strategy | None, few: int) -> None:
+    def scan_group(strategy: Strategy | None, few: int) -> None:
         some = {name: one.slice(0, few) for name, one in columns.items()}
         arguments = {VALUE: values.slice(0, few)}
-        run = partial(fold, index, some, feds, arguments, codes[:few], KEYS, strategy)
+        run = partial(fold, index, some, partial_columns, arguments, codes[:few], KEYS, strategy)
         found[f"COUNT and SUM: {strategy or 'chosen'}"] = run, few
 
     queries = len(work.predicates)
@@ -173,10 +173,10 @@ def _kernels(
         some = {name: one.slice(0, few) for name, one in columns.items()}
         found["match: rows"] = partial(route, index, some, few), few
         if queries <= 100:
-            folding("signatures", rows)
+            scan_group("signatures", rows)
     for strategy in ("bitmaps", "probing") if work.name == "equality" else ("bitmaps",):
-        folding(strategy, rows)
-    folding(None, rows)
+        scan_group(strategy, rows)
+    scan_group(None, rows)
     least = min(rows, max(1024, int(_BRUTE_PAIRS / queries)))
     arrays = [columns[f"a{n}"].to_numpy()[:least] for n in range(4)]
     one_by_one = partial(_one_by_one, work, arrays, values.to_numpy()[:least], codes[:least])

@@ -75,7 +75,7 @@ def shedding(rows: int, rounds: int) -> Report:
 
 def _measured(rounds: int) -> dict[str, float]:
     """Median seconds of a window by the share kept. Raises `WrongAnswer` where estimates are far from what is counted."""
-    cases = [EXACT, *(f"{keep:g}" for keep in KEEPS)]
+    cases = [EXACT, *(f"{sample_rate:g}" for sample_rate in KEEPS)]
     spent: dict[str, list[float]] = {case: [] for case in cases}
     with (
         tempfile.TemporaryDirectory(prefix="headrace-shedding-") as name,
@@ -85,14 +85,14 @@ def _measured(rounds: int) -> dict[str, float]:
         for hub in (exact, thinned):
             hub.execute(_STREAM)
             hub.register_many({f"q{each}": _query(each, hub is thinned) for each in range(QUERIES)})
-        turn = 0
+        advance = 0
         for _ in range(rounds + WARM):
             for case in cases:
                 hub = exact if case == EXACT else thinned
                 if case != EXACT:
                     hub.execute(f"ALTER STREAM s SET (keep '{case}')")
-                spent[case].append(sum(_epoch(hub, turn * EPOCHS + part) for part in range(EPOCHS)))
-                turn += 1
+                spent[case].append(sum(_epoch(hub, advance * EPOCHS + part) for part in range(EPOCHS)))
+                advance += 1
         _check(thinned)
     return {case: statistics.median(each[WARM:]) for case, each in spent.items()}
 

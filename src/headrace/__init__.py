@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headrace.runtime.delivery.client import Client, connect
     from headrace.runtime.hub.hub import Hub
     from headrace.runtime.hub.opening import open_hub as open  # noqa: A004 - hr.open("home")
-    from headrace.runtime.hub.query_handle import StandingQuery
+    from headrace.runtime.hub.query_handle import QueryHandle
     from headrace.runtime.hub.trial import test
 
 __version__ = "0.1.0"
@@ -21,7 +21,7 @@ __all__ = [
     "HeadraceError",
     "Hub",
     "LinearWindow",
-    "StandingQuery",
+    "QueryHandle",
     "UserError",
     "UserWindow",
     "__version__",
@@ -38,7 +38,7 @@ _PLACES = {
     "check_window": ("headrace.algebra.windows.contract_check", "check_window"),
     "connect": ("headrace.runtime.delivery.client", "connect"),
     "Hub": ("headrace.runtime.hub.hub", "Hub"),
-    "StandingQuery": ("headrace.runtime.hub.query_handle", "StandingQuery"),
+    "QueryHandle": ("headrace.runtime.hub.query_handle", "QueryHandle"),
     "open": ("headrace.runtime.hub.opening", "open_hub"),
     "test": ("headrace.runtime.hub.trial", "test"),
 }

@@ -42,7 +42,7 @@ class OperatorObservation:
     rejected: int = 0
     open_windows: int = 0
     groups: int = 0
-    few: int = 0
+    sparse_groups: int = 0
     """Of how many (pane, group) pairs the rows were, and how many of these have few; counted by operators that fold alone."""
     pairs: int = 0
     held: int = 0
@@ -59,7 +59,7 @@ class OperatorObservation:
             self.rejected + other.rejected,
             self.open_windows + other.open_windows,
             self.groups + other.groups,
-            self.few + other.few,
+            self.sparse_groups + other.sparse_groups,
             self.pairs + other.pairs,
             self.held + other.held,
         )
@@ -75,7 +75,7 @@ class OperatorObservation:
             self.rejected,
             self.open_windows,
             self.groups,
-            self.few,
+            self.sparse_groups,
             self.pairs,
             self.held,
         )

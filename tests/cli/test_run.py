@@ -139,7 +139,7 @@ def test_a_mistake_in_a_script_is_placed_and_exits_with_2(tmp_path, text, messag
     [
         (["run", "missing.cql", "--once"], "cannot read the script missing.cql: No such file or directory"),
         (["run", "empty.cql", "--once", "--format", "parquet"], "parquet is not for the screen"),
-        (["run", "empty.cql", "--seal"], "--seal ends the streams"),
+        (["run", "empty.cql", "--seal"], "--end-of-stream ends the streams"),
         (["run", "empty.cql", "--once", "--output", "empty.cql/out"], "cannot make the folder empty.cql/out"),
         (["run", "empty.cql", "--once", "--home", "empty.cql"], "is a file"),
         (["run", "latin.cql", "--once"], "latin.cql is not UTF-8: byte 3 cannot be read"),

@@ -108,7 +108,7 @@ def test_the_public_names_are_there_and_no_others() -> None:
         "HeadraceError",
         "Hub",
         "LinearWindow",
-        "StandingQuery",
+        "QueryHandle",
         "UserError",
         "UserWindow",
         "__version__",

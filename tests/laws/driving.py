@@ -13,7 +13,7 @@ from headrace.algebra.query import Query
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import AT, Operator
-from headrace.operators.testing.local_driver import Told, drive
+from headrace.operators.testing.local_driver import DriveResult, drive
 from headrace.planner.lowering.lower import lower
 from headrace.planner.lowering.query_shape import shape_of
 from headrace.reference.history import History, RecordedStream, StreamRow
@@ -86,7 +86,7 @@ def driven(
     compact_after: Collection[int] | Mapping[int, int] = (),
     operator: Operator | None = None,
     keeping: Mapping[int, int] | None = None,
-) -> Told:
+) -> DriveResult:
     """What the operator gives over the recorded stream it reads; `splits` cut each epoch (one split each when None)."""
     operator = operator or lower("q", query, "q")
     stream = history.streams[operator.stream]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.algebra.expressions.expression import Call, Column, Expression, Literal
-from headrace.algebra.query import Filter, Mark, Query, RelationScan, Windowed
+from headrace.algebra.query import Filter, Query, RelationScan, SemijoinColumn, Windowed
 from headrace.algebra.windows.window import TimeSlide, Unbounded
 from headrace.reference.evaluate import stream_answer, windows_answer
 from headrace.reference.history import History, record
@@ -64,7 +64,9 @@ def queries(draw: st.DrawFn) -> Query:
         )
     )
     window = draw(st.sampled_from([Unbounded(), TimeSlide(4 * some.TICK, 2 * some.TICK)]))
-    node = Mark(Windowed(some.SCAN, "s", window), RIGHT, "in0.matched", draw(conditions()), draw(compared()))
+    node = SemijoinColumn(
+        Windowed(some.SCAN, "s", window), RIGHT, "in0.matched", draw(conditions()), draw(compared())
+    )
     chosen = some._projected(Filter(node, use), ["s.k", "s.g", "s.x"])
     return Query(chosen, "stream" if isinstance(window, Unbounded) else "windows")
 
@@ -95,7 +97,7 @@ def test_in_has_sql_s_three_values(g: int | None, ids: tuple[int | None, ...], t
     history = History(
         {"s": record([[row]], "at")}, {"names": tuple({"id": each, "name": None} for each in ids)}
     )
-    mark = Mark(
+    mark = SemijoinColumn(
         Windowed(some.SCAN, "s", Unbounded()),
         RIGHT,
         "in0.matched",

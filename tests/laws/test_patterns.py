@@ -23,9 +23,9 @@ from headrace.algebra.expressions.punctuation_patterns import (
     rolled_up,
 )
 from headrace.algebra.query import Query
-from headrace.operators.base.operator import Sections, Turn
-from headrace.operators.panes.adaptive_panes import FEW_OPEN
-from headrace.operators.time_windows.group_punctuation import GroupTurn
+from headrace.operators.base.operator import Advance, Sections
+from headrace.operators.panes.adaptive_panes import SPARSE_OPEN
+from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
 from headrace.reference.evaluate import windows_answer
@@ -106,22 +106,22 @@ class Running:
         before, after = self.known, {**self.known}
         for pattern, at in made:
             after[pattern.text()] = max(at, after.get(pattern.text(), BEGINNING))
-        groups = GroupTurn(self.columns, before, after, bounds_of)
-        turn = Turn(self.closed, now, self.greatest, final)
-        step = self.operator.advance_groups(self.runs, [scanner.finish().deltas], turn, groups)
+        groups = GroupAdvance(self.columns, before, after, bounds_of)
+        advance = Advance(self.closed, now, self.greatest, final)
+        step = self.operator.advance_groups(self.runs, [scanner.finish().deltas], advance, groups)
         self.runs += [step.state] if step.state else []
         self.closed, self.known = now, rolled_up(after)
         if step.results is not None:
             self.results.append(step.results)
 
     def compact(self) -> None:
-        turn = Turn(self.closed, self.closed, self.greatest)
-        groups = GroupTurn(self.columns, self.known, self.known, bounds_of)
+        advance = Advance(self.closed, self.closed, self.greatest)
+        groups = GroupAdvance(self.columns, self.known, self.known, bounds_of)
         names = sorted({name for run in self.runs for name in run})
         tables = {name: [run[name] for run in self.runs if name in run] for name in names}
         merged = {
-            name: self.operator.without_done(name, self.operator.compact(name, parts, turn), groups)
-            for name, parts in self.operator.before_merge(tables, turn).items()
+            name: self.operator.without_done(name, self.operator.compact(name, parts, advance), groups)
+            for name, parts in self.operator.before_merge(tables, advance).items()
         }
         self.runs = [{name: table for name, table in merged.items() if table.num_rows}]
 
@@ -131,7 +131,7 @@ class Running:
         found = []
         for run in self.runs:
             for name, table in run.items():
-                if name.startswith(("open", "sealed", FEW_OPEN)):
+                if name.startswith(("open", "sealed", SPARSE_OPEN)):
                     rows = table.select(list(places)).to_pylist()
                     found += [{places[key]: value for key, value in row.items()} for row in rows]
         return found

@@ -17,9 +17,9 @@ from headrace.operators.base.operator import AT, Operator
 from headrace.operators.base.union_positions import placed
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.row_windows.partitioned_rows import PartitionedRows
-from headrace.operators.rows.row_pipeline import Keep
+from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.operators.rows.row_state import RowLayout
-from headrace.operators.testing.local_driver import Told, drive
+from headrace.operators.testing.local_driver import DriveResult, drive
 from headrace.schema import BIGINT, STRING
 
 K, V = Column("k", STRING), Column("v", BIGINT)
@@ -33,7 +33,7 @@ def layout(
     *kept: Expression, partition: tuple[Expression, ...] = (), where: Expression | None = None
 ) -> RowLayout:
     """Rows at rest, each partition in its slot; rows that WHERE drops count."""
-    above = () if where is None else (Keep(where),)
+    above = () if where is None else (RowFilter(where),)
     return RowLayout(partition, kept, (), above, True, tuple(range(len(partition))) or None, 3)
 
 
@@ -76,7 +76,7 @@ def batches(cut: Sequence[Rows], *, member: int = 0, prefix: str = "") -> list[B
 
 def driven(
     operator: Operator, cut: Sequence[Rows], punctuations: Sequence[int] | None = None, **how: Any
-) -> Told:
+) -> DriveResult:
     """Each epoch is one split; without `punctuations` each promises all up to its last row."""
     if punctuations is None:
         punctuations = np.maximum.accumulate([max(row[2] for row in rows) + 1 for rows in cut]).tolist()

@@ -17,7 +17,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.language.binder.query_binder import bind_query
 from headrace.operators.base.batch import Batch
 from headrace.operators.testing.local_driver import drive
-from headrace.overload.shedding import kept, weight_of
+from headrace.overload.shedding import is_sampled, weight_of
 from headrace.planner.lowering.lower import lower
 from headrace.runtime.tasks.scan.shed_rows import shown_of
 from headrace.schema import BIGINT, DOUBLE, TIMESTAMP, Field, Schema
@@ -32,8 +32,8 @@ shares = st.floats(2.0**-40, 1.0)
 def test_what_is_kept_at_a_share_is_kept_at_every_greater_one(one: float, other: float, seed: int) -> None:
     hashes = hashes_of(POSITIONS, seed)
     low, high = sorted((one, other))
-    assert not (kept(hashes, low) & ~kept(hashes, high)).any()
-    assert kept(hashes, 1.0).all()
+    assert not (is_sampled(hashes, low) & ~is_sampled(hashes, high)).any()
+    assert is_sampled(hashes, 1.0).all()
 
 
 @given(data=st.data(), seed=st.integers(0, 2**32 - 1))
@@ -41,7 +41,7 @@ def test_a_share_keeps_the_first_blocks_of_the_archive(data: st.DataObject, seed
     blocks = data.draw(st.sampled_from((2, 4, 16, 1024)))
     first = data.draw(st.integers(1, blocks))
     wanted = blocks_of(POSITIONS, seed, blocks) < first
-    assert (kept(hashes_of(POSITIONS, seed), first / blocks) == wanted).all()
+    assert (is_sampled(hashes_of(POSITIONS, seed), first / blocks) == wanted).all()
 
 
 @given(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import UserError
-from headrace.runtime.delivery.output_files import told_rows
+from headrace.runtime.delivery.output_files import emitted_rows
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
 from headrace.time import MINUTE, SECOND
@@ -271,7 +271,7 @@ def feed(hub: Hub, streams: Iterable[str]) -> None:
 def told(hub: Hub, name: str) -> Counter[tuple[Any, ...]]:
     closing = hub.finish()
     operator, query = hub.operator_and_query(name)
-    rows = told_rows(hub.home, hub.home.latest(), operator, query, closing.get(name))
+    rows = emitted_rows(hub.home, hub.home.latest(), operator, query, closing.get(name))
     columns = [
         column.combine_chunks().cast(pa.int64()).to_pylist()
         if pa.types.is_timestamp(column.type)

@@ -22,12 +22,12 @@ def test_windows_over_panes_say_when_small_groups_lie_as_their_rows() -> None:
     assert isinstance(operator, PaneAggregate)
     sizes = "(18 bytes a row, 26 a partial)"
     assert (
-        f"  groups of at most 1 row in a pane are kept as their rows when many are that small {sizes}"
+        f"  groups of at most 1 row in a pane are stored as rows when many are that small {sizes}"
         in explain(operator).splitlines()
     )
     assert (
-        f"  groups of at most 1 row in a pane lie as their rows, since many are that small {sizes}"
-        in explain(operator.adapting()).splitlines()
+        f"  groups of at most 1 row in a pane are stored as rows, since many are that small {sizes}"
+        in explain(operator.with_row_layout()).splitlines()
     )
 
 
@@ -40,16 +40,16 @@ def test_how_rows_are_aggregated_follows_from_the_window_and_is_told() -> None:
     assert "panes pay from 5.4 rows of a group in a window on" in sliding
     buffered = told(count.format("[ROWS 100 SLIDE 10]"))
     assert buffered[1] == "  RowSlides, windows forward-context aware"
-    assert "    keeps of each row: auction" in buffered
+    assert "    stored of each row: auction" in buffered
     assert told(count.format("[RANGE 1 HOUR]"))[1] == "  InstantAggregate"
     bound = bind_query(count.format("[RANGE 1 HOUR SLIDE 1 MINUTE]"), Catalog())
     panes = lower("q", bound, "q1")
     assert isinstance(panes, PaneAggregate)
-    assert "rows are not folded into panes as they come" in explain(panes.adapting(folds=False))
+    assert "rows are not folded into panes as they come" in explain(panes.with_row_layout(folds=False))
 
 
 def test_revisions_say_how_late_a_row_may_be() -> None:
-    line = "  windows told again, what goes as -1 and what comes as +1, for rows "
+    line = "  closed windows are revised (retractions -1, insertions +1) for rows "
     assert told(f"{HOURLY} WITH REVISIONS")[1] == f"{line}however late"
     assert told(f"{HOURLY} WITH REVISIONS FOR INTERVAL 1 DAY")[1] == f"{line}up to 1 DAY late"
     assert told(f"{HOURLY} WITH REVISIONS")[2:-2] == told(HOURLY)[1:-2]

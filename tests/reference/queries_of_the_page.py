@@ -16,11 +16,11 @@ from headrace.algebra.query import (
     Emit,
     Filter,
     Join,
-    Mark,
     Project,
     Query,
     QueryScan,
     Revisions,
+    SemijoinColumn,
     SortKey,
     Top,
     UnionAll,
@@ -83,7 +83,7 @@ TWICE = Filter(
 
 def member(test, condition=None):
     right = replace(with_names(windowed(Unbounded()), "inner").right, alias="in0")
-    return Mark(windowed(Unbounded()), right, "in0.matched", condition, test)
+    return SemijoinColumn(windowed(Unbounded()), right, "in0.matched", condition, test)
 
 
 def over(window, *names: str):

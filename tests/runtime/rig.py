@@ -197,7 +197,7 @@ def _answer(hub: Hub, name: str, closing: Mapping[str, pa.Table]) -> list[Any]:
     if name in closing:
         tables.append(closing[name])
     if query.revisions is not None and tables:
-        tables = [result_log.standing(pa.concat_tables(tables))]
+        tables = [result_log.net_rows(pa.concat_tables(tables))]
     found = [row for table in tables for row in plain(table, query, changes=query.emission == "relation")]
     return canonical(found)
 

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from headrace.runtime.backfill.backfill_scheduler import Chunk, Turns
+from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.hub.hub import Hub
 from tests.runtime.rig import Rig
 from tests.runtime.statements.test_alter_window import ONE_FILE, SLACK, TEXT, WINDOWS
@@ -25,7 +25,7 @@ TEXTS = (
 FIRST = {"q": TEXT.format(window=WINDOWS[0], where=""), "kept": TEXTS[0], "partial": TEXTS[1]}
 
 
-class OneByOne(Turns):
+class OneByOne(ReplaySchedule):
     """The past is read an epoch at a time, in turns with live ones."""
 
     def chunk(self) -> Chunk:
@@ -39,7 +39,7 @@ def say(*words: object) -> None:
 class Victim:
     def __init__(self, hub: Hub, folder: Path, seed: int) -> None:
         self.hub, self.folder, self.random, self.made = hub, folder, random.Random(seed), 0
-        hub.loop.engine.turns = OneByOne()
+        hub.loop.engine.replay_schedule = OneByOne()
         hub.loop.engine.housekeeping.every = 7
         hub.loop.engine.housekeeping.grace = 0
 

@@ -22,7 +22,7 @@ streams = st.builds(
     sources=st.dictionaries(names, sources),
     groups=st.dictionaries(names, instants),
     keys=st.lists(st.builds(KeysFile, names, counts, instants, st.booleans())).map(tuple),
-    kept_since=instants,
+    retained_since=instants,
     until=counts,
 )
 progress = st.builds(

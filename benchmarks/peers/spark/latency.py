@@ -1,6 +1,6 @@
 """Spark's own streaming query over batches that arrive at a pace: how long from a batch that ends a window to that window's rows?
 
-`python -m benchmarks.peers.spark.latency FOLDER PACE EVERY`: FOLDER/made holds the batches, in order of name, each with the greatest event
+`python -m benchmarks.peers.spark.latency FOLDER EMISSION_CAP EVERY`: FOLDER/made holds the batches, in order of name, each with the greatest event
 time (microseconds) in its name; they are moved to FOLDER/in one every PACE seconds. Windows are tumbling ones of EVERY seconds,
 the watermark has no delay, the sink notes when Spark has written. Prints one line of JSON: the waits, in seconds.
 """
@@ -44,7 +44,7 @@ class _Sink:
 
 
 def main() -> None:
-    folder, pace, every = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    folder, cap, every = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
     made = sorted((folder / "made").iterdir())
     arriving = folder / "in"
     arriving.mkdir()
@@ -62,7 +62,7 @@ def main() -> None:
     made[0].rename(arriving / made[0].name)
     while not running.recentProgress and running.exception() is None:
         time.sleep(0.05)  # what it takes to start is not its latency
-    handed = _hand_over(made[1:], arriving, pace, every * 1_000_000)
+    handed = _hand_over(made[1:], arriving, cap, every * 1_000_000)
     until = time.perf_counter() + _PATIENCE
     while (not sink.told or sink.told[-1][0] < handed[-1][0]) and time.perf_counter() < until:
         if running.exception() is not None:
@@ -74,7 +74,7 @@ def main() -> None:
     spark.stop()
 
 
-def _hand_over(made: list[Path], arriving: Path, pace: float, every: int) -> list[tuple[int, float]]:
+def _hand_over(made: list[Path], arriving: Path, cap: float, every: int) -> list[tuple[int, float]]:
     """Each batch that ends a window, by the end of the last one that it does, and when it was handed over."""
     found: list[tuple[int, float]] = []
     due, known = time.perf_counter(), 0
@@ -84,7 +84,7 @@ def _hand_over(made: list[Path], arriving: Path, pace: float, every: int) -> lis
         now, ends = time.perf_counter(), int(batch.stem.rpartition("-")[2]) // every * every
         if number >= _WARMING and ends > known > 0:
             found.append((ends, now))
-        known, due = max(ends, known), due + pace
+        known, due = max(ends, known), due + cap
     return found
 
 

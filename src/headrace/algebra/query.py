@@ -87,7 +87,7 @@ class UnionAll:
     that: under a `Changing` window it is what they hold together. Source: Li 2008, section 8.2 (Meld).
     """
 
-    members: tuple[StreamScan | QueryScan, ...]
+    inputs: tuple[StreamScan | QueryScan, ...]
     alias: str
     table: Schema
     time: str | None = None
@@ -95,7 +95,7 @@ class UnionAll:
     @property
     def name(self) -> str:
         """What it is called where streams have names; no user can write it."""
-        return "@" + " UNION ALL ".join(member.name for member in self.members)
+        return "@" + " UNION ALL ".join(member.name for member in self.inputs)
 
     @property
     def schema(self) -> Schema:
@@ -176,7 +176,7 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SemijoinColumn:
     """`x IN (SELECT y FROM r WHERE c)` or EXISTS, as a column of truth: what a condition above may read.
 
     True where a row of `right` that meets `condition` passes `test` (`x = y`; None for EXISTS); else unknown where the test of
@@ -290,7 +290,7 @@ Node: TypeAlias = (
     | Bounds
     | Filter
     | Join
-    | Mark
+    | SemijoinColumn
     | Aggregate
     | Project
     | Distinct
@@ -339,11 +339,11 @@ def children(node: Node) -> tuple[Node, ...]:
     match node:
         case StreamScan() | RelationScan() | QueryScan():
             return ()
-        case UnionAll(members=members):
+        case UnionAll(inputs=members):
             return members
         case Join(left=left, right=right):
             return (left, right)
-        case Mark(source=source, right=right):
+        case SemijoinColumn(source=source, right=right):
             return (source, right)
         case _:
             return (node.source,)

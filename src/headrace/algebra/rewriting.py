@@ -13,9 +13,9 @@ from headrace.algebra.query import (
     Emit,
     Filter,
     Join,
-    Mark,
     Node,
     Project,
+    SemijoinColumn,
     SortKey,
     Top,
 )
@@ -29,39 +29,41 @@ def rewritten(node: Node, change: Change, below: Callable[[Node], Node | None]) 
     if found is not None:
         return found
 
-    def said(expression: Expression) -> Expression:
+    def apply(expression: Expression) -> Expression:
         return transform(expression, change)
 
     match node:
         case Emit(source=source) | Distinct(source=source):
             return replace(node, source=rewritten(source, change, below))
         case Top(source=source, order=order):
-            keys = tuple(SortKey(said(key.expression), key.descending, key.nulls_first) for key in order)
+            keys = tuple(SortKey(apply(key.expression), key.descending, key.nulls_first) for key in order)
             return replace(node, source=rewritten(source, change, below), order=keys)
         case Project(source=source, columns=columns):
-            return Project(rewritten(source, change, below), _named(columns, said))
+            return Project(rewritten(source, change, below), _named(columns, apply))
         case Filter(source=source, predicate=predicate):
-            return Filter(rewritten(source, change, below), said(predicate))
+            return Filter(rewritten(source, change, below), apply(predicate))
         case Aggregate(source=source, keys=keys_of, aggregates=aggregates):
-            calls = tuple(NamedAggregate(item.name, _call(item.call, said)) for item in aggregates)
-            return Aggregate(rewritten(source, change, below), _named(keys_of, said), calls)
+            calls = tuple(NamedAggregate(item.name, _call(item.call, apply)) for item in aggregates)
+            return Aggregate(rewritten(source, change, below), _named(keys_of, apply), calls)
         case Join(left=left, condition=condition):
-            on = None if condition is None else said(condition)
+            on = None if condition is None else apply(condition)
             return replace(node, left=rewritten(left, change, below), condition=on)
-        case Mark(source=source, condition=condition, test=test):
-            on = None if condition is None else said(condition)
-            asked = None if test is None else Call(test.function, tuple(map(said, test.arguments)), test.type)
+        case SemijoinColumn(source=source, condition=condition, test=test):
+            on = None if condition is None else apply(condition)
+            asked = (
+                None if test is None else Call(test.function, tuple(map(apply, test.arguments)), test.type)
+            )
             return replace(node, source=rewritten(source, change, below), condition=on, test=asked)
-    raise AssertionError(f"{type(node).__name__} does not stand over what is read otherwise")
+    raise AssertionError(f"{type(node).__name__} cannot be rewritten here")
 
 
-def _named(columns: tuple[Named, ...], said: Callable[[Expression], Expression]) -> tuple[Named, ...]:
-    return tuple(Named(column.name, said(column.expression)) for column in columns)
+def _named(columns: tuple[Named, ...], apply: Callable[[Expression], Expression]) -> tuple[Named, ...]:
+    return tuple(Named(column.name, apply(column.expression)) for column in columns)
 
 
-def _call(call: AggregateCall, said: Callable[[Expression], Expression]) -> AggregateCall:
+def _call(call: AggregateCall, apply: Callable[[Expression], Expression]) -> AggregateCall:
     argument, condition, weight = (
-        None if part is None else said(part) for part in (call.argument, call.condition, call.weight)
+        None if part is None else apply(part) for part in (call.argument, call.condition, call.weight)
     )
     return replace(call, argument=argument, condition=condition, weight=weight)
 
@@ -81,7 +83,7 @@ def expressions_of(node: Node) -> list[Expression]:
             return [*(key.expression for key in keys), *(part for part in parts if part is not None)]
         case Join(condition=condition):
             return [] if condition is None else [condition]
-        case Mark(condition=condition, test=test):
+        case SemijoinColumn(condition=condition, test=test):
             return [part for part in (condition, test) if part is not None]
         case _:
             return []

@@ -57,8 +57,8 @@ class RunWriter:
     time: str | None = None
     blocks: Callable[[Ints], npt.NDArray[np.int16]] | None = None
     ordered: _Run | None = None
-    kept: list[tuple[pa.Table, Ints, Ints]] = field(default_factory=list)
-    kept_rows: int = 0
+    batches: list[tuple[pa.Table, Ints, Ints]] = field(default_factory=list)
+    row_count: int = 0
 
     def add(
         self, columns: Sequence[pa.Array], at: Ints, position: Ints, late: npt.NDArray[np.bool_] | None
@@ -72,10 +72,10 @@ class RunWriter:
             ours[BLOCK] = pa.array(self.blocks(position))
         table = pa.table([*columns, *ours.values()], names=[*self.schema.names, *ours])
         follows = self.ordered is None or at[0] >= self.ordered.high
-        if self.blocks is not None or self.kept or not follows or bool((at[1:] < at[:-1]).any()):
-            self.kept.append((table, at, position))
-            self.kept_rows += len(at)
-            return self._sorted() if self.kept_rows >= RUN_ROWS else []
+        if self.blocks is not None or self.batches or not follows or bool((at[1:] < at[:-1]).any()):
+            self.batches.append((table, at, position))
+            self.row_count += len(at)
+            return self._sorted() if self.row_count >= RUN_ROWS else []
         if self.ordered is None:
             self.ordered = _Run(table.schema)
         self.ordered.write(table, at)
@@ -92,7 +92,7 @@ class RunWriter:
 
     def _sorted(self) -> list[Finished]:
         """The kept rows as a run; those that follow may come in order again."""
-        kept, self.kept, self.kept_rows = self.kept, [], 0
+        kept, self.batches, self.row_count = self.batches, [], 0
         if not kept:
             return []
         at = np.concatenate([instants for _, instants, _ in kept])

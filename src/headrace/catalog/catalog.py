@@ -34,7 +34,7 @@ _OF_QUERIES: Final = frozenset({"put_query", "pause", "resume", "rename", "retai
 
 
 @dataclass(frozen=True, slots=True)
-class StandingQuery:
+class CatalogQuery:
     """A registered query and the generation that names its state."""
 
     definition: QueryDefinition
@@ -61,11 +61,11 @@ class Catalog:
 
     streams: Mapping[str, StreamDefinition] = field(default_factory=dict)
     relations: Mapping[str, StoredRelation] = field(default_factory=dict)
-    queries: Registry[StandingQuery] = field(default_factory=Registry)
+    queries: Registry[CatalogQuery] = field(default_factory=Registry)
     functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
     windows: Mapping[str, WindowDefinition] = field(default_factory=dict)
     position: int = 0
-    keeps: Mapping[str, float] = field(default_factory=dict)
+    sample_rates: Mapping[str, float] = field(default_factory=dict)
     """The share of its rows that a stream keeps, by lower-case name, where that was changed since it was created."""
     idle: tuple[int, ...] = ()
     """Ordinals of log entries that change nothing: what they are about was gone, or they were appended before."""
@@ -74,16 +74,16 @@ class Catalog:
         """The stream of that name, or None."""
         return self.streams.get(name.lower())
 
-    def keep_of(self, name: str) -> float:
+    def sample_rate_of(self, name: str) -> float:
         """The share of a stream's rows that queries WITH SHEDDING are shown, above 0 and at most 1."""
         stream = self.stream(name)
-        return self.keeps.get(name.lower(), 1.0 if stream is None else stream.keep)
+        return self.sample_rates.get(name.lower(), 1.0 if stream is None else stream.keep)
 
     def relation(self, name: str) -> StoredRelation | None:
         """The relation of that name, or None."""
         return self.relations.get(name.lower())
 
-    def query(self, name: str) -> StandingQuery | None:
+    def query(self, name: str) -> CatalogQuery | None:
         """The query of that name, or None."""
         return self.queries.get(name.lower())
 
@@ -91,7 +91,7 @@ class Catalog:
         """The user's kind of window of that name, or None."""
         return self.windows.get(name.lower())
 
-    def require_query(self, name: str) -> StandingQuery:
+    def require_query(self, name: str) -> CatalogQuery:
         """The query of that name.
 
         Raises `UserError` that names near ones.
@@ -149,9 +149,11 @@ class Catalog:
             case "create_stream":
                 stream = stream_from_json(entry["stream"])
                 streams = {**self.streams, stream.name.lower(): stream}
-                return replace(after, streams=streams, keeps=_but(self.keeps, stream.name))
+                return replace(after, streams=streams, sample_rates=_but(self.sample_rates, stream.name))
             case "keep":
-                return replace(after, keeps={**self.keeps, entry["name"].lower(): entry["keep"]})
+                return replace(
+                    after, sample_rates={**self.sample_rates, entry["name"].lower(): entry["keep"]}
+                )
             case "put_relation":
                 relation = relation_from_json(entry["relation"])
                 known = self.relation(relation.name)
@@ -171,8 +173,8 @@ class Catalog:
 
     def _without(self, kind: str, name: str) -> dict[str, Any]:
         room = {"stream": "streams", "relation": "relations"}[kind]
-        kept = self.keeps if kind == "relation" else _but(self.keeps, name)
-        return {room: _but(getattr(self, room), name), "keeps": kept}
+        kept = self.sample_rates if kind == "relation" else _but(self.sample_rates, name)
+        return {room: _but(getattr(self, room), name), "sample_rates": kept}
 
 
 def _but(things: Mapping[str, _Thing], name: str) -> dict[str, _Thing]:
@@ -184,7 +186,7 @@ def is_of_query(entry: Mapping[str, Any]) -> bool:
     return entry["do"] in _OF_QUERIES or (entry["do"] == "drop" and entry["kind"] == "query")
 
 
-def _change(queries: Edit[StandingQuery], ordinal: int, entry: Mapping[str, Any]) -> bool:
+def _change(queries: Edit[CatalogQuery], ordinal: int, entry: Mapping[str, Any]) -> bool:
     """One log entry of a query; False where the query is gone and nothing is changed.
 
     Such entries are in homes of older versions, which could append an entry a second time.
@@ -192,7 +194,7 @@ def _change(queries: Edit[StandingQuery], ordinal: int, entry: Mapping[str, Any]
     kind = entry["do"]
     if kind == "put_query":
         query = query_from_json(entry["query"])
-        queries.put(query.name.lower(), StandingQuery(query, ordinal))
+        queries.put(query.name.lower(), CatalogQuery(query, ordinal))
         return True
     name = entry["name"].lower()
     if name not in queries:

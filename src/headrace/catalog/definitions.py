@@ -88,7 +88,7 @@ class StreamDefinition:
     `time` is the event-time column, None when arrival time is stamped. `punctuated_by` is the text of a boolean
     expression over the stream's columns. `archive`: "copy" (default), "in place" or "none". `retain`: how much of the past
     is kept, in event time; None keeps all. `blocks`: how many equal random parts a run of the archive has. `keep`: the share of
-    its rows that queries WITH SHEDDING are shown from the beginning; what is in force is the catalog's `keep_of`.
+    its rows that queries WITH SHEDDING are shown from the beginning; what is in force is the catalog's `sample_rate_of`.
     """
 
     name: str

@@ -18,7 +18,7 @@ from headrace.examples.flights import prepare
 from headrace.language.statements.parse_statement import parse_script
 from headrace.runtime.delivery.output_files import is_answer
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.introspection.loss_report import setbacks
+from headrace.runtime.introspection.loss_report import loss_report
 from headrace.time import Instant
 
 _DATA: Final = "demo-data"
@@ -74,11 +74,11 @@ class _Demo:
         self._define()
         self._started = stopwatch.monotonic()
         if not self._replay():
-            self.screen.line.warning("Stopped. Run the demo again: it goes on where it was.")
+            self.screen.line.warning("Stopped. Run the demo again: it continues where it was.")
             return 0
         self._summary()
         self._answers()
-        for told in setbacks(self.hub.home, before, self.hub.home.latest(), kept=True):
+        for told in loss_report(self.hub.home, before, self.hub.home.latest(), kept=True):
             self.screen.line.message(told)
         self._next_steps()
         return 0
@@ -108,7 +108,7 @@ class _Demo:
     def _turn(self) -> None:
         self.turned = True
         self.screen.line.message(
-            "\nWhile it runs, a query is registered (it sees the past too) and another one dropped:"
+            "\nWhile it runs, a query is registered (it reads the archived rows too) and another one dropped:"
         )
         for statement in parse_script(_COMER + _GOER):
             outcome = self.hub.carry_out(statement, _COMER + _GOER)

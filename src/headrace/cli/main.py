@@ -112,7 +112,13 @@ def _add_run(commands: _Commands) -> None:
     run = _command(commands, "run", "run a script of statements and follow its sources", _run)
     run.add_argument("script", type=Path, metavar="SCRIPT", help="statements, each ended by ';'")
     run.add_argument("--once", action="store_true", help="read what there is, show the answers, and end")
-    run.add_argument("--seal", action="store_true", help="with --once: the streams end here for good")
+    run.add_argument(
+        "--end-of-stream",
+        "--seal",
+        dest="seal",
+        action="store_true",
+        help="with --once: the streams end here for good",
+    )
     _home(run, f"the database folder (default: {_HOME}; with --once a temporary one)")
     run.add_argument("--format", choices=_FORMATS, help="of answers (default: table on a terminal, else csv)")
     run.add_argument("--output", type=Path, metavar="DIR", help="keep one file per query there")
@@ -161,7 +167,7 @@ def _shell(given: argparse.Namespace) -> int:
 
 
 def _add_fetch(commands: _Commands) -> None:
-    fetch = _command(commands, "fetch", "show what a query has answered since this client came last", _fetch)
+    fetch = _command(commands, "fetch", "show what a query has emitted since this client's last call", _fetch)
     fetch.add_argument("query", metavar="QUERY", help="a standing query of the home")
     fetch.add_argument(
         "--client", metavar="NAME", default="headrace", help="who is asking (default: headrace)"
@@ -184,7 +190,9 @@ def _fetch(given: argparse.Namespace) -> int:
 
 
 def _add_explain(commands: _Commands) -> None:
-    explain = _command(commands, "explain", "tell what runs, who shares it and what it costs", _explain)
+    explain = _command(
+        commands, "explain", "show what runs, which queries share it and what it costs", _explain
+    )
     explain.add_argument(
         "query", metavar="QUERY", nargs="?", help="one standing query (default: all of them)"
     )
@@ -239,7 +247,7 @@ def _add_serve(commands: _Commands) -> None:
 def _serve(_: argparse.Namespace) -> int:
     raise UserError(
         "serve is not available yet",
-        remedy="headrace run SCRIPT --home DIR follows the sources; headrace shell --home DIR asks beside it.",
+        remedy="headrace run SCRIPT --home DIR follows the sources; headrace shell --home DIR queries it meanwhile.",
     )
 
 

@@ -12,20 +12,20 @@ from headrace.cli.signals import Interrupts
 from headrace.cli.startup import leave, open_unless_stopped
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.errors import HeadraceError, UserError
-from headrace.language.statements import statement as said
+from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
-from headrace.runtime.delivery.output_files import Exporter, told_rows
+from headrace.runtime.delivery.output_files import Exporter, emitted_rows
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.introspection.loss_report import closing_setbacks, setbacks
+from headrace.runtime.introspection.loss_report import closing_loss_report, loss_report
 from headrace.runtime.introspection.status import unread
-from headrace.runtime.invoke.answer_caveats import Remarks
+from headrace.runtime.invoke.answer_caveats import AnswerCaveats
 from headrace.runtime.results import result_log
 from headrace.runtime.results.result_log import visible
 from headrace.runtime.statements.outcome import Outcome
 
 DEFAULT_HOME = Path("headrace-home")
 _LOOK_SECONDS = 0.2
-_TABLES = (said.Invoke, said.Show, said.Describe, said.ExplainQuery, said.ExplainAll, said.ExplainSelect)
+_TABLES = (stmt.Invoke, stmt.Show, stmt.Describe, stmt.ExplainQuery, stmt.ExplainAll, stmt.ExplainSelect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ class _Run:
         style = options.style or "csv"
         self._exporter = Exporter(hub, options.output, style) if options.output is not None else None
         self._before = hub.home.latest()
-        self._remarks: list[str] = []
+        self._caveats: list[str] = []
         self._warned: set[str] = set()
 
-    def run(self, statements: tuple[said.Statement, ...]) -> int:
+    def run(self, statements: tuple[stmt.Statement, ...]) -> int:
         queries = self._answering(statements) if self._exporter is None else 0
         self._screen.several = queries + sum(isinstance(each, _TABLES) for each in statements) > 1
         done = self._carry_out(statements)
@@ -105,32 +105,32 @@ class _Run:
                 self._answer()
         elif done:
             self._follow()
-        self._tell_setbacks()
+        self._print_loss_report()
         if self._options.once and not done:
             self._screen.line.warning("Stopped before all input was read; no answers are shown.")
             return self._stop.exit_code
         return max((found.exit_code for found in unread(self._hub).values()), default=0)
 
-    def _answering(self, statements: tuple[said.Statement, ...]) -> int:
+    def _answering(self, statements: tuple[stmt.Statement, ...]) -> int:
         """How many queries will answer: those of the home and those of the script."""
-        made = {each.definition.name.lower() for each in statements if isinstance(each, said.CreateQuery)}
+        made = {each.definition.name.lower() for each in statements if isinstance(each, stmt.CreateQuery)}
         return len(made | {each.definition.name.lower() for each in self._hub.catalog.queries.values()})
 
-    def _carry_out(self, statements: tuple[said.Statement, ...]) -> bool:
+    def _carry_out(self, statements: tuple[stmt.Statement, ...]) -> bool:
         done = 0
         try:
-            for outcome in self._hub.carry_out_in_turn(statements, self._text, self._may_go_on):
-                self._tell(statements[done], outcome)
+            for outcome in self._hub.execute_each(statements, self._text, self._may_continue):
+                self._print_outcome(statements[done], outcome)
                 done += 1
         except UserError as error:
             raise _named(error, self._options.script, self._text) from None
         return done == len(statements) and not self._stop.stop
 
-    def _may_go_on(self, statement: said.Statement) -> bool:
+    def _may_continue(self, statement: stmt.Statement) -> bool:
         """An INVOKE answers from all input that is there."""
-        return not isinstance(statement, said.Invoke) or self._hub.catch_up(self._stop.proceed)
+        return not isinstance(statement, stmt.Invoke) or self._hub.catch_up(self._stop.proceed)
 
-    def _tell(self, statement: said.Statement, outcome: Outcome) -> None:
+    def _print_outcome(self, statement: stmt.Statement, outcome: Outcome) -> None:
         if outcome.warning is not None:
             self._warned.add(outcome.warning)
             self._screen.line.warning(outcome.warning)
@@ -144,21 +144,21 @@ class _Run:
     def _answer(self) -> None:
         closing = self._hub.finish(seal=self._options.seal)
         if self._exporter is not None:
-            self._remarks += self._exporter.finish(closing)
+            self._caveats += self._exporter.finish(closing)
             self._screen.line.message(f"The answers are in {self._exporter.folder}")
             return
         manifest = self._hub.home.latest()
         for query in self._hub.catalog.queries.values():
             name = query.definition.name
             operator, meaning = self._hub.operator_and_query(name)
-            table = told_rows(self._hub.home, manifest, operator, meaning, closing.get(name))
+            table = emitted_rows(self._hub.home, manifest, operator, meaning, closing.get(name))
             self._screen.answer(name, table)
-            self._remarks += Remarks.of(table).sentences(name)
+            self._caveats += AnswerCaveats.of(table).sentences(name)
 
     def _follow(self) -> None:
         hub, stop = self._hub, self._stop
         self._screen.line.message("Following the sources; Ctrl-C ends, the next run resumes.")
-        told = _Told(hub, self._screen) if self._exporter is None else None
+        told = _ResultPrinter(hub, self._screen) if self._exporter is None else None
         hub.start()
         try:
             while not stop.wait(_LOOK_SECONDS) and hub.loop.failure is None:
@@ -168,33 +168,33 @@ class _Run:
         self._show_news(told)
         self._screen.line.message(f"Stopped after epoch {hub.home.latest().epoch}; the home is {hub.path}")
 
-    def _show_news(self, told: _Told | None) -> None:
-        self._tell_unread()
+    def _show_news(self, printer: _ResultPrinter | None) -> None:
+        self._print_unread()
         if self._exporter is not None:
             self._exporter.refresh()
-        elif told is not None:
-            told.show()
+        elif printer is not None:
+            printer.show()
 
-    def _tell_unread(self) -> None:
+    def _print_unread(self) -> None:
         for name, found in unread(self._hub).items():
-            told = f"{name}: its past cannot be read, so it waits and the others go on. {found}"
+            told = f"{name}: its archived rows cannot be read, so it waits and the others continue. {found}"
             if told not in self._warned:
                 self._warned.add(told)
                 self._screen.line.warning(told)
 
-    def _tell_setbacks(self) -> None:
-        self._tell_unread()
+    def _print_loss_report(self) -> None:
+        self._print_unread()
         waiting = [not_there_yet(stream) for stream in self._hub.catalog.streams.values()]
         for told in waiting:
             if told is not None and told not in self._warned:
                 self._screen.line.warning(told)
-        for told in setbacks(self._hub.home, self._before, self._hub.home.latest(), kept=self._kept):
+        for told in loss_report(self._hub.home, self._before, self._hub.home.latest(), kept=self._kept):
             self._screen.line.warning(told)
-        for told in (*closing_setbacks(self._hub.closing_rejects), *self._remarks):
+        for told in (*closing_loss_report(self._hub.closing_rejects), *self._caveats):
             self._screen.line.warning(told)
 
 
-class _Told:
+class _ResultPrinter:
     """Shows result rows as epochs commit them, from now on."""
 
     def __init__(self, hub: Hub, screen: Screen) -> None:
@@ -230,7 +230,7 @@ def _style(options: RunOptions) -> str | None:
         raise UserError("parquet is not for the screen", remedy="Name a folder with --output DIR.")
     if options.seal and not options.once:
         raise UserError(
-            "--seal ends the streams, a run that follows them does not", remedy="Use it with --once."
+            "--end-of-stream ends the streams, a run that follows them does not", remedy="Use it with --once."
         )
     return options.style
 

@@ -16,7 +16,7 @@ from typing import Final
 from headrace.cli.screen import Screen
 from headrace.cli.signals import Interrupts
 from headrace.errors import HeadraceError, UserError
-from headrace.language.statements import statement as said
+from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
 from headrace.language.syntax.lexer import tokens
 from headrace.runtime.hub.hub import Hub
@@ -25,7 +25,7 @@ from headrace.runtime.invoke.home_reader import Reader
 from headrace.runtime.statements.outcome import Outcome
 from headrace.runtime.statements.show import show
 
-_LOOKS: Final = (said.Show, said.Describe, said.ExplainQuery, said.ExplainAll, said.ExplainSelect)
+_LOOKS: Final = (stmt.Show, stmt.Describe, stmt.ExplainQuery, stmt.ExplainAll, stmt.ExplainSelect)
 _WORDS: Final = (
     *(
         "ALTER QUERY",
@@ -43,7 +43,7 @@ _HELP: Final = """Statements end with ';' and may take several lines.
   DESCRIBE name;   EXPLAIN QUERY name;          its columns; how it is answered
   INVOKE name;                                  its current answer; [RANGE 5 MINUTES] after the name: of a part of its window
   CREATE QUERY name AS SELECT ...;              a new standing query, over all archived rows first
-  \\q or Ctrl-D ends, Ctrl-C forgets what is typed so far."""
+  \\q or Ctrl-D ends, Ctrl-C drops what is typed so far."""
 
 
 @dataclass(slots=True)
@@ -86,17 +86,17 @@ class Session:
         self._hub = None
         self._stack.close()
 
-    def _carry_out(self, statement: said.Statement, text: str) -> Outcome:
-        if self._hub is None and isinstance(statement, said.Invoke):
+    def _carry_out(self, statement: stmt.Statement, text: str) -> Outcome:
+        if self._hub is None and isinstance(statement, stmt.Invoke):
             return Outcome.answer(statement.name, Reader.at(self.home).invoke(statement.name, statement.last))
         if self._hub is None and isinstance(statement, _LOOKS):
             return show(Reader.at(self.home).home, statement)
-        if isinstance(statement, said.SetTimeZone):
+        if isinstance(statement, stmt.SetTimeZone):
             self._zone = statement.zone
             return Outcome("set", None, f"time zone {statement.zone}")
         hub = self._writer()
         with Interrupts() as stop:
-            if isinstance(statement, said.Invoke):
+            if isinstance(statement, stmt.Invoke):
                 hub.catch_up(stop.proceed)
             return hub.carry_out(statement, text)
 
@@ -110,7 +110,7 @@ class Session:
             hub.on_failure(self.screen.line.failed)
         return self._hub
 
-    def _show(self, statement: said.Statement, outcome: Outcome) -> None:
+    def _show(self, statement: stmt.Statement, outcome: Outcome) -> None:
         if outcome.warning is not None:
             self.screen.line.warning(outcome.warning)
         if outcome.kind == "explain":

@@ -15,17 +15,17 @@ import numpy.typing as npt
 _HASHES: Final = 2.0**64
 
 
-def kept(hashes: npt.NDArray[np.uint64], keep: float) -> npt.NDArray[np.bool_]:
+def is_sampled(hashes: npt.NDArray[np.uint64], sample_rate: float) -> npt.NDArray[np.bool_]:
     """Which rows are shown at a fraction `keep` (0 < keep <= 1), by their hashes of 64 bits.
 
     >>> kept(np.array([0, 2**62, 2**63, 2**64 - 1], np.uint64), 0.5).tolist()
     [True, True, False, False]
     """
-    if keep >= 1:
+    if sample_rate >= 1:
         return np.ones(len(hashes), bool)
-    return hashes < np.uint64(int(keep * _HASHES))
+    return hashes < np.uint64(int(sample_rate * _HASHES))
 
 
-def weight_of(keep: float) -> float:
+def weight_of(sample_rate: float) -> float:
     """How many rows each row that is kept stands for."""
-    return 1.0 / keep
+    return 1.0 / sample_rate

@@ -15,12 +15,12 @@ from headrace.algebra.query import (
     Emit,
     Filter,
     Join,
-    Mark,
     Node,
     Project,
     Query,
     QueryScan,
     RelationScan,
+    SemijoinColumn,
     StreamScan,
     UnionAll,
     Windowed,
@@ -242,9 +242,9 @@ def _only_adds(node: Node) -> bool:
             return True
         case Windowed(source=source, window=window):
             return isinstance(window, Unbounded) and _only_adds(source)
-        case UnionAll(members=members):
+        case UnionAll(inputs=members):
             return all(map(_only_adds, members))
-        case Filter(source=source) | Project(source=source) | Mark(source=source):
+        case Filter(source=source) | Project(source=source) | SemijoinColumn(source=source):
             return _only_adds(source)
         case Emit(source=source, kind=kind):
             return kind == "istream" and _only_adds(source)

@@ -23,13 +23,13 @@ from headrace.algebra.query import (
     Distinct,
     Filter,
     Join,
-    Mark,
     Node,
     Project,
     Query,
     QueryScan,
     RelationScan,
     Revisions,
+    SemijoinColumn,
     StreamScan,
     Top,
     UnionAll,
@@ -128,14 +128,14 @@ def stream_rows(node: Node, moment: Moment) -> list[Row]:
             return moment.rejects.survivors(stream_rows(source, moment), _passing(predicate))
         case _:
             raise UnsupportedQuery(
-                f"a window stands over a stream and its filters, not over {type(node).__name__}"
+                f"a window is taken over a stream and its filters, not over {type(node).__name__}"
             )
 
 
 def _united(node: UnionAll, moment: Moment) -> list[Row]:
     """The members' rows under the names of the first, by event time, then member, then position in the member."""
     rows: list[Row] = []
-    for number, member in enumerate(node.members):
+    for number, member in enumerate(node.inputs):
         for row in stream_rows(member, moment):
             values = (row[name] for name in member.schema.names)
             at, position = row[_place(member)]
@@ -191,7 +191,7 @@ def answer(node: Node, moment: Moment) -> list[Row]:
             return moment.rejects.survivors(answer(source, moment), _passing(predicate))
         case Join():
             return _join(node, moment)
-        case Mark():
+        case SemijoinColumn():
             rights = answer(node.right, moment)
             return moment.rejects.survivors(
                 answer(node.source, moment), lambda row: row | {node.name: _is_member(node, row, rights)}
@@ -214,7 +214,7 @@ def answer(node: Node, moment: Moment) -> list[Row]:
         case Top():
             return _top(node, moment)
         case _:
-            raise UnsupportedQuery("a relation-to-stream operator stands at the top of a query only")
+            raise UnsupportedQuery("a relation-to-stream operator is allowed only at the top of a query")
 
 
 def _held(node: Windowed | StreamScan | QueryScan | UnionAll, moment: Moment) -> list[Row]:
@@ -276,7 +276,7 @@ def _join(node: Join, moment: Moment) -> list[Row]:
     return joined
 
 
-def _is_member(node: Mark, left: Row, rights: list[Row]) -> bool | None:
+def _is_member(node: SemijoinColumn, left: Row, rights: list[Row]) -> bool | None:
     """True if a candidate passes, unknown if the test of one is unknown, else false; OR over the candidates."""
     found: set[bool | None] = set()
     failure: RowError | None = None

@@ -135,7 +135,7 @@ def row_windows(
     """
     nodes = sliding_nodes(query)
     if len(nodes) != 1:
-        raise UnsupportedQuery("a window that slides by rows stands alone in its FROM")
+        raise UnsupportedQuery("a window that slides by rows is the only source of its FROM")
     (node,) = nodes
     window = node.window
     assert isinstance(window, RowsSlide | TupleSlide | Delta | Session | Custom)

@@ -47,7 +47,7 @@ _SEQUENCES: Final = {"tuple": tuple, "list": list, "deque": deque}
 def snapshot(synopsis: Any) -> bytes:
     """The synopsis as bytes."""
     arrays: list[np.ndarray] = []
-    head = json.dumps(_told(synopsis, arrays)).encode()
+    head = json.dumps(_encoded(synopsis, arrays)).encode()
     out = io.BytesIO()
     out.write(len(head).to_bytes(8, "little") + head)
     for array in arrays:
@@ -75,7 +75,7 @@ def held_bytes(synopsis: Any) -> int:
     return 8 * (synopsis is not None and not isinstance(synopsis, str))
 
 
-def _told(value: Any, arrays: list[np.ndarray]) -> Any:
+def _encoded(value: Any, arrays: list[np.ndarray]) -> Any:
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {"array": len(arrays) - 1}
@@ -85,19 +85,19 @@ def _told(value: Any, arrays: list[np.ndarray]) -> Any:
         return value
     name = type(value).__name__
     if name in _SEQUENCES:
-        return {name: [_told(part, arrays) for part in value]}
+        return {name: [_encoded(part, arrays) for part in value]}
     if SYNOPSES.get(name) is not type(value):
         raise TypeError(f"{type(value)} is not among the synopses that can be put away")
-    return {"of": name, "parts": {f.name: _told(getattr(value, f.name), arrays) for f in fields(value)}}
+    return {"of": name, "parts": {f.name: _encoded(getattr(value, f.name), arrays) for f in fields(value)}}
 
 
-def _made(told: Any, arrays: list[np.ndarray]) -> Any:
-    if not isinstance(told, dict):
-        return told
-    if "array" in told:
-        return arrays[told["array"]]
-    if "of" in told:
-        parts = {name: _made(part, arrays) for name, part in told["parts"].items()}
-        return SYNOPSES[told["of"]](**parts)
-    ((name, parts),) = told.items()
+def _made(encoded: Any, arrays: list[np.ndarray]) -> Any:
+    if not isinstance(encoded, dict):
+        return encoded
+    if "array" in encoded:
+        return arrays[encoded["array"]]
+    if "of" in encoded:
+        parts = {name: _made(part, arrays) for name, part in encoded["parts"].items()}
+        return SYNOPSES[encoded["of"]](**parts)
+    ((name, parts),) = encoded.items()
     return _SEQUENCES[name](_made(part, arrays) for part in parts)

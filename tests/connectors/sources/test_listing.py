@@ -14,7 +14,7 @@ from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.connectors.records.ingest_record import IngestRecord, SourceChanged
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources import splits
-from headrace.connectors.sources.listing import list_new, look, not_there_yet, require_place
+from headrace.connectors.sources.listing import list_changed, list_new, not_there_yet, require_place
 from headrace.connectors.sources.source_reader import read, read_all
 from headrace.errors import UserError
 from headrace.runtime.ingest.admission import Admission, Pending
@@ -64,7 +64,7 @@ def test_folders_within_are_searched_when_asked(tmp_path: Path) -> None:
         put(tmp_path / name)
     definition = stream(tmp_path, "csv", recursiveFileLookup="true")
     assert sorted(names(definition)) == ["a.csv", "b.csv", "c.csv"]
-    assert look(definition, (), ARRIVAL * 2).mark is None
+    assert list_changed(definition, (), ARRIVAL * 2).position is None
 
 
 def test_known_files_are_not_listed_again_and_a_late_file_is(tmp_path: Path) -> None:
@@ -80,21 +80,21 @@ def test_an_idle_folder_is_not_listed_again_but_never_misses_a_file(tmp_path: Pa
     put(tmp_path / "a.csv")
     definition = stream(tmp_path, "csv")
     changed = tmp_path.stat().st_mtime_ns // 1000
-    soon = look(definition, (), changed + SECOND)
-    assert soon.mark is None, "so soon after a change another one could hide behind the same time"
-    later = look(definition, (), changed + 10 * SECOND)
-    assert (len(later.records), later.mark is not None) == (1, True)
-    assert look(definition, (), changed + 20 * SECOND, later.mark).records == []
+    soon = list_changed(definition, (), changed + SECOND)
+    assert soon.position is None, "so soon after a change another one could hide behind the same time"
+    later = list_changed(definition, (), changed + 10 * SECOND)
+    assert (len(later.records), later.position is not None) == (1, True)
+    assert list_changed(definition, (), changed + 20 * SECOND, later.position).records == []
     put(tmp_path / "b.csv")
     os.utime(tmp_path, ns=(0, (changed + 30 * SECOND) * 1000))
-    again = look(definition, {str(tmp_path / "a.csv")}, changed + 40 * SECOND, later.mark)
+    again = list_changed(definition, {str(tmp_path / "a.csv")}, changed + 40 * SECOND, later.position)
     assert [Path(record.uri).name for record in again.records] == ["b.csv"]
 
 
 def test_an_empty_file_keeps_its_folder_from_being_called_idle(tmp_path: Path) -> None:
     put(tmp_path / "a.csv", "")
     late = tmp_path.stat().st_mtime_ns // 1000 + 10 * SECOND
-    assert look(stream(tmp_path, "csv"), (), late).mark is None
+    assert list_changed(stream(tmp_path, "csv"), (), late).position is None
 
 
 def test_a_folder_that_is_still_empty_or_to_be_made_is_waited_for(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ FORMS = {
     "at <= TIMESTAMP '1970-01-01 00:00:09'": ({}, NINE + 1),
 }
 WRONG = {
-    "length = 5": "punctuation of this stream does not speak of 'length'",
+    "length = 5": "punctuation of this stream does not apply to 'length'",
     "port = ip": "this is no test of a pattern",
     "port = 1 OR ip = 'a'": "this is no test of a pattern",
     "port <> 1": "this is no test of a pattern",

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.algebra.expressions.expression import Column
-from headrace.algebra.query import Mark, Project, Query, QueryScan, Windowed, walk
+from headrace.algebra.query import Project, Query, QueryScan, SemijoinColumn, Windowed, walk
 from headrace.algebra.windows.window import Changing, TimeRange, Unbounded
 from headrace.errors import UserError
 from headrace.language.binder.query_binder import bind_query
@@ -115,7 +115,7 @@ def test_what_is_looked_into_is_hidden() -> None:
     (project,) = (node for node in walk(query.root) if isinstance(node, Project))
     assert project.columns[0].expression == Column("in0.auction", project.columns[0].expression.type)
     assert [node.alias for node in walk(query.root) if isinstance(node, Windowed)] == ["in0", "in1"]
-    assert [node.right.alias for node in walk(query.root) if isinstance(node, Mark)] == ["in2"]
+    assert [node.right.alias for node in walk(query.root) if isinstance(node, SemijoinColumn)] == ["in2"]
     with pytest.raises(UserError, match="there is no source 'in0' in FROM"):
         bound("SELECT in0.c0 FROM bids WHERE auction IN (SELECT n FROM counted)")
     with pytest.raises(UserError, match="there is no column 'c0'"):
@@ -142,7 +142,9 @@ def test_over_stored_relations_alone_nothing_is_joined() -> None:
         "EXISTS (SELECT c.* FROM category c WHERE c.id = auction)",
     ):
         query = bound(f"SELECT price FROM bids WHERE {condition}")
-        assert shape(query) == "Emit < Project < Filter < Mark < Windowed < StreamScan < RelationScan"
+        assert (
+            shape(query) == "Emit < Project < Filter < SemijoinColumn < Windowed < StreamScan < RelationScan"
+        )
 
 
 def test_a_stretch_up_to_now_is_the_window_beside_it() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import Span, UserError
-from headrace.language.syntax.lexer import tokens, written_alike
+from headrace.language.syntax.lexer import differs_in_layout_only, tokens
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_what_is_never_closed_or_begins_nothing_is_refused(written: str) -> None
 
 def test_texts_are_alike_but_for_space_comments_and_case() -> None:
     text = "SELECT price FROM bids -- all"
-    assert written_alike(text, "select  Price\nfrom `bids`")
-    assert not written_alike(text, "SELECT price FROM bids LATE")
-    assert not written_alike("SELECT 'a'", "SELECT 'A'")
+    assert differs_in_layout_only(text, "select  Price\nfrom `bids`")
+    assert not differs_in_layout_only(text, "SELECT price FROM bids LATE")
+    assert not differs_in_layout_only("SELECT 'a'", "SELECT 'A'")

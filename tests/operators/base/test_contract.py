@@ -17,12 +17,12 @@ from headrace.operators.base.operator import (
     AT,
     SLOT,
     WINDOW,
+    Advance,
     BaseOperator,
     Scanned,
     Scanner,
     Sections,
     Step,
-    Turn,
 )
 from headrace.operators.base.wrapper import Around
 from headrace.operators.families.family import as_it_runs, state_name
@@ -34,7 +34,7 @@ from headrace.planner.explain.work_sharing import sharing
 from headrace.planner.lowering.lower import lower  # noqa: F401 - so that all operators are known
 from headrace.planner.lowering.materialization import materialized  # noqa: F401
 
-NO_TURN = Turn(0, 0, 0)
+NO_TURN = Advance(0, 0, 0)
 
 
 class Counter:
@@ -64,15 +64,15 @@ class CountAtEnd(BaseOperator):
     def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
         return Counter()
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
-        state = {"n": self.compact("n", [each["n"] for each in deltas], turn)} if deltas else {}
-        if not turn.final:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
+        state = {"n": self.compact("n", [each["n"] for each in deltas], advance)} if deltas else {}
+        if not advance.final:
             return Step(state)
-        counted = self.compact("n", [run["n"] for run in runs], turn)
-        system = {WINDOW: [0] * counted.num_rows, AT: [turn.greatest] * counted.num_rows}
+        counted = self.compact("n", [run["n"] for run in runs], advance)
+        system = {WINDOW: [0] * counted.num_rows, AT: [advance.max_event_time] * counted.num_rows}
         return Step(state, pa.table({"n": counted.column("n"), **system}))
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         total = sum(sum(table.column("n").to_pylist()) for table in tables)
         return pa.table({SLOT: pa.array([0], pa.int16()), "n": [total]})
 

@@ -101,7 +101,7 @@ def test_changes_that_the_other_side_has_passed_are_added_up_to_what_the_relatio
 
 
 def test_the_first_row_of_all_is_told_though_it_has_no_pair_where_that_is_wanted() -> None:
-    operator = join(tells_first=True)
+    operator = join(emits_first=True)
     epochs = [[rows(("a", 1, 9))], [rows(("b", 2, 4))], [rows(("c", 3, 6))]]
     found = plain(drive(operator, epochs, [0, 0, 0], final=False).results, "x.v", "y.v")
     assert found == [(4, None, None, None), (9, None, None, None)]

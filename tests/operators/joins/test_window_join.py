@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.algebra.expressions.expression import Call, Column
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import AT, Sections, Turn
+from headrace.operators.base.operator import AT, Advance, Sections
 from headrace.operators.base.union_positions import placed
 from headrace.operators.joins.join_side import JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
@@ -62,9 +62,9 @@ class Driven:
             scanner = self.operator.scanner({})
             scanner.add(part)
             deltas.append(scanner.finish().deltas)
-        made, turn = [], Turn(BEGINNING, min(bounds), max(bounds), each=bounds)
+        made, advance = [], Advance(BEGINNING, min(bounds), max(bounds), input_punctuations=bounds)
         for owned in _owners(tasks):
-            step = self.operator.advance(_of(self.runs, owned), _of(deltas, owned), turn)
+            step = self.operator.advance(_of(self.runs, owned), _of(deltas, owned), advance)
             if step.results is not None:
                 columns = (step.results.column(name).to_pylist() for name in ("x.v", "y.v", AT, UNTIL))
                 self.pairs += zip(*columns, strict=True)
@@ -73,10 +73,10 @@ class Driven:
         return made
 
     def compact(self, bounds: tuple[int, int]) -> None:
-        turn = Turn(min(bounds), min(bounds), max(bounds), each=bounds)
+        advance = Advance(min(bounds), min(bounds), max(bounds), input_punctuations=bounds)
         names = sorted({name for run in self.runs for name in run})
         merged = {
-            name: self.operator.compact(name, [run[name] for run in self.runs if name in run], turn)
+            name: self.operator.compact(name, [run[name] for run in self.runs if name in run], advance)
             for name in names
         }
         self.runs = [merged] if merged else []
@@ -151,7 +151,7 @@ def check_kept(driven: Driven, bounds: list[int]) -> None:
     """`M_i` holds only rows that the other stream may still bring one to meet."""
     kept, operator = driven.kept(), driven.operator
     for place, name in enumerate(("left", "right")):
-        reach, other = operator.spec.sides[place].reach, bounds[1 - place]
+        reach, other = operator.spec.sides[place].lookback, bounds[1 - place]
         if reach is not None:
             assert all(at + reach >= other for at in kept[name])
 

@@ -23,7 +23,7 @@ from headrace.operators.on_demand.row_bitmaps import (
     united,
 )
 from headrace.operators.on_demand.shared_selections import SharedSelections
-from headrace.operators.rows.row_pipeline import Keep
+from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.schema import BIGINT, BOOLEAN
 
 
@@ -32,7 +32,7 @@ class Wanting:
 
     def __init__(self, number: int, below: int) -> None:
         self.id, self.below = f"q{number}", below
-        self.steps = (Keep(Call("<", (Column("x", BIGINT), Literal(below, BIGINT)), BOOLEAN)),)
+        self.steps = (RowFilter(Call("<", (Column("x", BIGINT), Literal(below, BIGINT)), BOOLEAN)),)
 
 
 def positions(tables: list[pa.Table]) -> dict[int, list[int]]:

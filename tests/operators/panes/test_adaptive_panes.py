@@ -13,16 +13,16 @@ import pytest
 
 from headrace.language.binder.query_binder import bind_query
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import Sections, Turn
+from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.panes.adaptive_panes import (
-    FEW_OPEN,
-    FEW_SEALED,
     LEAST_GROUPS,
-    few_rows,
+    SPARSE_OPEN,
+    SPARSE_SEALED,
     partial_bytes,
     row_bytes,
     settle,
-    should_adapt,
+    should_store_rows,
+    sparse_group_limit,
 )
 from headrace.operators.testing.local_driver import drive
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -39,7 +39,7 @@ WIDE = "COUNT(*) AS n, SUM(v) AS total, AVG(v) AS mean, MIN(v) AS least, MAX(v) 
 def operator(text: str, keeps: int | None = None) -> PaneAggregate:
     found = lower("q", bind_query(text, CATALOG), "q1")
     assert isinstance(found, PaneAggregate)
-    return replace(found, keeps=keeps)
+    return replace(found, row_layout_limit=keeps)
 
 
 def rows(k: Any, at: Any, seed: int = 1) -> Batch:
@@ -108,55 +108,61 @@ def test_answers_are_those_of_partials_whichever_groups_keep_their_rows(name: st
 @pytest.mark.parametrize("name", ["tumbling", "sliding"])
 def test_the_state_of_many_small_groups_is_far_smaller(name: str) -> None:
     sizes = []
-    for keeps in (None, few_rows(operator(TEXTS[name]).layouts[0])):
+    for keeps in (None, sparse_group_limit(operator(TEXTS[name]).layouts[0])):
         each = operator(TEXTS[name], keeps)
         runs: list[Sections] = []
         for epoch in range(2):
             scanner = each.scanner({})
             scanner.add(skewed(epoch))
-            turn = Turn(max(0, epoch - 1) * 10 * SECOND, epoch * 10 * SECOND, 10 * SECOND)
-            runs.append(each.advance(runs, [scanner.finish().deltas], turn).state)
+            advance = Advance(max(0, epoch - 1) * 10 * SECOND, epoch * 10 * SECOND, 10 * SECOND)
+            runs.append(each.advance(runs, [scanner.finish().deltas], advance).state)
         sizes.append(sum(map(bytes_of, runs)))
     assert sizes[1] < 0.6 * sizes[0]
 
 
 def test_a_group_keeps_its_rows_up_to_the_size_of_its_partial() -> None:
-    each = operator(TEXTS["tumbling"]).adapting()
-    layout, most = each.layouts[0], each.keeps
+    each = operator(TEXTS["tumbling"]).with_row_layout()
+    layout, most = each.layouts[0], each.row_layout_limit
     assert most is not None
     assert most * row_bytes(layout) < partial_bytes(layout) <= (most + 1) * row_bytes(layout)
     scanner = each.scanner({})
     scanner.add(rows([1] * most + [2] * (most + 1), [0] * (2 * most + 1)))
     deltas = scanner.finish().deltas
-    assert deltas[FEW_OPEN].column("k0").to_pylist() == [1] * most
+    assert deltas[SPARSE_OPEN].column("k0").to_pylist() == [1] * most
     assert deltas["open0"].column("k0").to_pylist() == [2]
 
 
 def test_rows_that_come_later_fold_the_group_when_runs_are_merged() -> None:
-    each = operator(TEXTS["tumbling"]).adapting()
-    assert each.keeps is not None
+    each = operator(TEXTS["tumbling"]).with_row_layout()
+    assert each.row_layout_limit is not None
     runs = []
-    for n in range(each.keeps + 1):
+    for n in range(each.row_layout_limit + 1):
         scanner = each.scanner({})
         scanner.add(rows([1, 10 + n], [n, n]))
-        runs.append(each.advance([], [scanner.finish().deltas], Turn(BEGINNING, BEGINNING, 0)).state)
-    assert [set(run) for run in runs] == [{FEW_OPEN}] * len(runs)
-    merged = each.before_merge({FEW_OPEN: [run[FEW_OPEN] for run in runs]}, Turn(BEGINNING, BEGINNING, 0))
+        runs.append(each.advance([], [scanner.finish().deltas], Advance(BEGINNING, BEGINNING, 0)).state)
+    assert [set(run) for run in runs] == [{SPARSE_OPEN}] * len(runs)
+    merged = each.before_merge(
+        {SPARSE_OPEN: [run[SPARSE_OPEN] for run in runs]}, Advance(BEGINNING, BEGINNING, 0)
+    )
     assert [table.column("k0").to_pylist() for table in merged["open0"]] == [[1]]
-    assert sorted(merged[FEW_OPEN][0].column("k0").to_pylist()) == [10 + n for n in range(each.keeps + 1)]
+    assert sorted(merged[SPARSE_OPEN][0].column("k0").to_pylist()) == [
+        10 + n for n in range(each.row_layout_limit + 1)
+    ]
 
 
 def test_blocks_of_panes_keep_few_rows_too_and_a_window_that_is_one_pane_keeps_none() -> None:
-    each = operator("SELECT k, SUM(v) AS t FROM s [RANGE 10 MINUTES SLIDE 10 SECONDS] GROUP BY k").adapting()
+    each = operator(
+        "SELECT k, SUM(v) AS t FROM s [RANGE 10 MINUTES SLIDE 10 SECONDS] GROUP BY k"
+    ).with_row_layout()
     scanner = each.scanner({})
     scanner.add(rows(np.arange(300), np.arange(300)))
-    step = each.advance([], [scanner.finish().deltas], Turn(BEGINNING, 5 * MINUTE, 5 * MINUTE))
-    levels = np.unique(step.state[FEW_SEALED].column("__key").to_numpy() >> 57)
+    step = each.advance([], [scanner.finish().deltas], Advance(BEGINNING, 5 * MINUTE, 5 * MINUTE))
+    levels = np.unique(step.state[SPARSE_SEALED].column("__key").to_numpy() >> 57)
     assert len(levels) > 3
-    alone = operator(TEXTS["tumbling"]).adapting()
+    alone = operator(TEXTS["tumbling"]).with_row_layout()
     scanner = alone.scanner({})
     scanner.add(rows(np.arange(300), np.zeros(300)))
-    step = alone.advance([], [scanner.finish().deltas], Turn(BEGINNING, 5 * MINUTE, 5 * MINUTE))
+    step = alone.advance([], [scanner.finish().deltas], Advance(BEGINNING, 5 * MINUTE, 5 * MINUTE))
     assert step.state == {}
     assert step.results is not None
     assert step.results.num_rows == 300
@@ -164,11 +170,11 @@ def test_blocks_of_panes_keep_few_rows_too_and_a_window_that_is_one_pane_keeps_n
 
 def test_a_group_with_a_partial_never_keeps_rows_beside_it() -> None:
     layout = operator(TEXTS["sliding"]).layouts[0]
-    each = operator(TEXTS["sliding"]).adapting()
+    each = operator(TEXTS["sliding"]).with_row_layout()
     one, many = each.scanner({}), each.scanner({})
     one.add(rows([1, 2], [0, 0]))
     many.add(rows([1] * 50, [0] * 50))
-    partials, few = settle(layout, [one.finish().deltas[FEW_OPEN], many.finish().deltas["open0"]])
+    partials, few = settle(layout, [one.finish().deltas[SPARSE_OPEN], many.finish().deltas["open0"]])
     assert partials.column("k0").to_pylist() == [1]
     assert partials.column("p0_0").to_pylist() == [51]
     assert few.column("k0").to_pylist() == [2]
@@ -180,14 +186,14 @@ def test_the_choice_is_made_of_what_was_measured_with_hysteresis() -> None:
     groups = 10 * LEAST_GROUPS
 
     def after(share: float, *, does: bool) -> bool:
-        return should_adapt(layout, groups, round(groups * share / saved), does=does)
+        return should_store_rows(layout, groups, round(groups * share / saved), does=does)
 
     assert after(0.16, does=False)
     assert after(0.10, does=True), "between the thresholds it stays as it is"
     assert not after(0.10, does=False)
     assert not after(0.04, does=True)
-    assert should_adapt(layout, LEAST_GROUPS - 1, 0, does=True), "too few groups say nothing"
-    assert not should_adapt(layout, LEAST_GROUPS - 1, LEAST_GROUPS - 1, does=False)
+    assert should_store_rows(layout, LEAST_GROUPS - 1, 0, does=True), "too few groups say nothing"
+    assert not should_store_rows(layout, LEAST_GROUPS - 1, LEAST_GROUPS - 1, does=False)
 
 
 def test_landmarks_and_revisions_fold_every_row() -> None:
@@ -196,4 +202,4 @@ def test_landmarks_and_revisions_fold_every_row() -> None:
         "SELECT k, SUM(v) AS t FROM s [LANDMARK SLIDE 10 SECONDS] GROUP BY k",
         "SELECT SUM(v) AS t FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] EMIT EMPTY",
     ):
-        assert operator(text).adapting().keeps is None
+        assert operator(text).with_row_layout().row_layout_limit is None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace.algebra.expressions.aggregates import AggregateCall, NamedAggregate, result_type
 from headrace.algebra.expressions.expression import Column, Named
 from headrace.operators.aggregates.group_by import Grouped, fold
-from headrace.operators.base.operator import Sections, Turn
+from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.panes import pane_sealing
 from headrace.operators.panes.closed_panes import ClosedPanes
 from headrace.operators.panes.pane_keys import extent, pane_keys
@@ -47,13 +47,17 @@ def store_of(panes: Panes) -> PaneStore:
 def sealed(
     panes: Panes, runs: Sequence[Sections], deltas: Sequence[Sections], closed: int, now: int
 ) -> Sealed:
-    return store_of(panes).seal(LAYOUT, 0, runs, deltas, Turn(closed, now, now))
+    return store_of(panes).seal(LAYOUT, 0, runs, deltas, Advance(closed, now, now))
 
 
 def told(panes: Panes, closed: ClosedPanes, due: range) -> set[tuple[Any, ...]]:
     found = set()
     for chunk in windows(LAYOUT, panes, closed, due, store_of(panes).top):
-        cells = [part.tolist() for fed in LAYOUT.feds for part in chunk.answer.cells[fed]]
+        cells = [
+            part.tolist()
+            for partial_column in LAYOUT.partial_columns
+            for part in chunk.answer.cells[partial_column]
+        ]
         found |= set(zip(chunk.windows.tolist(), chunk.keys[0].to_pylist(), *cells, strict=True))
     return found
 
@@ -97,7 +101,7 @@ def test_windows_hold_the_same_whether_spent_panes_were_merged_or_not(
     now = closed + further
     second = [row for row in second if panes.of_instant(closed) <= row[0]] or [(90, 0, 0)]
     earlier = sealed(panes, [], [delta(first), delta(first[:1])], BEGINNING, closed)
-    later = sealed(panes, [earlier.kept], [delta(second), delta(second[-1:])], closed, now)
+    later = sealed(panes, [earlier.sections], [delta(second), delta(second[-1:])], closed, now)
     due = closing(panes, panes.last_closed(closed), panes.last_closed(now), extent(later.closed.panes))
     with pytest.MonkeyPatch.context() as patch:
         made = Cost(1, 2, 2, 0, 0) if rolls else Cost(1, 2, 0, 2, 2)
@@ -140,7 +144,7 @@ def test_windows_of_every_epoch_hold_the_rows_of_all_epochs(
             found = told(panes, step.closed, due)
         every = range(before + 1, panes.last_closed(now) + 1)
         assert {(window, key, top) for window, key, *_, top in found} == by_definition(rows, panes, every)
-        runs.append(step.kept)
+        runs.append(step.sections)
         closed = now
 
 
@@ -156,7 +160,9 @@ def test_blocks_of_spent_panes_are_built_for_windows_that_are_made_of_them_alone
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pane_sealing, "parents", counted)
         closed = sealed(panes, [], [delta(rows)], BEGINNING, 600).closed
-        assert sum(table.num_rows for table in closed.spent) == 4 * 512, "the panes before the last window's"
+        assert sum(table.num_rows for table in closed.expired) == 4 * 512, (
+            "the panes before the last window's"
+        )
         many = told(panes, closed, range(1, 600))
         assert asked == [(512, 600)], "rolled over: blocks of the panes that windows to come hold"
         few = told(panes, closed, range(300, 310))

@@ -17,7 +17,7 @@ from headrace.operators.aggregates.aggregate_calls import lift
 from headrace.operators.aggregates.cell_table import KEY, SLOT, Layout, merge
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import group, slots_of
-from headrace.operators.panes.adaptive_panes import EVERY_ROW, FEW_OPEN
+from headrace.operators.panes.adaptive_panes import EVERY_ROW, SPARSE_OPEN
 from headrace.operators.panes.pane_keys import between, parted
 from headrace.operators.panes.single_row_groups import read_back
 from headrace.operators.partials.encoding import as_doubles, summable, whole_numbers
@@ -49,7 +49,7 @@ def test_a_cell_of_one_row_tells_the_row(aggregates: str, values: list[int | Non
     layout = layout_of(aggregates)
     (argument,) = layout.arguments
     rows = pa.array(values, to_arrow(BIGINT))
-    answer = lift(layout.feds, {argument: rows}, np.arange(len(rows)), len(rows))
+    answer = lift(layout.partial_columns, {argument: rows}, np.arange(len(rows)), len(rows))
     read = read_back(layout, answer, np.arange(len(rows)))
     assert read is not None
     assert read[0].equals(rows)
@@ -66,7 +66,7 @@ def test_of_every_number_type(kind: str, function: str, data: st.DataObject) -> 
     rows = pa.array(values, pa.float64() if kind != "SMALLINT" else pa.int64()).cast(
         to_arrow(argument.type), safe=False
     )
-    answer = lift(layout.feds, {argument: rows}, np.arange(len(rows)), len(rows))
+    answer = lift(layout.partial_columns, {argument: rows}, np.arange(len(rows)), len(rows))
     read = read_back(layout, answer, slice(0, len(rows)))
     assert read is not None
     assert read[0].type == rows.type
@@ -78,7 +78,7 @@ def test_what_no_cell_tells_is_looked_for_among_the_rows(aggregates: str) -> Non
     layout = layout_of(aggregates)
     kinds = {argument: to_arrow(argument.type) for argument in layout.arguments}
     rows = {argument: pa.array([7]).cast(kind) for argument, kind in kinds.items()}
-    answer = lift(layout.feds, rows, np.arange(1), 1)
+    answer = lift(layout.partial_columns, rows, np.arange(1), 1)
     assert read_back(layout, answer, np.arange(1)) is None
 
 
@@ -115,7 +115,7 @@ def test_sums_are_exact_whether_in_one_addition_or_limb_by_limb(
     (argument,) = layout.arguments
     codes = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(values), max_size=len(values))))
     rows = pa.array(values, pa.int64())
-    limbs = lift(layout.feds, {argument: rows}, codes, 3).cells[layout.feds[-1]]
+    limbs = lift(layout.partial_columns, {argument: rows}, codes, 3).cells[layout.partial_columns[-1]]
     expected = [
         sum(v for v, c in zip(values, codes, strict=True) if v is not None and c == n) for n in range(3)
     ]
@@ -140,7 +140,7 @@ def test_partials_and_rows_merged_are_the_partials_of_all_rows(keys: list[int], 
     whole = merge(layout, [folded(each, batch)])
     halves = [batch.where(np.arange(len(keys)) < cut), batch.where(np.arange(len(keys)) >= cut)]
     tables = [
-        folded(replace(each, keeps=keeps), half)
+        folded(replace(each, row_layout_limit=keeps), half)
         for keeps, half in zip((None, EVERY_ROW), halves, strict=True)
         if half.rows
     ]
@@ -149,7 +149,7 @@ def test_partials_and_rows_merged_are_the_partials_of_all_rows(keys: list[int], 
 
 def folded(each: PaneAggregate, batch: Batch) -> pa.Table:
     deltas = _deltas(each, batch)
-    return deltas[FEW_OPEN] if FEW_OPEN in deltas else deltas["open0"]
+    return deltas[SPARSE_OPEN] if SPARSE_OPEN in deltas else deltas["open0"]
 
 
 @given(
@@ -175,14 +175,15 @@ def test_keys_in_a_narrow_range_are_folded_like_any_others(
     aggregates: str, keeps: int | None, seconds: int, least: int
 ) -> None:
     each = replace(
-        operator(f"SELECT k, {aggregates} FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k"), keeps=keeps
+        operator(f"SELECT k, {aggregates} FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k"),
+        row_layout_limit=keeps,
     )
     rng = np.random.default_rng(keeps)
     keys = np.r_[rng.integers(0, 40, 2000), 50 + 2 * np.arange(300)] + least
     at = rng.integers(0, seconds, len(keys))
     near, far = (_deltas(each, rows(some, at)) for some in (keys, keys * FAR))
     assert near.keys() == far.keys()
-    assert (FEW_OPEN in near) == (keeps not in (None, 0))
+    assert (SPARSE_OPEN in near) == (keeps not in (None, 0))
     for name, table in near.items():
         wide = table.set_column(
             2, "k0", pa.array(table.column("k0").to_numpy() * FAR)

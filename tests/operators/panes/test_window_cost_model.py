@@ -50,7 +50,11 @@ def told(layout: Layout, panes: Panes, tables: list[pa.Table], due: range) -> se
     top = (panes.per_window or 1).bit_length() - 1
     found = set()
     for chunk in windows(layout, panes, ClosedPanes(tables), due, top):
-        cells = [part.tolist() for fed in layout.feds for part in chunk.answer.cells[fed]]
+        cells = [
+            part.tolist()
+            for partial_column in layout.partial_columns
+            for part in chunk.answer.cells[partial_column]
+        ]
         found |= set(zip(chunk.windows.tolist(), chunk.keys[0].to_pylist(), *cells, strict=True))
     return found
 
@@ -141,11 +145,13 @@ def test_panes_pay_by_how_many_rows_share_one_and_by_how_many_rows_of_a_group_a_
     assert panes_pay(long, frequent, do=True), "where it has, blocks of panes are smaller than those of rows"
     assert panes_pay(short, frequent, do=True)
     assert not panes_pay(alone, frequent, do=True), "a pane that is its window saves no combination"
-    assert panes_pay(short, replace(rare, groups=500, few=200), do=True), "most rows are of groups that fold"
+    assert panes_pay(short, replace(rare, groups=500, sparse_groups=200), do=True), (
+        "most rows are of groups that fold"
+    )
     assert panes_pay(short, Sizes(20, 20, 20, 20, 20), do=True), "too few to tell"
     assert not panes_pay(short, Sizes(20, 20, 20, 20, 20), do=False), "so it stays"
     assert panes_pay(short, replace(rare, pairs=0, held=0), do=True), "as while no window has closed"
-    between = replace(rare, groups=700, few=700)
+    between = replace(rare, groups=700, sparse_groups=700)
     assert panes_pay(short, between, do=True)
     assert not panes_pay(short, between, do=False), "hysteresis"
     nearly = replace(frequent, held=round(90 * rows_for_panes_to_pay(short)))

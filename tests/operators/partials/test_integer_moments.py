@@ -44,12 +44,21 @@ def call_of(function: str, kind: Type) -> AggregateCall:
 def answered(call: AggregateCall, values: Sequence[Any], cuts: Sequence[int]) -> list[float | None]:
     """One cell, lifted batch by batch and combined from the left."""
     assert call.argument is not None
-    feds = partials_of([call])
-    whole = Answer({fed: fed.partial.identity((1,)) for fed in feds})
+    partial_columns = partials_of([call])
+    whole = Answer(
+        {partial_column: partial_column.partial.identity((1,)) for partial_column in partial_columns}
+    )
     for start, stop in zip([0, *cuts], [*cuts, len(values)], strict=True):
         column = pa.array(values[start:stop], to_arrow(call.argument.type))
-        part = lift(feds, {call.argument: column}, np.zeros(stop - start, np.int64), 1)
-        whole = Answer({fed: fed.partial.combine(whole.cells[fed], part.cells[fed]) for fed in feds})
+        part = lift(partial_columns, {call.argument: column}, np.zeros(stop - start, np.int64), 1)
+        whole = Answer(
+            {
+                partial_column: partial_column.partial.combine(
+                    whole.cells[partial_column], part.cells[partial_column]
+                )
+                for partial_column in partial_columns
+            }
+        )
     found: list[float | None] = lower(call, whole).values.to_pylist()
     return found
 

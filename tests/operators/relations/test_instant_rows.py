@@ -8,7 +8,7 @@ import pytest
 
 from headrace.algebra.expressions.expression import Column, Named
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import Sections, Turn
+from headrace.operators.base.operator import Advance, Sections
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.relations.instant_rows import InstantRows, Validity, touched
 from headrace.operators.rows.row_state import ROWS, RowLayout, hold
@@ -40,8 +40,8 @@ def test_a_row_pushes_out_the_oldest_of_its_own_partition_also_at_the_instant_to
     """Two rows of each partition are told; then one comes to the last, at the very instant up to which was told."""
     keys = [*range(partitions), *range(partitions)]
     told = 2 * partitions
-    step = LAST_TWO.advance([], [scanned(keys, list(range(told)))], Turn(0, told, told - 1))
-    after = LAST_TWO.advance([step.state], [scanned([partitions - 1], [told])], Turn(told, told + 1, told))
+    step = LAST_TWO.advance([], [scanned(keys, list(range(told)))], Advance(0, told, told - 1))
+    after = LAST_TWO.advance([step.state], [scanned([partitions - 1], [told])], Advance(told, told + 1, told))
     assert after.results is not None
     rows = after.results.select(["k", "v", "__at", "__change"]).to_pylist()
     assert sorted(rows, key=lambda row: row["v"]) == [
@@ -52,9 +52,11 @@ def test_a_row_pushes_out_the_oldest_of_its_own_partition_also_at_the_instant_to
 
 def test_of_many_partitions_few_rows_are_looked_at() -> None:
     count = 50_000
-    step = LAST_TWO.advance([], [scanned(list(range(count)), list(range(count)))], Turn(0, count, count - 1))
+    step = LAST_TWO.advance(
+        [], [scanned(list(range(count)), list(range(count)))], Advance(0, count, count - 1)
+    )
     held = hold(LAST_TWO.rows, [step.state[ROWS], scanned([7], [count])[ROWS]])
-    apart = LAST_TWO.validity.apart(LAST_TWO.rows, (), routed=True)
+    apart = LAST_TWO.validity.partition_columns(LAST_TWO.rows, (), routed=True)
     assert apart == ("c0",)
     seen = touched(held, apart, count)
     assert 7 in seen.column("c1").to_pylist()

@@ -16,7 +16,7 @@ from headrace.algebra.windows.window import TimeRange
 from headrace.operators.aggregates.cell_table import Layout, gather
 from headrace.operators.relations import instant_aggregate
 from headrace.operators.relations.instant_aggregate import InstantAggregate
-from headrace.operators.relations.interval_buckets import LiveBuckets
+from headrace.operators.relations.interval_buckets import IntervalBlocks
 from headrace.operators.testing.local_driver import drive
 from headrace.planner.lowering.lower import lower
 from headrace.reference.history import record
@@ -86,7 +86,7 @@ def test_sums_of_stretches_say_what_all_the_rows_say(data: st.DataObject) -> Non
 @given(low=st.integers(-3000, 3000), size=st.integers(0, 2000), length=st.sampled_from((4, 100, 512, 5000)))
 def test_stretches_are_apart_and_make_up_the_whole(low: int, size: int, length: int) -> None:
     pieces = sorted(
-        (start, stop) for _, start, stop in LiveBuckets(Layout((), ()), length).cover(low, low + size)
+        (start, stop) for _, start, stop in IntervalBlocks(Layout((), ()), length).cover(low, low + size)
     )
     covered = [instant for start, stop in pieces for instant in range(start, stop)]
     assert covered == list(range(low, low + size))

@@ -13,7 +13,7 @@ from headrace.algebra.expressions.expression import Column
 from headrace.operators.aggregates.holistic import Histogram, lower_by_value
 from headrace.operators.relations import segment_values
 from headrace.operators.relations.interval_segments import Segments
-from headrace.operators.relations.segment_values import Pieces, lower_over_segments, pieces
+from headrace.operators.relations.segment_values import ValueIntervals, lower_over_segments, value_intervals
 from headrace.schema import BIGINT, DOUBLE
 
 MODE = AggregateCall("mode", Column("x", BIGINT), BIGINT)
@@ -30,7 +30,7 @@ ROWS = st.lists(
 )
 
 
-def known(rows: list[tuple[int, int | None, int, int, int]]) -> tuple[Pieces, Segments]:
+def known(rows: list[tuple[int, int | None, int, int, int]]) -> tuple[ValueIntervals, Segments]:
     """Three groups of four segments each; a row has a group, a value, a run of its segments, and how often it is there."""
     segments = Segments(np.repeat(np.arange(3), 4), np.tile(np.arange(4), 3), np.arange(4))
     group, value, low, high, count = (
@@ -38,7 +38,7 @@ def known(rows: list[tuple[int, int | None, int, int, int]]) -> tuple[Pieces, Se
     )
     codes = np.array(group, np.int64)
     first = 4 * codes
-    held = pieces(
+    held = value_intervals(
         codes,
         pa.array(value, pa.int64()),
         first + np.array(low, np.int64),
@@ -72,7 +72,7 @@ def test_no_more_is_gone_through_at_once_than_is_allowed_and_a_value_counts_once
     """A thousand rows of ten values over a thousand segments: ten entries a segment, not as many as rows."""
     number = np.arange(1000)
     segments = Segments(np.zeros(1000, np.int64), number, number)
-    held = pieces(
+    held = value_intervals(
         np.zeros(1000, np.int64),
         pa.array(number % 10),
         number // 2,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headrace.algebra.expressions.expression import Cast
-from headrace.operators.base.operator import Turn
+from headrace.operators.base.operator import Advance
 from headrace.operators.row_windows.frame_cuts import ByDelta, ByGap
 from headrace.operators.row_windows.frame_windows import FrameWindows
 from headrace.operators.row_windows.partitioned_rows import PartitionedRows
@@ -75,7 +75,7 @@ def test_partitions_are_cut_by_themselves() -> None:
 
 def test_istream_tells_what_a_window_has_and_the_one_before_it_had_not() -> None:
     rows = [("a", 1, 10), ("a", 2, 11), ("a", 2, 20), ("a", 3, 21), ("a", 0, 30)]
-    operator = FrameWindows(rows_of(telling="istream"), ByGap(5))
+    operator = FrameWindows(rows_of(emit_mode="istream"), ByGap(5))
     assert [v for _, v in told(operator, [rows[:3], rows[3:]], "v")] == [1, 2, 3]
 
 
@@ -90,7 +90,7 @@ def test_it_says_how_many_windows_are_open() -> None:
     operator = FrameWindows(rows_of(K), ByGap(5))
     scanner = operator.scanner({})
     scanner.add(batches([[("a", 1, 10), ("b", 2, 11), ("c", 3, 90)]])[0])
-    step = operator.advance([], [scanner.finish().deltas], Turn(0, 91, 90))
+    step = operator.advance([], [scanner.finish().deltas], Advance(0, 91, 90))
     assert step.open_windows == 1
     assert step.results is not None
     assert np.sort(step.results.column("v").to_numpy()).tolist() == [1, 2]

@@ -54,8 +54,8 @@ def test_rows_that_where_drops_are_counted_and_not_shown() -> None:
 
 
 def test_istream_and_dstream_compare_each_window_with_the_one_before_it() -> None:
-    new = RowSlides(rows_of(telling="istream"), 2, 1)
-    gone = RowSlides(rows_of(telling="dstream"), 2, 1)
+    new = RowSlides(rows_of(emit_mode="istream"), 2, 1)
+    gone = RowSlides(rows_of(emit_mode="dstream"), 2, 1)
     epochs = [SIX[:2], SIX[2:4]]
     assert told(new, epochs, "v") == [(10, 1), (20, 2), (30, 3), (40, 4)]
     assert told(gone, epochs, "v") == [(30, 1), (40, 2)]

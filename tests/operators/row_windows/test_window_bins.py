@@ -17,7 +17,7 @@ from headrace.algebra.windows.window import TupleSlide
 from headrace.operators.aggregates.group_by import Grouped, fold
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import AT
-from headrace.operators.partials.encoding import rows_fed
+from headrace.operators.partials.encoding import rows_partial
 from headrace.operators.row_windows.window_bins import Ends, bins_of, cells_of
 from headrace.operators.testing.local_driver import drive
 from headrace.planner.lowering.lower import lower
@@ -181,7 +181,7 @@ def test_a_row_costs_at_most_two_bins() -> None:
     bins = bins_of(layout, [table], ends, 40, 0)
     assert len(bins.low) <= 2 * len(np.unique(at))
     windows = cells_of(bins)
-    counts = windows.answer.cells[rows_fed()][0]
+    counts = windows.answer.cells[rows_partial()][0]
     expected = [(end, n) for end in range(600) if (n := int(((at > end - 40) & (at <= end)).sum()))]
     assert sorted(zip(windows.windows.tolist(), counts.tolist(), strict=True)) == expected
     assert isinstance(table, pa.Table)

@@ -144,7 +144,7 @@ def test_reasons_name_the_values_of_their_row() -> None:
         ("floor(x * 1e30D)", "does not fit BIGINT"),
         (
             "date_trunc('YEAR', timestamp_micros(x - 7 - 9223372036854775807))",
-            "lies before the least TIMESTAMP",
+            "is before the least TIMESTAMP",
         ),
     ],
 )

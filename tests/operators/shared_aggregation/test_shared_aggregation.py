@@ -14,7 +14,7 @@ from headrace.operators.aggregates.cell_table import Layout, fresh_slots, merge
 from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.partials import encoding as at_rest
 from headrace.operators.partials.central_moments import Moments
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Sum
 from headrace.operators.query_index.boxes import by_column
 from headrace.operators.query_index.index import QueryIndex
@@ -25,49 +25,66 @@ from headrace.schema import BIGINT, INT
 from tests.operators.query_index.predicates import SCHEMA, batches, bound, brute, texts
 
 STRATEGIES: tuple[Strategy | None, ...] = ("bitmaps", "histograms", "probing", "pairs", "signatures", None)
-ROWS = at_rest.rows_fed()
+ROWS = at_rest.rows_partial()
 
 
 def column(name: str) -> Column:
     return Column(name, SCHEMA.field(name).type)
 
 
-BITMAP_FEDS: tuple[Fed, ...] = (
+BITMAP_FEDS: tuple[PartialColumn, ...] = (
     ROWS,
-    *(at_rest.count_fed(column(name)) for name in ("b", "s", "d")),
-    *(at_rest.sum_fed(column(name)) for name in ("t", "i", "b", "d", "m", "w")),
-    *(at_rest.extreme_fed(column(name), largest) for name in ("b", "d", "s") for largest in (True, False)),
+    *(at_rest.count_partial(column(name)) for name in ("b", "s", "d")),
+    *(at_rest.sum_partial(column(name)) for name in ("t", "i", "b", "d", "m", "w")),
+    *(
+        at_rest.extreme_partial(column(name), largest)
+        for name in ("b", "d", "s")
+        for largest in (True, False)
+    ),
 )
-ALL_FEDS: tuple[Fed, ...] = (*BITMAP_FEDS, at_rest.moments_fed(column("m")))
+ALL_FEDS: tuple[PartialColumn, ...] = (*BITMAP_FEDS, at_rest.moments_partial(column("m")))
 
 
 def alone(
     predicates: dict[str, Expression | None],
     index: QueryIndex,
     columns: dict[str, pa.Array],
-    feds: tuple[Fed, ...],
+    partial_columns: tuple[PartialColumn, ...],
     codes: np.ndarray,
     count: int,
-) -> dict[tuple[int, int], dict[Fed, Cells]]:
+) -> dict[tuple[int, int], dict[PartialColumn, Cells]]:
     """The cells of every query and (pane, group) with rows, one query after the other."""
-    question = asked(feds, {fed.expression: columns[fed.expression.name] for fed in feds[1:]}, codes, count)  # type: ignore[union-attr]
-    found: dict[tuple[int, int], dict[Fed, Cells]] = {}
+    question = asked(
+        partial_columns,
+        {
+            partial_column.expression: columns[partial_column.expression.name]
+            for partial_column in partial_columns[1:]
+        },
+        codes,
+        count,
+    )  # type: ignore[union-attr]
+    found: dict[tuple[int, int], dict[PartialColumn, Cells]] = {}
     for name, predicate in predicates.items():
         rows = np.flatnonzero(brute(predicate, columns)[0])
         with np.errstate(all="ignore"):
             cells = {
-                fed: fed.partial.lift(taken(question.arguments[fed], rows), codes[rows], count)
-                for fed in feds
+                partial_column: partial_column.partial.lift(
+                    taken(question.arguments[partial_column], rows), codes[rows], count
+                )
+                for partial_column in partial_columns
             }
         for code in np.flatnonzero(cells[ROWS][0]).tolist():
-            one = {fed: tuple(part[code : code + 1] for part in cells[fed]) for fed in feds}
+            one = {
+                partial_column: tuple(part[code : code + 1] for part in cells[partial_column])
+                for partial_column in partial_columns
+            }
             found[index.entry(name).slot.number, code] = one
     return found
 
 
-def lowered(fed: Fed, cells: Cells) -> list[object]:
+def lowered(partial_column: PartialColumn, cells: Cells) -> list[object]:
     """What the cells mean: limbs carried, so that two ways of writing one integer are equal."""
-    if isinstance(fed.partial, Sum) and fed.partial.integer:
+    if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
         limbs = [part.tolist() for part in cells]
         return [
             sum(limb << (32 * place) for place, limb in enumerate(parts))
@@ -76,18 +93,24 @@ def lowered(fed: Fed, cells: Cells) -> list[object]:
     return [part.tolist() for part in cells]
 
 
-def same(found: QueryCells, expected: dict[tuple[int, int], dict[Fed, Cells]], feds: tuple[Fed, ...]) -> None:
+def same(
+    found: QueryCells,
+    expected: dict[tuple[int, int], dict[PartialColumn, Cells]],
+    partial_columns: tuple[PartialColumn, ...],
+) -> None:
     keys = list(zip(found.slots.tolist(), found.codes.tolist(), strict=True))
     assert len(set(keys)) == len(keys)
     assert set(keys) == set(expected)
     for place, key in enumerate(keys):
-        for fed in feds:
-            cells = tuple(part[place : place + 1] for part in found.answer.cells[fed])
-            if fed.encoding == "double":
-                near = 1e-6 if isinstance(fed.partial, Moments) else 0.0  # means of ±10^8 cancel
-                np.testing.assert_allclose(cells, expected[key][fed], rtol=1e-9, atol=near)
+        for partial_column in partial_columns:
+            cells = tuple(part[place : place + 1] for part in found.answer.cells[partial_column])
+            if partial_column.encoding == "double":
+                near = 1e-6 if isinstance(partial_column.partial, Moments) else 0.0  # means of ±10^8 cancel
+                np.testing.assert_allclose(cells, expected[key][partial_column], rtol=1e-9, atol=near)
             else:
-                assert lowered(fed, cells) == lowered(fed, expected[key][fed]), (key, fed)
+                assert lowered(partial_column, cells) == lowered(
+                    partial_column, expected[key][partial_column]
+                ), (key, partial_column)
 
 
 @settings(max_examples=80)
@@ -109,11 +132,14 @@ def test_shared_partials_are_those_of_each_query_alone(
 ) -> None:
     predicates: dict[str, Expression | None] = {f"q{n}": bound(text) for n, text in enumerate(written)}
     index = QueryIndex().changed(predicates)
-    feds = ALL_FEDS if moments else BITMAP_FEDS
+    partial_columns = ALL_FEDS if moments else BITMAP_FEDS
     codes = np.random.default_rng(seed).integers(0, count, len(columns["i"]))
-    arguments = {fed.expression: columns[fed.expression.name] for fed in feds[1:]}  # type: ignore[union-attr]
-    folded = fold(index, columns, feds, arguments, codes, count, strategy)
-    same(folded.cells, alone(predicates, index, columns, feds, codes, count), feds)
+    arguments = {
+        partial_column.expression: columns[partial_column.expression.name]
+        for partial_column in partial_columns[1:]
+    }  # type: ignore[union-attr]
+    folded = fold(index, columns, partial_columns, arguments, codes, count, strategy)
+    same(folded.cells, alone(predicates, index, columns, partial_columns, codes, count), partial_columns)
 
 
 def paper(queries: int, seed: int = 1) -> dict[str, Expression | None]:
@@ -142,9 +168,15 @@ def plain(rows: int, seed: int) -> dict[str, pa.Array]:
 def shared(
     index: QueryIndex, columns: dict[str, pa.Array], codes: np.ndarray, count: int, way: Strategy | None
 ) -> Folded:
-    feds = (ROWS, at_rest.sum_fed(column("i")), at_rest.sum_fed(column("d")))
+    partial_columns = (ROWS, at_rest.sum_partial(column("i")), at_rest.sum_partial(column("d")))
     return fold(
-        index, columns, feds, {column("i"): columns["i"], column("d"): columns["d"]}, codes, count, way
+        index,
+        columns,
+        partial_columns,
+        {column("i"): columns["i"], column("d"): columns["d"]},
+        codes,
+        count,
+        way,
     )
 
 
@@ -160,20 +192,30 @@ def test_hundreds_of_queries_over_blocks_tiles_and_ranges_of_cells(
     live = {name: predicate for name, predicate in predicates.items() if name not in ("q3", "q77")}
     codes = np.random.default_rng(5).integers(0, count, 9000)
     found = shared(index, columns, codes, count, way)
-    feds = tuple(found.cells.answer.cells)
-    same(found.cells, alone(live, index, columns, feds, codes, count), feds)
+    partial_columns = tuple(found.cells.answer.cells)
+    same(found.cells, alone(live, index, columns, partial_columns, codes, count), partial_columns)
 
 
 def test_sums_of_64_bit_integers_are_exact_at_both_ends() -> None:
     values = [2**63 - 1, -(2**63), 2**63 - 1, 2**63 - 1, 5, None]
     columns = {"i": pa.array([1, 1, 1, 2, 2, 2], pa.int32()), "b": pa.array(values, pa.int64())}
     index = QueryIndex().changed({"one": bound("i = 1"), "all": None, "b": bound("b > 0")})
-    fed = at_rest.sum_fed(Column("b", BIGINT))
+    partial_column = at_rest.sum_partial(Column("b", BIGINT))
     for way in STRATEGIES:
         found = fold(
-            index, columns, (ROWS, fed), {Column("b", BIGINT): columns["b"]}, np.zeros(6, np.int64), 1, way
+            index,
+            columns,
+            (ROWS, partial_column),
+            {Column("b", BIGINT): columns["b"]},
+            np.zeros(6, np.int64),
+            1,
+            way,
         ).cells
-        sums = dict(zip(found.slots.tolist(), lowered(fed, found.answer.cells[fed]), strict=True))
+        sums = dict(
+            zip(
+                found.slots.tolist(), lowered(partial_column, found.answer.cells[partial_column]), strict=True
+            )
+        )
         top = 2**63 - 1
         assert sums == {0: 2 * top - 2**63, 1: 3 * top - 2**63 + 5, 2: 3 * top + 5}
 
@@ -182,11 +224,17 @@ def test_an_infinity_reaches_only_the_queries_that_want_its_row() -> None:
     columns = {"i": pa.array([1, 2, 3, 4], pa.int32()), "d": pa.array([1.0, np.inf, np.nan, -np.inf])}
     written = ["i = 1", "i <= 2", "i IN (1, 3)", "i IN (2, 4)", "i IN (1, 4)"]
     index = QueryIndex().changed({text: bound(text) for text in written})
-    fed = at_rest.sum_fed(column("d"))
+    partial_column = at_rest.sum_partial(column("d"))
     found = fold(
-        index, columns, (ROWS, fed), {column("d"): columns["d"]}, np.zeros(4, np.int64), 1, "bitmaps"
+        index,
+        columns,
+        (ROWS, partial_column),
+        {column("d"): columns["d"]},
+        np.zeros(4, np.int64),
+        1,
+        "bitmaps",
     ).cells
-    sums = dict(zip(found.slots.tolist(), found.answer.cells[fed][0].tolist(), strict=True))
+    sums = dict(zip(found.slots.tolist(), found.answer.cells[partial_column][0].tolist(), strict=True))
     in_order = [sums[index.entry(text).slot.number] for text in written]
     np.testing.assert_array_equal(in_order, [1.0, np.inf, np.nan, np.nan, -np.inf])
 
@@ -239,9 +287,9 @@ def test_the_strategy_follows_what_a_sample_of_the_batch_says() -> None:
                 for name, values in columns.items()
             }
         )
-        feds = (ROWS, at_rest.sum_fed(column("i")))
+        partial_columns = (ROWS, at_rest.sum_partial(column("i")))
         index = QueryIndex().changed(predicates)
-        return fold(index, narrow, feds, {column("i"): narrow["i"]}, codes, 10).strategies
+        return fold(index, narrow, partial_columns, {column("i"): narrow["i"]}, codes, 10).strategies
 
     mixed = {name: predicate for name, predicate in paper(300).items() if str(predicate).count("Column") > 2}
     assert used(mixed) == ("bitmaps",)
@@ -264,11 +312,17 @@ def test_without_rows_there_are_no_cells() -> None:
 
 def test_moments_cannot_be_made_from_bitmaps_and_are_not() -> None:
     columns = plain(50, 1)
-    fed = at_rest.moments_fed(Column("i", INT))
-    assert isinstance(fed.partial, Moments)
+    partial_column = at_rest.moments_partial(Column("i", INT))
+    assert isinstance(partial_column.partial, Moments)
     index = QueryIndex().changed(paper(3))
     found = fold(
-        index, columns, (ROWS, fed), {Column("i", INT): columns["i"]}, np.zeros(50, np.int64), 1, "bitmaps"
+        index,
+        columns,
+        (ROWS, partial_column),
+        {Column("i", INT): columns["i"]},
+        np.zeros(50, np.int64),
+        1,
+        "bitmaps",
     )
     assert set(found.strategies) == {"pairs"}
     assert isinstance(found.cells.answer, Answer)

@@ -13,11 +13,11 @@ from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Expression, Named
 from headrace.algebra.query import Filter, Query, Windowed
 from headrace.algebra.windows.window import TimeSlide, Unbounded
-from headrace.operators.families.harvest import Harvest
+from headrace.operators.families.harvest import ScanOutput
 from headrace.operators.sharing import routed_scans
 from headrace.operators.sharing import scan_sharing as foldings_of
 from headrace.operators.sharing.routed_scans import RoutedRows
-from headrace.operators.sharing.scan_sharing import foldings
+from headrace.operators.sharing.scan_sharing import scan_groups
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT, DOUBLE
 from tests.laws import strategies as some
@@ -57,7 +57,7 @@ def standing() -> st.SearchStrategy[Query]:
     )
 
 
-def told(found: Harvest) -> dict[str, list[str]]:
+def told(found: ScanOutput) -> dict[str, list[str]]:
     """Each section's rows, without regard to their order."""
     return {
         name: sorted(repr(row) for row in pa.concat_tables(tables).to_pylist())
@@ -95,11 +95,11 @@ def test_a_thousand_selections_see_their_own_rows_alone() -> None:
         lower(f"q{n}", selecting(some.call("=", column("x"), literal(n, BIGINT))), f"q{n}")
         for n in range(1000)
     ]
-    (folding,) = foldings(operators, {})
-    assert isinstance(folding, RoutedRows)
-    folding.add(rows([{"k": "a", "g": 1, "x": n % 3 + 7, "y": 0.0, "at": n} for n in range(30)]))
-    assert folding.seen == {"q7": 10, "q8": 10, "q9": 10}
-    found = folding.finish()
+    (scan_group,) = scan_groups(operators, {})
+    assert isinstance(scan_group, RoutedRows)
+    scan_group.add(rows([{"k": "a", "g": 1, "x": n % 3 + 7, "y": 0.0, "at": n} for n in range(30)]))
+    assert scan_group.seen == {"q7": 10, "q8": 10, "q9": 10}
+    found = scan_group.finish()
     assert {name: each.rows_in for name, each in found.scanned.items()} == {f"q{n}": 30 for n in range(1000)}
     assert {name for name, each in found.scanned.items() if each.rows_kept} == {"q7", "q8", "q9"}
 

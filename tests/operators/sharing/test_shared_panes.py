@@ -17,15 +17,15 @@ from headrace.algebra.expressions.expression import Cast, Column, Expression, Na
 from headrace.algebra.query import Aggregate, Filter, Node, Query, Windowed
 from headrace.algebra.windows.window import Landmark, TimeSlide, Window
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import Operator, Turn
+from headrace.operators.base.operator import Advance, Operator
 from headrace.operators.families.cohort import cohorts
-from headrace.operators.families.family import Census, state_name
-from headrace.operators.families.harvest import Harvest, gathered
+from headrace.operators.families.family import QueryRowCounts, state_name
+from headrace.operators.families.harvest import ScanOutput, gathered
 from headrace.operators.panes.panes import Panes
-from headrace.operators.rows.row_pipeline import Keep, LookUp
+from headrace.operators.rows.row_pipeline import LookupJoin, RowFilter
 from headrace.operators.sharing import scan_sharing as foldings_of
 from headrace.operators.sharing import shared_panes
-from headrace.operators.sharing.scan_sharing import Alone, foldings
+from headrace.operators.sharing.scan_sharing import Unshared, scan_groups
 from headrace.operators.sharing.shared_aggregates import SharedPredicates
 from headrace.operators.sharing.shared_panes import SharedPanes, common_panes
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -76,19 +76,19 @@ def rows(drawn: Sequence[dict[str, Any]]) -> Batch:
 
 def harvested(
     operators: Sequence[Operator], batches: Sequence[Batch], relations: Mapping[str, pa.Table] | None = None
-) -> Harvest:
-    made = foldings(operators, relations or {})
+) -> ScanOutput:
+    made = scan_groups(operators, relations or {})
     for each in batches:
-        for folding in made if each.rows else ():
-            folding.add(each)
-    found = Harvest()
-    for folding in made:
-        found.join(folding.finish())
+        for scan_group in made if each.rows else ():
+            scan_group.add(each)
+    found = ScanOutput()
+    for scan_group in made:
+        found.join(scan_group.finish())
     return found
 
 
-def answers(operators: Sequence[Operator], queries: Sequence[Query], found: Harvest) -> list[Any]:
-    turn = Turn(BEGINNING, FOREVER, 100 * TICK, final=True)
+def answers(operators: Sequence[Operator], queries: Sequence[Query], found: ScanOutput) -> list[Any]:
+    advance = Advance(BEGINNING, FOREVER, 100 * TICK, final=True)
     answered = []
     for operator, wanted in zip(operators, queries, strict=True):
         prefix = f"{state_name(operator)}/"
@@ -98,18 +98,18 @@ def answers(operators: Sequence[Operator], queries: Sequence[Query], found: Harv
             if section.startswith(prefix)
         }
         if operator.family_key is None:
-            results = operator.advance([], [deltas], turn).results
+            results = operator.advance([], [deltas], advance).results
         else:
             assert isinstance(operator, PaneAggregate)
-            ((cohort, _),) = cohorts([operator], {operator.id: turn})
-            mine = {name: cohort.only(table, Census.of(table)) for name, table in deltas.items()}
+            ((cohort, _),) = cohorts([operator], {operator.id: advance})
+            mine = {name: cohort.only(table, QueryRowCounts.of(table)) for name, table in deltas.items()}
             mine = {name: table for name, table in mine.items() if table.num_rows}
-            results = cohort.advance([], [mine], turn)[1][operator.id].results
+            results = cohort.advance([], [mine], advance)[1][operator.id].results
         answered.append(canonical(plain(results, wanted)))
     return answered
 
 
-def counted(found: Harvest) -> dict[str, tuple[int, int]]:
+def counted(found: ScanOutput) -> dict[str, tuple[int, int]]:
     return {name: (each.rows_in, each.rows_kept) for name, each in found.scanned.items()}
 
 
@@ -117,7 +117,7 @@ def counted(found: Harvest) -> dict[str, tuple[int, int]]:
 def test_each_answers_together_as_alone(queries: list[Query], drawn: list[Any], cheap: bool) -> None:
     operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
     batches = [rows(each) for each in drawn]
-    alone = Harvest()
+    alone = ScanOutput()
     for each in operators:
         alone.join(harvested([each], batches))
     with pytest.MonkeyPatch.context() as patch:
@@ -133,9 +133,9 @@ def test_queries_that_differ_in_windows_only_are_folded_by_one_scanner() -> None
     slides = [TimeSlide(9 * TICK, 3 * TICK), TimeSlide(4 * TICK, TICK), Landmark(TICK)]
     same = [lower(f"q{n}", query(each, None, keys, count), f"q{n}") for n, each in enumerate(slides)]
     other = lower("other", query(slides[0], some.call("isnull", column("g")), keys, count), "other")
-    made = foldings([*same, other], {})
+    made = scan_groups([*same, other], {})
     assert len(made) == 2
-    assert {type(each) for each in made} == {SharedPanes, Alone}
+    assert {type(each) for each in made} == {SharedPanes, Unshared}
 
 
 def test_an_expression_that_fails_for_one_query_leaves_the_others_whole() -> None:
@@ -213,13 +213,13 @@ _QUOTIENT = some.call(">", some.call("/", literal(1, BIGINT), column("x"), kind=
 def test_many_conditions_fold_together_as_each_alone(queries: list[Query], drawn: list[Any]) -> None:
     operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
     batches = [rows(each) for each in drawn]
-    alone = Harvest()
+    alone = ScanOutput()
     for each in operators:
         alone.join(harvested([each], batches))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(foldings_of, "FEW_PREDICATES", 0)
         assert any(
-            isinstance(each, SharedPredicates | SharedPanes) for each in foldings(operators, {})
+            isinstance(each, SharedPredicates | SharedPanes) for each in scan_groups(operators, {})
         ) or any(each.grouped.distinct_arguments or each.panes.has_gaps for each in operators)
         shared = harvested(operators, batches)
     assert answers(operators, queries, shared) == answers(operators, queries, alone)
@@ -243,11 +243,11 @@ ON_LABEL = [
 
 
 @st.composite
-def joins(draw: st.DrawFn) -> LookUp:
+def joins(draw: st.DrawFn) -> LookupJoin:
     """A look-up with and without rows that have no pair, pairs by a condition, and a key that may fail."""
     key = draw(st.sampled_from([K, K, _FAILING_KEY]))
     residual = draw(st.sampled_from([None, some.call("<>", LABEL, X)]))
-    return LookUp("names", "r", NAMES, (key,), (K,), residual, draw(st.booleans()))
+    return LookupJoin("names", "r", NAMES, (key,), (K,), residual, draw(st.booleans()))
 
 
 _FAILING_KEY = Cast(some.call("/", X, X, kind=DOUBLE), STRING)
@@ -265,7 +265,7 @@ def joined(draw: st.DrawFn) -> tuple[list[Query], list[PaneAggregate]]:
         made = lower(f"q{place}", asked, f"q{place}")
         assert isinstance(made, PaneAggregate)
         mine = draw(st.sampled_from([by, by, by, other]))
-        above = () if late is None else (Keep(late),)
+        above = () if late is None else (RowFilter(late),)
         queries.append(asked)
         operators.append(replace(made, steps=(*made.steps, mine, *above), relations=("names",)))
     return queries, operators
@@ -283,7 +283,7 @@ def test_many_conditions_around_one_join_fold_together_as_each_alone(
 ) -> None:
     queries, operators = made
     batches = [rows(each) for each in drawn]
-    alone = Harvest()
+    alone = ScanOutput()
     for each in operators:
         alone.join(harvested([each], batches, RELATIONS))
     with pytest.MonkeyPatch.context() as patch:
@@ -296,13 +296,13 @@ def test_many_conditions_around_one_join_fold_together_as_each_alone(
 
 def test_queries_that_join_alike_share_one_index_unless_a_filter_may_fail() -> None:
     count, keys = [AggregateCall("count", None, BIGINT)], (Named("k", column("k")),)
-    join = LookUp("names", "r", NAMES, (K,), (K,), None, keep_unmatched=False)
+    join = LookupJoin("names", "r", NAMES, (K,), (K,), None, keep_unmatched=False)
 
-    def around(number: int, late: Expression, by: LookUp = join) -> PaneAggregate:
+    def around(number: int, late: Expression, by: LookupJoin = join) -> PaneAggregate:
         where = some.call(">", column("x"), literal(number, BIGINT))
         made = lower(f"q{number}", query(TimeSlide(4 * TICK, TICK), where, keys, count), f"q{number}")
         assert isinstance(made, PaneAggregate)
-        return replace(made, steps=(*made.steps, by, Keep(late)), relations=("names",))
+        return replace(made, steps=(*made.steps, by, RowFilter(late)), relations=("names",))
 
     same = [around(number, ON_LABEL[number % 3]) for number in range(20)]
     failing, other = around(20, ON_LABEL[3]), around(21, ON_LABEL[0], replace(join, keep_unmatched=True))
@@ -310,7 +310,7 @@ def test_queries_that_join_alike_share_one_index_unless_a_filter_may_fail() -> N
     assert set(found) == {("conditions", 20), ("alone", 1)}
 
 
-def refused(found: Harvest) -> dict[str, list[tuple[int, str]]]:
+def refused(found: ScanOutput) -> dict[str, list[tuple[int, str]]]:
     return {
         name: sorted(
             (int(position), reason)

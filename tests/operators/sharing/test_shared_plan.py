@@ -14,7 +14,7 @@ from headrace.operators.query_index.predicates.normal_form import normal
 from headrace.operators.rows.row_pipeline import RowPipeline
 from headrace.operators.sharing.scan_sharing import FEW_PREDICATES
 from headrace.operators.sharing.shared_aggregates import SharedPredicates
-from headrace.operators.sharing.shared_plan import SharedPlan, _plans, plan_anew, plan_from, plan_of
+from headrace.operators.sharing.shared_plan import SharedPlan, _plans, plan_from, plan_of, rebuilt_plan
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
 from headrace.schema import BIGINT, BOOLEAN
@@ -48,14 +48,14 @@ def answers(plan: SharedPlan) -> dict[str, list[dict[str, object]]]:
 def test_whatever_comes_and_goes_a_plan_by_delta_folds_as_one_made_anew() -> None:
     random = Random(11)
     known = [member(n, 4 + n % 2) for n in range(40)]
-    plan, number = plan_anew(tuple(known)), 40
+    plan, number = rebuilt_plan(tuple(known)), 40
     for _ in range(40):
         gone = random.sample(known, random.randint(0, 6))
         fresh = [member(number + n, 4 + n % 2) for n in range(random.randint(0, 6))]
         number += len(fresh)
         known = [each for each in known if each not in gone] + fresh
         plan = plan_from(plan, tuple(known))
-        anew = plan_anew(tuple(known))
+        anew = rebuilt_plan(tuple(known))
         assert len(plan.index) == len({predicate_of(each) for each in known})
         assert plan.index.next_slot <= 2 * len(plan.index) + 64
         assert answers(plan) == answers(anew)

@@ -11,8 +11,8 @@ import pyarrow as pa
 from headrace.catalog.definitions import Progressing
 from headrace.language.binder.query_binder import bind_query
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import Sections, Turn
-from headrace.operators.time_windows.group_punctuation import GroupTurn
+from headrace.operators.base.operator import Advance, Sections
+from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
 from headrace.runtime.messages.key_text import named
@@ -42,12 +42,12 @@ def told(columns: tuple[str, ...]) -> list[tuple[int, int]]:
         scanner = counts.scanner({})
         a, b, at = (np.array(each, np.int64) for each in zip(*rows, strict=True))
         scanner.add(Batch({"a": pa.array(a), "b": pa.array(b)}, at * SECOND, np.arange(len(at))))
-        turn, ahead = Turn(closed, now, 10 * SECOND), {name: 10 * SECOND}
+        advance, ahead = Advance(closed, now, 10 * SECOND), {name: 10 * SECOND}
         if columns == ("a",):
-            groups = GroupTurn(columns, before, ahead, bounds_by(Progressing(groups=columns)))
-            step = counts.advance_groups(runs, [scanner.finish().deltas], turn, groups)
+            groups = GroupAdvance(columns, before, ahead, bounds_by(Progressing(groups=columns)))
+            step = counts.advance_groups(runs, [scanner.finish().deltas], advance, groups)
         else:
-            step = counts.advance(runs, [scanner.finish().deltas], turn)
+            step = counts.advance(runs, [scanner.finish().deltas], advance)
         runs, closed, before = [*runs, step.state], now, ahead
         if step.results is not None:
             results += [(row["a"], row["n"]) for row in step.results.to_pylist()]

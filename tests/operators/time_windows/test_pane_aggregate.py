@@ -227,8 +227,8 @@ def levels(operator: PaneAggregate, made: list[dict[str, Any]], size: int) -> se
     found: set[int] = set()
     original = type(operator).advance
 
-    def spy(self: PaneAggregate, runs: Any, deltas: Any, turn: Any) -> Any:
-        step = original(self, runs, deltas, turn)
+    def spy(self: PaneAggregate, runs: Any, deltas: Any, advance: Any) -> Any:
+        step = original(self, runs, deltas, advance)
         for name, table in step.state.items():
             if name.startswith("sealed"):
                 keys = np.asarray(table.column(KEY))

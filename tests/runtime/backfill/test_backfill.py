@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.runtime.backfill.backfill_scheduler import Chunk, Turns, chunk_of, furthest_behind
+from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule, chunk_of, longest_backfill
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
-from headrace.runtime.backfill.replay import Past
+from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
@@ -49,12 +49,12 @@ def test_a_chunk_is_a_prefix_no_larger_than_asked(entries, rows, least, until, e
 
 
 def test_one_large_entry_is_a_chunk_by_itself_where_live_epochs_add_small_ones() -> None:
-    turns = Turns()
+    advances = ReplaySchedule()
     for _ in range(50):
-        turns.saw(replay=False, rows=1000, seconds=0.1)
+        advances.saw(replay=False, rows=1000, seconds=0.1)
     large, small = entry(1_000_000), entry(1000)
-    assert chunk_of(iter([large, large, large]), turns.chunk(), None) == [large]
-    assert len(chunk_of(iter([small] * 9), turns.chunk(), None)) >= 2
+    assert chunk_of(iter([large, large, large]), advances.chunk(), None) == [large]
+    assert len(chunk_of(iter([small] * 9), advances.chunk(), None)) >= 2
 
 
 @given(
@@ -63,7 +63,7 @@ def test_one_large_entry_is_a_chunk_by_itself_where_live_epochs_add_small_ones()
     )
 )
 def test_who_is_furthest_behind_reads_to_where_the_next_one_stands(places) -> None:
-    group = furthest_behind(places)
+    group = longest_backfill(places)
     assert group.start == min(start for _, start in places.values())
     assert {places[name] for name in group.operators} == {(group.stream, group.start)}
     ahead = [start for stream, start in places.values() if stream == group.stream and start > group.start]
@@ -71,16 +71,16 @@ def test_who_is_furthest_behind_reads_to_where_the_next_one_stands(places) -> No
 
 
 def test_a_chunk_takes_about_half_of_what_a_live_epoch_takes() -> None:
-    turns = Turns()
-    assert turns.chunk() == Chunk()  # nothing is live
+    advances = ReplaySchedule()
+    assert advances.chunk() == Chunk()  # nothing is live
     for _ in range(50):
-        turns.saw(replay=False, rows=1000, seconds=2.0)
-        turns.saw(replay=True, rows=300_000, seconds=1.0)
-    chunk = turns.chunk()
+        advances.saw(replay=False, rows=1000, seconds=2.0)
+        advances.saw(replay=True, rows=300_000, seconds=1.0)
+    chunk = advances.chunk()
     assert chunk.rows == pytest.approx(300_000, rel=0.05)
     assert chunk.entries == 2
-    turns.saw(replay=False, rows=0, seconds=9.0)  # a tick says nothing of what rows cost
-    assert turns.chunk() == chunk
+    advances.saw(replay=False, rows=0, seconds=9.0)  # a tick says nothing of what rows cost
+    assert advances.chunk() == chunk
 
 
 LIFE = st.tuples(st.sampled_from((2, 0, 1, 3)), st.sampled_from((3, 0, 1, 5)), st.integers(1, 4))
@@ -102,7 +102,7 @@ def test_live_input_waits_for_one_chunk_at_most_and_the_past_is_read_all_the_sam
     with rig.hub(2, {"first": QUERIES["tumble"]}) as hub:
         hub.catch_up()
         hub.execute(f"CREATE QUERY late AS {QUERIES['tumble']}")
-        hub.loop.engine.turns.saw(
+        hub.loop.engine.replay_schedule.saw(
             replay=True, rows=1, seconds=1.0
         )  # reading the past is slow here: two entries a chunk
         rig.drop(*files[12:])  # and there is live input at every step
@@ -129,7 +129,7 @@ def test_when_nothing_arrives_the_past_is_read_without_waiting(tmp_path: Path) -
         assert not hub.loop.engine.is_catching_up()
 
 
-class Small(Turns):
+class Small(ReplaySchedule):
     """The past is read one, two or three entries at a time, in turns with what is live."""
 
     read = 0
@@ -157,7 +157,9 @@ def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
     while left or waiting:
         with rig.hub(data.draw(st.integers(1, 4), "tasks"), None if opened else {}) as hub:
             opened += 1
-            hub.loop.engine.turns = Small() if data.draw(st.booleans(), "few entries at a time") else Turns()
+            hub.loop.engine.replay_schedule = (
+                Small() if data.draw(st.booleans(), "few entries at a time") else ReplaySchedule()
+            )
             for arrive, come, steps in data.draw(st.lists(LIFE, min_size=3, max_size=6), "what happens"):
                 rig.drop(*left[:arrive])
                 for name in waiting[:come]:
@@ -172,7 +174,7 @@ def test_queries_that_come_at_any_time_answer_as_if_they_had_always_been_there(
         assert hub.check().faults == 0
 
 
-BUNDLES = Past._bundles
+BUNDLES = Archives._bundles
 
 
 def with_a_gap(*asked: Any) -> list[Bundle]:
@@ -206,6 +208,6 @@ def test_a_gap_or_a_double_count_at_the_cut_over_would_be_noticed(
 ) -> None:
     lived(Rig(tmp_path / "as it is", ONE_FILE), name)
     for mutant in (with_a_gap, counted_twice):
-        monkeypatch.setattr(Past, "_bundles", mutant)
+        monkeypatch.setattr(Archives, "_bundles", mutant)
         with pytest.raises(AssertionError, match="wrong"):
             lived(Rig(tmp_path / mutant.__name__, ONE_FILE), name)

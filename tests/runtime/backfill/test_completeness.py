@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headrace.language.statements.parse_statement import parse_statement
-from headrace.runtime.backfill.backfill_scheduler import Chunk, Turns
+from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.invoke.home_reader import Reader
@@ -21,7 +21,7 @@ START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 COUNT = "SELECT window_start, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE]"
 
 
-class OneEntry(Turns):
+class OneEntry(ReplaySchedule):
     """Reads the past an entry at a time."""
 
     def chunk(self) -> Chunk:
@@ -119,10 +119,10 @@ def test_the_past_is_read_so_far(tmp_path: Path, read: int) -> None:
         for second in range(9):
             push(hub, second)
         hub.register(COUNT, "late")
-        hub.loop.engine.turns = OneEntry(live_is_due=False)
+        hub.loop.engine.replay_schedule = OneEntry(live_is_due=False)
         for _ in range(read):
             hub.loop.step(live_first=True)
-            hub.loop.engine.turns.live_is_due = False
+            hub.loop.engine.replay_schedule.live_is_due = False
         assert shown(hub, "late") == (f"backfilling {100 * read // 9} %", None)
         hub.loop.drain()
         assert shown(hub, "late") == ("live", None)

@@ -12,7 +12,7 @@ from headrace.language.binder.query_binder import bind_query
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.lower import lower
 from headrace.runtime.backfill import pane_backfill
-from headrace.runtime.backfill.pane_donors import Donors
+from headrace.runtime.backfill.pane_donors import PaneSources
 from headrace.runtime.hub.opening import open_hub
 from headrace.time import SECOND
 from tests.language.catalog import Catalog
@@ -28,7 +28,7 @@ def operator(number: int, condition: int) -> PaneAggregate:
 
 
 def test_donors_follow_plans_by_what_changes() -> None:
-    known = Donors()
+    known = PaneSources()
     first = {f"q{n}": operator(n, n % 3) for n in range(9)}
     known.follow("one", first)
     assert [each.id for each in known.over_rows_of(operator(20, 1))] == ["q1", "q4", "q7"]
@@ -51,9 +51,9 @@ def test_one_more_query_asks_only_those_over_its_rows(
     asked: list[str] = []
     can_give = pane_backfill.can_give
 
-    def asking(donor: PaneAggregate, taker: PaneAggregate) -> bool:
-        asked.append(donor.query)
-        return can_give(donor, taker)
+    def asking(source_operator: PaneAggregate, new_operator: PaneAggregate) -> bool:
+        asked.append(source_operator.query)
+        return can_give(source_operator, new_operator)
 
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(

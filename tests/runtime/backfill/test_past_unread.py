@@ -89,7 +89,7 @@ def test_the_command_line_says_so_answers_the_rest_and_ends_with_an_error(tmp_pa
     script.write_text(QUERY.format(name="late"))
     done = headrace(*run)
     assert done.returncode == 2
-    assert "late: its past cannot be read, so it waits and the others go on." in done.stderr
+    assert "late: its archived rows cannot be read, so it waits and the others continue." in done.stderr
     assert "Put the old file back" in done.stderr
     assert len((out / "early.csv").read_text().splitlines()) == 4, (
         "a header and three windows, the last provisional"

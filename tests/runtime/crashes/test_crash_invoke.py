@@ -69,7 +69,7 @@ def lived(folder: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch) -> tu
     with suppress(SimulatedCrash):
         life.live(rig, use)
     monkeypatch.setattr(filesystem, "Disk", Disk)
-    plan_files.forget()
+    plan_files.clear_caches()
     return rig, life
 
 

@@ -75,7 +75,7 @@ def lived(
     with suppress(SimulatedCrash):
         life.live(rig, use)
     monkeypatch.setattr(filesystem, "Disk", Disk)
-    plan_files.forget()
+    plan_files.clear_caches()
     return rig, life
 
 
@@ -86,7 +86,7 @@ def assert_filled(rig: Rig, life: Life, tasks: int) -> None:
             assert "altered" not in life.told
             hub.execute(f"ALTER QUERY q SET WINDOW {NEW}")
         hub.catch_up()
-        assert place(hub, "q").filled == "the panes of q"
+        assert place(hub, "q").backfilled_from == "the panes of q"
         rig.drop(*FILES[rig.written :])
         found = told(hub)
         whole = {name: expected(hub.operator_and_query(name)[1], FILES, SLACK) for name in found}
@@ -122,7 +122,7 @@ def test_when_power_fails_a_window_that_was_changed_stays_so(
         faulty = FaultyDisk(fault=Fault(number, "after"), graves=str(tmp_path / f"graves{number}"))
         rig, life = lived(tmp_path / f"cut{number}", faulty, ONE_FILE, monkeypatch)
         faulty.lose_power(str(rig.home))
-        plan_files.forget()
+        plan_files.clear_caches()
         assert_filled(rig, life, 1 + number % 3)
 
 
@@ -133,7 +133,9 @@ class FailsOnce(LocalExecutor):
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         receipts = super().run(scans, states)
-        if not self.failed and any(piece.fill is not None for scan in scans for piece in scan.pieces):
+        if not self.failed and any(
+            piece.pane_backfill is not None for scan in scans for piece in scan.splits
+        ):
             self.failed += 1
             raise OSError("a worker is gone")
         return receipts

@@ -54,13 +54,13 @@ class Operation:
     """
 
     do: Callable[[Run, Hub], object]
-    told_again: str = ""
+    recomputed_changelog: str = ""
     once: bool = True
     says: bool = True
 
 
-def statement(script: str, told_again: str = "", *, once: bool = True) -> Operation:
-    return Operation(lambda _, hub: hub.execute(script), told_again, once)
+def statement(script: str, recomputed_changelog: str = "", *, once: bool = True) -> Operation:
+    return Operation(lambda _, hub: hub.execute(script), recomputed_changelog, once)
 
 
 def client_of(hub: Hub) -> Client:
@@ -165,8 +165,8 @@ class Run:
             told = str(again)
         else:
             return
-        assert self.operation.told_again, told
-        assert self.operation.told_again in told
+        assert self.operation.recomputed_changelog, told
+        assert self.operation.recomputed_changelog in told
         assert getattr(failure, "outcome", None) != "absent", "nothing of it was said to be there"
 
     def found(self, hub: Hub) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class Law:
 
     def hold(self, point: Fault | Trouble, *, reopen: bool) -> None:
         run = Run(self.folder, self.name, self.patch)
-        plan_files.forget()
+        plan_files.clear_caches()
         disk = FaultyDisk(**{"fault" if isinstance(point, Fault) else "trouble": point})
         before = durable(run.rig)
         with run.rig.hub(2) as hub:
@@ -316,7 +316,7 @@ class Reads:
         def counted(store: LocalStore, *arguments: Any, **named: Any) -> Any:
             self.count += 1
             if self.count - 1 == self.fails_at:
-                raise store._told(OSError(errno.EMFILE, os.strerror(errno.EMFILE)), name, "read")
+                raise store._store_error(OSError(errno.EMFILE, os.strerror(errno.EMFILE)), name, "read")
             return reading(store, *arguments, **named)
 
         patched.setattr(LocalStore, name, counted)

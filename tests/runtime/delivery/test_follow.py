@@ -123,7 +123,7 @@ def test_what_run_once_gives_is_what_history_would_show(tmp_path: Path) -> None:
 
 def test_a_history_in_parts_is_the_history(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over several epochs, also from an instant on; and a query that tells rows, not windows; none has no parts."""
-    monkeypatch.setattr("headrace.runtime.results.result_log._STRETCH", 3)
+    monkeypatch.setattr("headrace.runtime.results.result_log._BATCH_ROWS", 3)
     hub.register("SELECT v FROM s WHERE v > 3", "rows")
     for minute in range(MINUTES):
         push(hub, minute)

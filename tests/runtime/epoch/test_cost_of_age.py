@@ -68,9 +68,9 @@ def test_an_epoch_looks_at_as_many_files_in_an_old_home_as_in_a_young_one(
         for query in QUERIES:
             hub.execute(query)
         looks, idle = [], []
-        for turn in range(3):
+        for advance in range(3):
             with counted(monkeypatch) as found:
-                push(hub, turn * ROUND, ROUND)
+                push(hub, advance * ROUND, ROUND)
             looks.append(sum(found.values()))
             with counted(monkeypatch) as found:
                 assert hub.loop.step() is None

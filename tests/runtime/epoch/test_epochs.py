@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.operators.families.family import state_name
 from headrace.runtime.home.run_cache import open_run
-from headrace.runtime.messages.epoch_work import Work
+from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.time import SECOND
 from tests.runtime.rig import (
     QUERIES,
@@ -49,7 +49,7 @@ def test_any_cut_tasks_and_restarts_give_the_answer_of_the_reference(
     files = [file for file in files if file]
     together = data.draw(st.integers(1, 3))
     scan_tasks = data.draw(st.integers(1, 4))
-    monkeypatch.setattr(Work, "tasks", lambda work, cores: max(1, min(scan_tasks, len(work.pieces))))
+    monkeypatch.setattr(EpochWork, "tasks", lambda work, cores: max(1, min(scan_tasks, len(work.splits))))
     rig = Rig(tmp_path_factory.mktemp("home"), {"maxFilesPerTrigger": str(together)}, slack)
     rig.drop(*files)
     for _ in range(len(files)):

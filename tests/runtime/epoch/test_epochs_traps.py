@@ -192,7 +192,7 @@ class Moving(LocalExecutor):
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
         run_cache._cache.clear()
-        plan_files.forget()
+        plan_files.clear_caches()
         return super().run(scans, states)
 
 
@@ -267,7 +267,7 @@ def test_a_reader_whose_epoch_is_collected_under_it_answers_from_a_newer_one(
         assert hub.loop.engine.collect().deleted
         awake = type(reader.home).latest
         run_cache._cache.clear()
-        plan_files.forget()
+        plan_files.clear_caches()
         operator, query = reader.operator_and_query("now")
         with pytest.raises(MissingFile):
             answers_of_runtime.invoke(reader.home, slept[0], operator, query)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.panes.adaptive_panes import FEW_OPEN, FEW_SEALED
+from headrace.operators.panes.adaptive_panes import SPARSE_OPEN, SPARSE_SEALED
 from headrace.runtime.epoch.executor import LocalExecutor
-from headrace.runtime.epoch.pane_layout import adapting_states
+from headrace.runtime.epoch.pane_layout import states_in_row_layout
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.hub.hub import Hub
 from headrace.time import SECOND
@@ -45,7 +45,7 @@ def push(hub: Hub, epoch: int, small: int, *, large: int = 300) -> None:
 
 
 def adapts(hub: Hub) -> bool:
-    return bool(adapting_states(hub.home.latest()))
+    return bool(states_in_row_layout(hub.home.latest()))
 
 
 def sections(hub: Hub) -> set[str]:
@@ -67,13 +67,13 @@ def test_a_stream_of_many_small_groups_keeps_their_rows_and_goes_back_when_they_
         assert not adapts(hub)
         push(hub, 1, 400)
         assert adapts(hub), "measured by this epoch, for the next"
-        assert not {FEW_OPEN, FEW_SEALED} & sections(hub)
+        assert not {SPARSE_OPEN, SPARSE_SEALED} & sections(hub)
         push(hub, 2, 400)
-        assert FEW_OPEN in sections(hub)
-        assert "lie as their rows" in hub.execute("EXPLAIN QUERY q;")[0].message
+        assert SPARSE_OPEN in sections(hub)
+        assert "are stored as rows" in hub.execute("EXPLAIN QUERY q;")[0].message
         for epoch in range(3, 7):
             push(hub, epoch, 400)
-        assert FEW_SEALED in sections(hub)
+        assert SPARSE_SEALED in sections(hub)
         push(hub, 7, 3, large=4000)
         assert adapts(hub), "too few groups to tell"
         k = np.repeat(np.arange(200), 20)
@@ -104,7 +104,9 @@ def test_the_choice_outlives_a_restart_and_answers_are_those_of_partials(
     for never in (False, True):
         folder = tmp_path / str(never)
         if never:
-            monkeypatch.setattr("headrace.runtime.epoch.pane_layout.should_adapt", lambda *_, does: False)
+            monkeypatch.setattr(
+                "headrace.runtime.epoch.pane_layout.should_store_rows", lambda *_, does: False
+            )
         for epoch in range(12):
             with opened(folder, register=epoch == 0, tasks=1 + epoch % 3) as hub:
                 before = adapts(hub)

@@ -219,15 +219,15 @@ def test_versions_of_a_relation_go_when_no_row_that_is_kept_met_them(tmp_path: P
     """Twelve refreshes, each met by some rows: those go that only forgotten rows had met."""
     source = tmp_path / "names.json"
     with prepared(tmp_path / "home") as hub:
-        for turn in range(12):
-            source.write_text(f'{{"id": 1, "name": "{turn}"}}\n')
-            if turn:
+        for advance in range(12):
+            source.write_text(f'{{"id": 1, "name": "{advance}"}}\n')
+            if advance:
                 hub.execute("REFRESH RELATION names")
             else:
                 hub.execute(
                     f"CREATE RELATION names (id BIGINT, name STRING) USING json OPTIONS (path '{source}')"
                 )
-            minutes(hub, range(2 * turn, 2 * turn + 2))
+            minutes(hub, range(2 * advance, 2 * advance + 2))
         tidied(hub)  # old manifests go, then what only they needed
         assert (
             3 <= tidied(hub)["relations"] <= 8
@@ -242,9 +242,9 @@ def test_the_ingest_log_is_summed_up_and_files_are_not_read_again(tmp_path: Path
     folder = tmp_path / "in"
     folder.mkdir()
     seen = 0
-    for turn in range(4):
+    for advance in range(4):
         with open_hub(tmp_path / "home", local=True) as hub:
-            if not turn:
+            if not advance:
                 hub.execute(
                     f"CREATE STREAM s (v BIGINT, at TIMESTAMP) USING json OPTIONS (path '{folder}', order 'name',"
                     " retain '5 MINUTES', maxFilesPerTrigger '1') TIMESTAMP BY at"

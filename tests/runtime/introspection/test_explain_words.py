@@ -17,7 +17,7 @@ def test_settings_are_told_in_words(tmp_path: Path) -> None:
     ) as hub:
         told = {name: hub.execute(f"EXPLAIN QUERY {name}")[0].message for name in (*QUERIES, "joined")}
     assert not {name: found for name, text in told.items() if (found := _SPELLED.findall(text))}
-    assert "keeps of each row: k, x, y" in told["some"]
+    assert "stored of each row: k, x, y" in told["some"]
     assert "keep rows where (x > 3)" in told["some"]
-    assert "a row holds for 10 SECONDS, both ends included" in told["now"]
+    assert "a row is valid for 10 SECONDS, both ends included" in told["now"]
     assert "aggregates: count(*), sum(x)" in told["ever"]

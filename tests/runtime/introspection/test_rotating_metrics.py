@@ -14,7 +14,12 @@ from headrace.observation import EpochObservation, OperatorObservation
 from headrace.runtime.hub.opening import open_hub
 from headrace.runtime.introspection.epoch_log import last_lines
 from headrace.runtime.introspection.explain import explained
-from headrace.runtime.introspection.rotating_metrics import MOST, ToldInTurn, of_operators, turns
+from headrace.runtime.introspection.rotating_metrics import (
+    MOST,
+    RotatingMetrics,
+    lines_per_rotation,
+    of_operators,
+)
 from headrace.time import SECOND
 from tests.runtime.rig import Row
 
@@ -40,26 +45,26 @@ def results(lines: Sequence[dict[str, Any]]) -> Counter[str]:
 
 
 def test_few_operators_are_all_told_of_in_every_line() -> None:
-    told = ToldInTurn(4)
+    told = RotatingMetrics(4)
     for number in range(3):
         assert told.line(epoch(number, names(4))) == epoch(number, names(4)).as_dict()
 
 
 def test_of_many_each_has_its_turn_and_the_sums_are_what_was_measured() -> None:
-    told, count, epochs = ToldInTurn(4), 20, 41
+    told, count, epochs = RotatingMetrics(4), 20, 41
     lines: list[Any] = [told.line(epoch(number, names(count))) for number in range(epochs)]
     assert len(lines[0]["operators"]) == count  # they are new
     assert [len(line["operators"]) for line in lines[1:]] == [4] * (epochs - 1)
-    assert {line["untold"] for line in lines[1:]} == {16}
+    assert {line["omitted_operators"] for line in lines[1:]} == {16}
     assert {each.get("epochs", 1) for line in lines[6:] for each in line["operators"].values()} == {5}
     for name, found in results(lines).items():  # each was told of last in the last five lines
         last = max(place for place, line in enumerate(lines) if name in line["operators"])
-        assert last >= epochs - turns(count, 4)
+        assert last >= epochs - lines_per_rotation(count, 4)
         assert found == int(name[1:]) * sum(range(last + 1))
 
 
 def test_who_is_new_is_told_of_at_once_and_who_is_gone_when_its_turn_comes() -> None:
-    told = ToldInTurn(2)
+    told = RotatingMetrics(2)
     told.line(epoch(1, names(6)))
     told.line(epoch(2, names(6)))
     lines: list[Any] = [told.line(epoch(number, ["q3", "q4", "q5", "q7"])) for number in (3, 4, 5)]
@@ -69,7 +74,7 @@ def test_who_is_new_is_told_of_at_once_and_who_is_gone_when_its_turn_comes() -> 
 
 
 def test_a_reader_sees_every_operator_as_if_each_line_told_of_all() -> None:
-    told, count = ToldInTurn(4), 20
+    told, count = RotatingMetrics(4), 20
     lines: list[Any] = [told.line(epoch(10, names(count))) for _ in range(30)]
     for kept in (lines[:1], lines[:3], lines[-5:], lines[-12:]):
         found = of_operators(kept, names(count))
@@ -81,7 +86,7 @@ def test_a_reader_sees_every_operator_as_if_each_line_told_of_all() -> None:
 
 
 def test_an_operator_that_came_later_is_not_counted_for_epochs_before() -> None:
-    told = ToldInTurn(2)
+    told = RotatingMetrics(2)
     lines: list[Any] = [told.line(epoch(1, names(6))) for _ in range(4)]
     lines += [told.line(epoch(1, [*names(6), "q9"])) for _ in range(2)]
     assert of_operators(lines, ["q9"])["q9"][0].rows_in == 2
@@ -93,7 +98,7 @@ def test_explain_all_attributes_all_costs_when_lines_tell_in_turn(tmp_path: Path
         hub.execute("CREATE STREAM s (k STRING, v BIGINT, at TIMESTAMP) USING push TIMESTAMP BY at")
         alert = "SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] WHERE v > {} GROUP BY k"
         hub.register_many({f"a{n}": alert.format(n) for n in range(20)})
-        hub.log_of_epochs._in_turn.most = 3
+        hub.log_of_epochs._rotation.most = 3
         for minute in range(9):
             rows: list[Row] = [
                 {"k": "a", "v": each % 30, "at": (60 * minute + each) * SECOND} for each in range(60)
@@ -117,7 +122,7 @@ def test_explain_all_attributes_all_costs_when_lines_tell_in_turn(tmp_path: Path
 def test_a_line_about_ten_thousand_queries_is_no_longer_than_one_about_a_thousand() -> None:
     lengths = []
     for count in (1000, 10_000):
-        told = ToldInTurn()
+        told = RotatingMetrics()
         for number in range(2):
             line = told.line(epoch(100 + number, names(count)))
         lengths.append(len(json.dumps(line)))

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.runtime.backfill.backfill_scheduler import Chunk, Turns
+from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.delivery.output_files import Exporter
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.invoke.answer_caveats import Remarks
+from headrace.runtime.invoke.answer_caveats import AnswerCaveats
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.time import BEGINNING, SECOND
 from tests.cli.building import headrace
@@ -41,10 +41,10 @@ def told(hub: Hub, name: str) -> list:
     return canonical(hub.query(name).invoke().to_pylist())
 
 
-def remarks(hub: Hub, name: str) -> Remarks:
+def caveats(hub: Hub, name: str) -> AnswerCaveats:
     """The same from the writer and from a process that only looks."""
-    found = Remarks.of(hub.query(name).invoke())
-    assert Remarks.of(Reader.at(hub.path).invoke(name)) == found
+    found = AnswerCaveats.of(hub.query(name).invoke())
+    assert AnswerCaveats.of(Reader.at(hub.path).invoke(name)) == found
     return found
 
 
@@ -68,13 +68,13 @@ def test_an_answer_without_a_remark_is_that_of_a_query_that_saw_every_row(first:
                 found = hub.query(late).invoke()
                 if name is None:
                     assert found.schema.metadata is None
-                elif Remarks.of(found).complete_since != BEGINNING:
+                elif AnswerCaveats.of(found).complete_since != BEGINNING:
                     flagged.add(late)
                 else:
                     whole.add(late)
                     assert told(hub, late) == told(hub, name), late
         for late in sorted(flagged | whole):
-            remarks(hub, late)
+            caveats(hub, late)
     names = {each.removeprefix("late_") for each in flagged}
     bound_to_lack = set(KINDS) - {"bounded", "from_then"}
     if first == 5:
@@ -95,9 +95,9 @@ def test_a_part_of_a_window_lacks_rows_for_as_long_as_it_reaches_back(tmp_path: 
             rig.drop(file)
             hub.catch_up()
             found = [hub.query("late").invoke(each * SECOND) for each in (2, 12)]
-            whole.append([Remarks.of(each) == Remarks() for each in found])
+            whole.append([AnswerCaveats.of(each) == AnswerCaveats() for each in found])
             for seconds, answer in zip((2, 12), found, strict=True):
-                if Remarks.of(answer) == Remarks():
+                if AnswerCaveats.of(answer) == AnswerCaveats():
                     assert answer == hub.query("first").invoke(seconds * SECOND)
         assert [True, False] in whole
         assert whole[-1] == [True, True]
@@ -105,7 +105,7 @@ def test_a_part_of_a_window_lacks_rows_for_as_long_as_it_reaches_back(tmp_path: 
 
 
 def test_an_answer_of_a_query_that_still_reads_the_past_says_how_much_of_it(tmp_path: Path) -> None:
-    class OneEntry(Turns):
+    class OneEntry(ReplaySchedule):
         def chunk(self) -> Chunk:
             return Chunk(1, 1)
 
@@ -114,14 +114,14 @@ def test_an_answer_of_a_query_that_still_reads_the_past_says_how_much_of_it(tmp_
         rig.drop(*FILES)
         hub.catch_up()
         hub.register(KINDS["sliding"], "late")
-        hub.loop.engine.turns = OneEntry(live_is_due=False)
+        hub.loop.engine.replay_schedule = OneEntry(live_is_due=False)
         seen = []
         while hub.loop.step(live_first=True) is not None:
-            hub.loop.engine.turns.live_is_due = False
-            seen.append(remarks(hub, "late").percent)
+            hub.loop.engine.replay_schedule.live_is_due = False
+            seen.append(caveats(hub, "late").percent)
             (outcome,) = hub.execute("INVOKE late")
             if seen[-1] < 100:
-                assert f"late: {seen[-1]} % of the past is read" in str(outcome.warning)
+                assert f"late: {seen[-1]} % of the archive is read" in str(outcome.warning)
         assert seen == [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
         assert outcome.warning is None
         assert told(hub, "late") == told(hub, "first")
@@ -145,11 +145,11 @@ def test_rows_on_which_the_select_list_fails_are_counted_and_told_with_the_answe
         hub.catch_up()
         for mode in MODES[:2]:
             assert hub.query(mode).invoke().num_rows == len(window) - failing
-            assert remarks(hub, mode).failed == failing
+            assert caveats(hub, mode).failed == failing
             (outcome,) = hub.execute(f"INVOKE {mode}")
             assert f"{mode}: its expressions failed on {failing} row" in str(outcome.warning)
             assert "zero" in str(outcome.warning)
-        assert remarks(hub, "complete").failed == 0  # it has a reject folder of its own
+        assert caveats(hub, "complete").failed == 0  # it has a reject folder of its own
         assert hub.status()["rejected"][hub.operator_and_query("complete")[0].id] >= failing
         assert told(hub, "none") == told(hub, "partial") == told(hub, "complete")
 
@@ -165,8 +165,8 @@ def test_a_condition_that_fails_is_told_where_nothing_is_kept_and_in_the_reject_
         for mode in MODES[:2]:
             hub.execute(f"CREATE QUERY {mode} OPTIONS (materialize '{mode}') AS {text}")
         hub.catch_up()
-        assert remarks(hub, "none").failed == failing
-        assert remarks(hub, "partial").failed == 0
+        assert caveats(hub, "none").failed == failing
+        assert caveats(hub, "partial").failed == 0
         assert hub.status()["rejected"] == {hub.operator_and_query("partial")[0].id: failing}
 
 
@@ -182,14 +182,18 @@ def test_remarks_reach_the_command_line_and_travel_in_parquet(tmp_path: Path) ->
     assert asked.stdout.removeprefix("# odd\n") == run.stdout
     with rig.hub(1) as hub:
         said = Exporter(hub, tmp_path / "out", "parquet").finish(hub.finish())
-        assert said == list(remarks(hub, "odd").sentences("odd"))
+        assert said == list(caveats(hub, "odd").sentences("odd"))
         assert len(said) == 1
-    assert Remarks.of(pq.read_table(tmp_path / "out" / "odd.parquet")).failed > 0
+    assert AnswerCaveats.of(pq.read_table(tmp_path / "out" / "odd.parquet")).failed > 0
 
 
 def test_remarks_are_read_back_as_they_were_written() -> None:
     table = pa.table({"a": [1]})
-    assert Remarks().on(table) is table
-    for each in (Remarks(5 * SECOND + 1), Remarks(percent=7), Remarks(-SECOND, 3, 2, "it failed")):
-        assert Remarks.of(each.on(table)) == each
+    assert AnswerCaveats().on(table) is table
+    for each in (
+        AnswerCaveats(5 * SECOND + 1),
+        AnswerCaveats(percent=7),
+        AnswerCaveats(-SECOND, 3, 2, "it failed"),
+    ):
+        assert AnswerCaveats.of(each.on(table)) == each
         assert each.on(table).equals(table)

@@ -12,7 +12,7 @@ from headrace.errors import UserError
 from headrace.operators.on_demand import selection, shared_selections
 from headrace.operators.on_demand.selection import Selection
 from headrace.operators.query_index import predicate_index
-from headrace.runtime.backfill.backfill_scheduler import Chunk, Turns
+from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.invoke import deferred_window
 from headrace.runtime.invoke.deferred_window import Invocation
 from headrace.runtime.invoke.home_reader import Reader
@@ -36,7 +36,7 @@ def effort(hub: Any, name: str) -> deferred_window.Effort:
     return call.effort
 
 
-class OneByOne(Turns):
+class OneByOne(ReplaySchedule):
     """The past is read an epoch at a time, so that every stage of it is seen."""
 
     def chunk(self) -> Chunk:
@@ -46,7 +46,7 @@ class OneByOne(Turns):
 def lived(rig: Rig, *, churn: bool = True) -> None:
     """Registrations, backfills in turns with live epochs, drops and re-registrations; every answer compared at every step."""
     with rig.hub(2, {"rows": TEXT, "sums": SUMS}) as hub:
-        hub.loop.engine.turns = OneByOne()
+        hub.loop.engine.replay_schedule = OneByOne()
         for number, file in enumerate(FILES):
             rig.drop(file)
             texts = {"rows": TEXT, "sums": SUMS}
@@ -85,14 +85,14 @@ def with_a_gap(call: Invocation) -> tuple[int, int, int]:
     return start, stop, bitmapped + 1 if start <= bitmapped < stop else bitmapped
 
 
-REACH = Invocation._reach
+REACH = Invocation._archive_bounds
 
 
 @pytest.mark.parametrize("mutant", [blind_to_the_past, with_a_gap])
 def test_an_answer_published_before_both_parts_are_complete_would_be_noticed(
     mutant: Callable[[Invocation], tuple[int, int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Invocation, "_reach", mutant)
+    monkeypatch.setattr(Invocation, "_archive_bounds", mutant)
     with pytest.raises(AssertionError):
         lived(Rig(tmp_path, ONE_FILE))
 
@@ -108,11 +108,11 @@ def test_a_slot_given_again_while_old_bitmaps_hold_it_would_be_noticed(
     for module in (selection, shared_selections, deferred_window):
         monkeypatch.setattr(module, "number_of", reused)
     shared_selections._plans._kept.clear()
-    plan_files.forget()
+    plan_files.clear_caches()
     with pytest.raises(AssertionError):
         lived(Rig(tmp_path, ONE_FILE))
     shared_selections._plans._kept.clear()
-    plan_files.forget()
+    plan_files.clear_caches()
 
 
 def test_an_index_frozen_in_a_closure_would_be_noticed(

@@ -71,13 +71,13 @@ def test_an_answer_of_two_prefixes_at_once_would_be_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The effects of a newer row before all of an older one: a file is looked at before the one that came before it."""
-    rig, whole = Rig(tmp_path, {"maxFilesPerTrigger": "1"}), Invocation._reach
+    rig, whole = Rig(tmp_path, {"maxFilesPerTrigger": "1"}), Invocation._archive_bounds
 
     def skipping(call: Invocation) -> tuple[int, int, int]:
         start, stop, bitmapped = whole(call)
         return (start, stop, bitmapped) if stop - start < 3 else (stop - 1, stop, bitmapped)
 
-    monkeypatch.setattr(Invocation, "_reach", skipping)
+    monkeypatch.setattr(Invocation, "_archive_bounds", skipping)
     with rig.hub(2, {"q": ROWS}) as hub:
         seen: dict[str, list[Any]] = {"q": []}
         for file in FILES[:10]:

@@ -131,7 +131,7 @@ def test_plans_hold_no_pickles_and_users_code_lies_in_files_of_its_own(tmp_path:
         hub.loop.engine.housekeeping.grace = -1
         hub.loop.engine.collect()
         assert all(path.exists() for path in files)
-        plan_files.forget()
+        plan_files.clear_caches()
         tell(hub, 11)
         assert hub.query("doubled").history()["t"].to_pylist() == [2, 4, 18, 22]
         hub.drop_query("windowed")
@@ -256,7 +256,7 @@ def test_a_plan_that_this_version_cannot_read_says_whose_it_is(tmp_path: Path) -
         operators = unseal("plan segment", 1, store.read(segment), segment)["operators"]
         known = [["OfAnotherVersion", fields] for _, fields in operators["records"]]
         rewritten(tmp_path, segment, "plan segment", operators={**operators, "records": known})
-        plan_files.forget()
+        plan_files.clear_caches()
         with pytest.raises(OtherVersion, match=r"it knows a 'OfAnotherVersion', this one does not.*writer"):
             load_plan(store, manifest.plan or "")
         (tmp_path / "home" / (manifest.plan or "")).write_bytes(b"0123456789abcdef01234567\n\x80\x05\x95")
@@ -276,14 +276,14 @@ def test_damage_is_found_and_a_home_that_is_opened_mends_it(tmp_path: Path) -> N
         path = tmp_path / "home" / name
         whole = path.read_bytes()
         path.write_bytes(whole[:-9] + b"damaged!!")
-        plan_files.forget()
+        plan_files.clear_caches()
         with pytest.raises(CorruptStore):
             load_plan(store, manifest.plan or "")
         path.write_bytes(whole)
     for name in files:
         (tmp_path / "home" / name).write_bytes(b"damaged")
     with opened(tmp_path) as hub:
-        plan_files.forget()
+        plan_files.clear_caches()
         tell(hub, 2)
         assert hub.query("doubled").history()["t"].to_pylist() == [2, 4]
 

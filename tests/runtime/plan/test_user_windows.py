@@ -137,7 +137,7 @@ def test_what_is_no_kind_of_window_is_refused(tmp_path: Path) -> None:
     with prepared(tmp_path / "home") as hub:
         with pytest.raises(UserError, match="no name for a window"):
             hub.register_window("a b", Months)
-        with pytest.raises(UserError, match="does not say bounds, holds"):
+        with pytest.raises(UserError, match="does not define bounds, holds"):
             hub.register_window("half", Half)
         with pytest.raises(UserError, match="made of a class"):
             hub.register_window("months", Months(1))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.hub.hub import Hub
-from headrace.runtime.introspection.loss_report import setbacks
+from headrace.runtime.introspection.loss_report import loss_report
 from headrace.time import SECOND
 
 LAST = "(SELECT k, v FROM a [ROWS 1]) c"
@@ -54,13 +54,13 @@ def test_a_row_and_a_pair_fail_once_however_they_are_cut_into_epochs(
                 hub.push(stream, table(ROWS[stream][start : start + step]))
             hub.catch_up()
         assert counted(hub) == wanted
-        (told,) = setbacks(hub.home, before, hub.home.latest(), kept=True)
+        (told,) = loss_report(hub.home, before, hub.home.latest(), kept=True)
         assert told.startswith(
             f"q: its expressions failed on {wanted} rows, for instance: division by zero; see "
         )
         folder = Path(told.removesuffix(".").rpartition("see ")[2])
         assert list(folder.iterdir())
-        assert not list(setbacks(hub.home, hub.home.latest(), hub.home.latest(), kept=True))
+        assert not list(loss_report(hub.home, hub.home.latest(), hub.home.latest(), kept=True))
 
 
 def test_failures_below_a_query_are_kept_as_long_as_its_own(tmp_path: Path) -> None:

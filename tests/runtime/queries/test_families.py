@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.operators.families.family import Census, number_of
+from headrace.operators.families.family import QueryRowCounts, number_of
 from headrace.operators.sharing import scan_sharing
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.hub.hub import Hub
@@ -110,7 +110,7 @@ def test_rows_of_a_dropped_member_leave_the_state_and_those_of_others_stay(tmp_p
 def members_at_rest(hub: Hub) -> set[int]:
     runs = [open_run(hub.home.store, run.name) for run in hub.home.latest().state]
     tables = [table for run in runs for name, table in run.items() if name.startswith("f")]
-    return {number for table in tables for number in Census.of(table).numbers.tolist()}
+    return {number for table in tables for number in QueryRowCounts.of(table).numbers.tolist()}
 
 
 def test_a_row_that_fails_for_one_member_is_told_to_that_member_alone(tmp_path: Path) -> None:

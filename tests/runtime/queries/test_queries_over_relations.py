@@ -103,7 +103,7 @@ def test_a_dropped_reader_leaves_nothing_and_the_query_may_go(tmp_path: Path, hu
         again.catch_up()
         plan = again.loop.engine.plan
         assert list(plan.operators) == ["q1"]
-        assert not plan.viewed
+        assert not plan.inlined_views
         assert not [name for name in plan.streams if name.startswith("@")]
 
 
@@ -122,8 +122,8 @@ def test_explain_says_whose_relation_is_read(tmp_path: Path, hub: Hub) -> None:
         )
         again.catch_up()
         over, met = again.explain("over"), again.explain("met")
-    assert "a row holds until an equal one goes" in over
-    assert "tells what comes and goes at every instant, to the query that reads it" in over
+    assert "a row is valid until an equal one goes" in over
+    assert "emits insertions and retractions at each instant, for the query that reads it" in over
     assert "read changes of a relation that over reads" in over
     assert "RelationJoin: pairs where (x.k = y.k)" in met
     assert "left: a row comes and goes as it is told and is added to what is held" in met
@@ -145,9 +145,9 @@ def test_a_column_that_is_called_as_ours_are_is_refused(
 ) -> None:
     """Such a column was none of the answer's: equal rows were told apart by the others alone."""
     with opened(tmp_path) as again:
-        with pytest.raises(UserError, match=f"names that begin with __ are ours\n.* AS {name}\\."):
+        with pytest.raises(UserError, match=f"names that begin with __ are reserved\n.* AS {name}\\."):
             again.register(text, "odd")
-        with pytest.raises(UserError, match="names that begin with __ are ours"):
+        with pytest.raises(UserError, match="names that begin with __ are reserved"):
             again.execute(f"CREATE QUERY odd AS {text}")
 
 

@@ -13,7 +13,7 @@ from headrace.algebra.query import SortKey
 from headrace.operators.base.operator import AT
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.runtime.results.result_log import in_parts, ordered
-from headrace.runtime.results.time_merge import Part, stretches
+from headrace.runtime.results.time_merge import Part, instant_batches
 from headrace.schema import BIGINT
 
 FURTHEST = 2**63 - 1
@@ -65,7 +65,7 @@ def test_a_history_is_told_in_parts_in_the_order_of_all(parts, piece, since):
     expected = sorted(row for part in parts for row in part if since is None or row[0] >= since)
     told = [list(zip(*table.to_pydict().values(), strict=True)) for table in in_parts(read, [], NAMES, since)]
     assert [row for rows in told for row in rows] == [row[1:] for row in expected]
-    stretch = [table.column(AT).to_pylist() for table in stretches(read, piece)]
+    stretch = [table.column(AT).to_pylist() for table in instant_batches(read, piece)]
     assert all(max(before) < min(after) for before, after in pairwise(stretch))
     assert sum(map(len, stretch)) == sum(map(len, parts))
 
@@ -80,7 +80,7 @@ def test_a_long_history_is_read_piece_by_piece():
             at = range(first, first + 1000)
             yield pa.record_batch([pa.array(at, pa.int64()), pa.array(at, pa.int64())], names=["key", AT])
 
-    for stretch in stretches([Part(0, lambda: part(0)), Part(0, lambda: part(1))], 1000):
+    for stretch in instant_batches([Part(0, lambda: part(0)), Part(0, lambda: part(1))], 1000):
         told += stretch.num_rows
         assert sum(read) - told <= 4000
     assert told == 200_000
@@ -93,7 +93,7 @@ def test_many_small_parts_and_many_rows_of_one_instant_are_told_whole():
     ]
     one = pa.table({"key": pa.array(range(5000), pa.int64()), AT: pa.array([7] * 5000, pa.int64())})
     parts = [Part.of(table) for table in small] + [Part(7, lambda: iter(one.to_batches(10)))]
-    told = list(stretches(parts, 100))
+    told = list(instant_batches(parts, 100))
     at = [each for table in told for each in table.column(AT).to_pylist()]
     assert sorted(at) == sorted([*range(3000), *[7] * 5000])
     assert all(max(a.column(AT).to_pylist()) < min(b.column(AT).to_pylist()) for a, b in pairwise(told))

@@ -161,7 +161,7 @@ def test_ctrl_c_in_the_middle_of_a_job_ends_every_process_of_the_session(tmp_pat
 @pytest.mark.parametrize(
     ("wrong", "opening", "quoted"),
     [
-        ("heap='3x'", "Expected Java to start Spark, but it ended. The last it said:\n", "3x"),
+        ("heap='3x'", "Expected Java to start Spark, but it ended. Its last output:\n", "3x"),
         ("extra={'spark.driver.maxResultSize': 'junk'}", "Expected Spark to accept these settings", "junk"),
     ],
 )

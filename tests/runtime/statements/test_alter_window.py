@@ -114,7 +114,7 @@ def test_a_shorter_window_is_filled_from_the_panes_of_the_longer_one_and_nothing
         hub.execute(f"ALTER QUERY q SET WINDOW {WINDOWS[1]}")
         hub.catch_up()
         assert seen == ["fill"]
-        assert place(hub, "q").filled == "the panes of q"
+        assert place(hub, "q").backfilled_from == "the panes of q"
         assert place(hub, "q").complete_since == BEGINNING
         plan = hub.execute("EXPLAIN QUERY q")[0].message
         assert "filled from the panes of q when its window was set" in plan
@@ -138,7 +138,7 @@ def test_a_window_is_filled_from_panes_of_another_query_by_more_keys(tmp_path: P
         )
         hub.catch_up()
         for name in ("inserted", "q"):
-            assert place(hub, name).filled == "the panes of wide"
+            assert place(hub, name).backfilled_from == "the panes of wide"
             assert place(hub, name).complete_since == BEGINNING
         rig.drop(files[1])
         found = told(hub)
@@ -157,7 +157,7 @@ def test_a_window_that_panes_cannot_fill_is_filled_from_the_archive(tmp_path: Pa
         hub.execute("ALTER QUERY q SET WINDOW [RANGE 40 SECONDS SLIDE 3 SECONDS]")
         hub.catch_up()
         assert seen == ["replay"]
-        assert place(hub, "q").filled == "the archive"
+        assert place(hub, "q").backfilled_from == "the archive"
         assert place(hub, "q").since == 1  # the first file lies before all that is needed
         rig.drop(files[2])
         found = told(hub)["q"]
@@ -200,7 +200,7 @@ def test_without_panes_and_archive_a_window_starts_with_what_comes(tmp_path: Pat
             "ALTER QUERY q SET WINDOW [RANGE 10 SECONDS SLIDE 5 SECONDS]"
         )  # its edges are not among the panes'
         hub.catch_up()
-        assert place(hub, "q").filled == "nothing"
+        assert place(hub, "q").backfilled_from == "nothing"
         assert place(hub, "q").complete_since == max(row["at"] for row in files[0]) + 1
         rig.drop(files[1])
         found = told(hub)["q"]
@@ -217,9 +217,9 @@ def test_a_filter_keeps_panes_from_being_shared_unless_it_is_the_same(tmp_path: 
         hub.execute(f"CREATE QUERY every AS {TEXT.format(window=WINDOWS[1], where='')}")
         hub.execute(f"CREATE QUERY same AS {TEXT.format(window=WINDOWS[1], where='WHERE x > 0')}")
         hub.catch_up()
-        assert place(hub, "every").filled == ""
+        assert place(hub, "every").backfilled_from == ""
         assert place(hub, "every").complete_since == max(row["at"] for row in files[0]) + 1
-        assert place(hub, "same").filled == "the panes of positive"
+        assert place(hub, "same").backfilled_from == "the panes of positive"
 
 
 def test_dropping_the_longest_window_leaves_the_state_of_the_longest_that_remains(tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_from_now_says_since_when_it_is_complete_and_a_query_over_all_of_the_arc
         (
             "SELECT COUNT(*) AS n FROM s GROUP BY window(at, '5 seconds')",
             "[RANGE 9 SECONDS SLIDE 9 SECONDS]",
-            "the window of 'q' does not stand in brackets",
+            "the window of 'q' is not in brackets",
         ),
     ],
 )
@@ -286,6 +286,6 @@ def test_other_windows_are_refused_with_what_to_do(
         assert refused.value.message == message
         assert (
             refused.value.remedy
-            == "Use ALTER QUERY … AS with a whole SELECT, which answers anew over the archive."
+            == "Use ALTER QUERY … AS with a whole SELECT, which is computed again over the archive."
         )
         assert hub.catalog.require_query("q").definition.text == query

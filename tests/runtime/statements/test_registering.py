@@ -60,7 +60,7 @@ def test_whatever_comes_and_goes_the_plan_in_files_is_the_plan(tmp_path: Path) -
                 hub.execute(queries(range(new[0], new[-1] + 1)))
                 known += new
             if random.random() < 0.1:
-                plan_files.forget()
+                plan_files.clear_caches()
             hub.catch_up()
             manifest = hub.home.latest()
             assert manifest.plan is not None
@@ -176,7 +176,7 @@ def test_a_registration_is_told_only_once_it_is_durable(tmp_path: Path) -> None:
             + "CREATE QUERY bad AS SELECT nowhere FROM s"
         )
         told = 0
-        outcomes = hub.carry_out_in_turn(parse_script(script), script, lambda _: True)
+        outcomes = hub.execute_each(parse_script(script), script, lambda _: True)
         for outcome in islice(outcomes, 8):
             told += outcome.kind == "create"
             assert hub.home.query_log.length >= 1 + told  # the first entry is the stream's
@@ -184,7 +184,7 @@ def test_a_registration_is_told_only_once_it_is_durable(tmp_path: Path) -> None:
             next(outcomes)
         assert told == 7
         stopped = parse_script(queries(range(7, 9)) + "SHOW QUERIES;" + queries(range(9, 11)))
-        assert len(list(hub.carry_out_in_turn(stopped, "", lambda _: False))) == 2
+        assert len(list(hub.execute_each(stopped, "", lambda _: False))) == 2
         assert sorted(hub.catalog.queries) == sorted(f"m{n}" for n in range(9))
 
 

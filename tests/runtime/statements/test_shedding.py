@@ -20,7 +20,7 @@ from headrace.operators.sharing.pane_transfer import can_give
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.hub.opening import open_hub
-from headrace.runtime.introspection.loss_report import setbacks
+from headrace.runtime.introspection.loss_report import loss_report
 from headrace.store.logs.manifest import Manifest
 
 START = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
@@ -40,7 +40,7 @@ def rows(window: int) -> list[dict[str, Any]]:
     ]
 
 
-def fed(hub: Hub, *windows: int) -> None:
+def partial_column(hub: Hub, *windows: int) -> None:
     for window in windows:
         hub.push("s", rows(window))
         hub.catch_up()
@@ -60,11 +60,11 @@ def hub(tmp_path: Path):
 
 
 def test_a_window_says_how_much_of_it_was_looked_at_and_how_wrong_it_may_be(hub: Hub) -> None:
-    fed(hub, 0)
+    partial_column(hub, 0)
     hub.execute("ALTER STREAM s SET (keep '0.25')")
-    fed(hub, 1)
+    partial_column(hub, 1)
     hub.execute("ALTER STREAM s SET (keep '1')")
-    fed(hub, 2, 3)
+    partial_column(hub, 2, 3)
     whole, part, again = told(hub, "q")
     for each in (whole, again):
         assert (each["n"], each["total"], each["kept"]) == (A_WINDOW, sum(r["v"] for r in rows(0)), 1)
@@ -76,9 +76,9 @@ def test_a_window_says_how_much_of_it_was_looked_at_and_how_wrong_it_may_be(hub:
 
 
 def test_streams_tell_what_they_keep_and_what_was_shed(hub: Hub) -> None:
-    fed(hub, 0)
+    partial_column(hub, 0)
     hub.execute("alter stream S set (KEEP = 0.5)")
-    fed(hub, 1, 2)
+    partial_column(hub, 1, 2)
     seen = hub.status()["streams"]["s"]
     assert seen["keep"] == 0.5
     assert seen["rows"] == 3 * A_WINDOW
@@ -101,7 +101,7 @@ def test_streams_tell_what_they_keep_and_what_was_shed(hub: Hub) -> None:
 def test_nothing_is_shed_of_a_stream_without_such_queries(tmp_path: Path) -> None:
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(STREAM.format(" OPTIONS (keep '0.1')") + f"CREATE QUERY exact AS {COUNTED};")
-        fed(hub, 0, 1)
+        partial_column(hub, 0, 1)
         assert hub.status()["streams"]["s"]["shed"] == 0
         assert [row["n"] for row in told(hub, "exact")] == [A_WINDOW]
 
@@ -110,24 +110,24 @@ def test_a_share_outlives_the_process_and_a_script_that_is_run_again(tmp_path: P
     script = STREAM.format(" OPTIONS (keep '0.5')") + f"CREATE QUERY q AS {COUNTED} WITH SHEDDING;"
     with open_hub(tmp_path / "home", local=True) as hub:
         hub.execute(script)
-        assert hub.catalog.keep_of("S") == 0.5
+        assert hub.catalog.sample_rate_of("S") == 0.5
         hub.execute("ALTER STREAM s SET (keep '0.25')")
     with open_hub(tmp_path / "home", local=True) as hub:
         assert hub.execute(script)[0].message == "stream s is there already"
-        assert hub.catalog.keep_of("s") == 0.25
-        fed(hub, 0, 1)
+        assert hub.catalog.sample_rate_of("s") == 0.25
+        partial_column(hub, 0, 1)
         assert told(hub, "q")[0]["kept"] == 0.25
         hub.execute("DROP QUERY q; DROP STREAM s;" + STREAM.format(""))
-        assert hub.catalog.keep_of("s") == 1
+        assert hub.catalog.sample_rate_of("s") == 1
 
 
 def test_a_change_of_the_share_changes_no_operator(hub: Hub) -> None:
-    fed(hub, 0)
+    partial_column(hub, 0)
     before = hub.loop.engine.plan
     hub.execute("ALTER STREAM s SET (keep '0.5')")
     after = hub.loop.engine.plan
     assert all(after.operators[name] is each for name, each in before.operators.items())
-    assert after.keep_of("s") == 0.5
+    assert after.sample_rate_of("s") == 0.5
     position = hub.catalog.position
     hub.execute("ALTER STREAM s SET (keep '0.50')")
     assert hub.catalog.position == position
@@ -135,8 +135,8 @@ def test_a_change_of_the_share_changes_no_operator(hub: Hub) -> None:
 
 def test_late_rows_that_a_query_with_revisions_takes_in_are_lost_to_one_with_shedding(hub: Hub) -> None:
     hub.execute(f"DROP QUERY exact; CREATE QUERY mended AS {COUNTED} WITH REVISIONS")
-    fed(hub, 1, 0)
-    told = list(setbacks(hub.home, Manifest(0, 0), hub.home.latest(), kept=True))
+    partial_column(hub, 1, 0)
+    told = list(loss_report(hub.home, Manifest(0, 0), hub.home.latest(), kept=True))
     assert any("but of queries WITH REVISIONS" in each for each in told), told
 
 
@@ -148,7 +148,7 @@ def test_there_must_be_such_a_stream(hub: Hub) -> None:
 def test_a_late_query_is_shown_what_the_first_one_was(hub: Hub) -> None:
     for window, keep in enumerate(("1", "0.5", "0.1", "0.3", "1")):
         hub.execute(f"ALTER STREAM s SET (keep '{keep}')")
-        fed(hub, window)
+        partial_column(hub, window)
     hub.execute(f"CREATE QUERY late AS {COUNTED} WITH SHEDDING")
     hub.catch_up()
     assert told(hub, "late") == told(hub, "q")
@@ -160,7 +160,7 @@ def test_estimates_are_read_as_columns_by_other_queries_also_in_from(hub: Hub) -
     hub.execute("CREATE QUERY surely AS SELECT n, n_error FROM q WHERE n - n_error > 100")
     inner = "SELECT COUNT(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] WITH SHEDDING"
     hub.execute(f"CREATE QUERY nested AS SELECT n, kept FROM ({inner}) WHERE n_error > 0")
-    fed(hub, 0, 1)
+    partial_column(hub, 0, 1)
     (estimate,) = told(hub, "q")
     assert [(row["n"], row["n_error"]) for row in told(hub, "surely")] == [
         (estimate["n"], estimate["n_error"])
@@ -182,9 +182,9 @@ def test_panes_of_kept_rows_fill_no_window_of_all_rows_and_none_of_all_rows_one_
 
 def test_a_window_may_be_changed_while_rows_are_shed(hub: Hub) -> None:
     hub.execute("ALTER STREAM s SET (keep '0.5')")
-    fed(hub, 0, 1)
+    partial_column(hub, 0, 1)
     hub.execute("ALTER QUERY q SET WINDOW [RANGE 20 SECONDS SLIDE 10 SECONDS]")
-    fed(hub, 2, 3)
+    partial_column(hub, 2, 3)
     hub.execute(
         f"CREATE QUERY wide AS {COUNTED.replace('TUMBLING 10 SECONDS', '20 SECONDS SLIDE 10 SECONDS')} WITH SHEDDING"
     )
@@ -219,7 +219,7 @@ def test_on_spark_shedding_is_turned_on_and_off_while_the_archive_stays_whole(
         )
         for window, keep in enumerate(("1", "0.25", "0.25", "1", "1")):
             hub.execute(f"ALTER STREAM s SET (keep '{keep}')")
-            fed(hub, window)
+            partial_column(hub, window)
         hub.execute(f"CREATE QUERY late AS {COUNTED} WITH SHEDDING")
         hub.catch_up()
         assert [round(row["kept"], 9) for row in told(hub, "q")] == [1, 0.25, 0.25, 1]

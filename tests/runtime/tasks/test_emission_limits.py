@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.operators.panes.emission_limit import Pace
+from headrace.operators.panes.emission_limit import EmissionCap
 from headrace.runtime.hub.hub import Hub
 from headrace.runtime.tasks.state import emission_limits
 from headrace.time import SECOND
@@ -33,9 +33,9 @@ def rows_with_gaps(seed: int, count: int = 60) -> list[dict[str, object]]:
     return rows
 
 
-@pytest.mark.parametrize(("tasks", "pace"), [(1, Pace(60, 25)), (3, Pace(25, 40))])
-def test_answers_told_in_parts_are_the_reference_s(tmp_path: Path, monkeypatch, tasks, pace) -> None:
-    monkeypatch.setattr(emission_limits, "PACE", pace)
+@pytest.mark.parametrize(("tasks", "cap"), [(1, EmissionCap(60, 25)), (3, EmissionCap(25, 40))])
+def test_answers_told_in_parts_are_the_reference_s(tmp_path: Path, monkeypatch, tasks, cap) -> None:
+    monkeypatch.setattr(emission_limits, "EMISSION_CAP", cap)
     rows = rows_with_gaps(3)
     files = cut(rows, 9, 31, 40)
     rig = Rig(tmp_path, ONE_FILE)
@@ -54,7 +54,7 @@ def test_answers_told_in_parts_are_the_reference_s(tmp_path: Path, monkeypatch, 
 def test_a_home_left_in_the_middle_goes_on_telling_and_late_queries_agree(
     tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(emission_limits, "PACE", Pace(40, 30))
+    monkeypatch.setattr(emission_limits, "EMISSION_CAP", EmissionCap(40, 30))
     rows = rows_with_gaps(4)
     files = cut(rows, 25, 42)
     rig = Rig(tmp_path, ONE_FILE)
@@ -63,7 +63,7 @@ def test_a_home_left_in_the_middle_goes_on_telling_and_late_queries_agree(
     with rig.hub(1, early) as hub:
         for _ in range(4):
             hub.loop.step()
-        assert hub.loop.engine.has_untold()
+        assert hub.loop.engine.has_emission_backlog()
     with rig.hub(3) as hub:
         hub.run_once()
         for name, text in MANY.items():
@@ -77,13 +77,13 @@ def test_a_home_left_in_the_middle_goes_on_telling_and_late_queries_agree(
 def test_a_seal_tells_everything(tmp_path: Path, monkeypatch) -> None:
     files = cut(rows_with_gaps(5), 30)
     told = []
-    for pace in (Pace(), Pace(30, 40)):
-        monkeypatch.setattr(emission_limits, "PACE", pace)
-        rig = Rig(tmp_path / str(pace.rows), ONE_FILE)
+    for cap in (EmissionCap(), EmissionCap(30, 40)):
+        monkeypatch.setattr(emission_limits, "EMISSION_CAP", cap)
+        rig = Rig(tmp_path / str(cap.rows), ONE_FILE)
         rig.drop(*files)
         with rig.hub(2, MANY) as hub:
             hub.run_once(seal=True)
-            assert not hub.loop.engine.has_untold()
+            assert not hub.loop.engine.has_emission_backlog()
             told.append(answers(hub))
     assert told[0] == told[1]
 
@@ -107,7 +107,7 @@ def test_windows_over_half_a_century_hold_up_nobody(tmp_path: Path) -> None:
         assert hub.query("sparse").history().num_rows == 1
         for name in ("bad", "ever", "long"):
             table = hub.query(name).history()
-            assert table.num_rows == Pace().rows * 2
+            assert table.num_rows == EmissionCap().rows * 2
             assert set(table["n"].to_pylist()[1:]) == ({0} if name == "bad" else {1})
         assert states(hub)["bad"] == "telling"
         assert states(hub)["some"] == "live"
@@ -126,7 +126,7 @@ def test_a_provisional_end_is_told_in_parts_too(tmp_path: Path, monkeypatch) -> 
     rig.drop(*files)
     with rig.hub(2, asked) as hub:
         whole = answers(hub, hub.run_once())
-        monkeypatch.setattr(emission_limits, "PACE", Pace(20, 8))
+        monkeypatch.setattr(emission_limits, "EMISSION_CAP", EmissionCap(20, 8))
         assert answers(hub, hub.finish()) == whole
         for name in asked:
             assert whole[name] == expected(hub.operator_and_query(name)[1], files), name

@@ -145,7 +145,7 @@ def test_an_index_that_points_outside_is_told() -> None:
     with pytest.raises(CorruptStore, match=r"container 'f' is damaged: bytes .* outside"):
         cut.table("a")
     container._index["sections"]["a"][2] = 7
-    with pytest.raises(CorruptStore, match="holds 1 rows where the index says 7"):
+    with pytest.raises(CorruptStore, match="holds 1 rows where the index records 7"):
         container.table("a")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from headrace.store.files.shared_buffers import filtered, twins_of
+from headrace.store.files.shared_buffers import filtered, shared_buffers_of
 
 NUMBERS = pa.chunked_array([[1, 2], [3, None, 5]], pa.int64())
 STAMPS = pa.chunked_array([chunk.view(pa.timestamp("us")) for chunk in NUMBERS.chunks])
@@ -13,7 +13,7 @@ TEXTS = pa.chunked_array([pa.array(part).dictionary_encode() for part in (["u", 
 
 def test_rows_are_chosen_from_columns_in_pieces_with_nulls_and_dictionaries() -> None:
     table = pa.table({"a": NUMBERS, "text": TEXTS, "b": STAMPS, "c": NUMBERS})
-    assert twins_of(table) == [[2, 0], [3, 0]]
+    assert shared_buffers_of(table) == [[2, 0], [3, 0]]
     mask = pa.array([True, False, True, True, False])
     for rows, chosen in ((table, mask), (table.slice(1, 3), mask[1:4]), (table.slice(0, 0), mask[:0])):
         found = filtered(rows, chosen)
@@ -31,4 +31,4 @@ def test_the_same_numbers_with_other_nulls_or_at_another_place_are_another_colum
     narrow = pa.Array.from_buffers(pa.int32(), 3, [None, values])
     truths = pa.Array.from_buffers(pa.bool_(), 3, [None, values])
     every = [*columns, moved, narrow, truths, truths]
-    assert twins_of(pa.table(every, names=[f"c{place}" for place in range(len(every))])) == []
+    assert shared_buffers_of(pa.table(every, names=[f"c{place}" for place in range(len(every))])) == []

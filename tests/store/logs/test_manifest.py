@@ -179,7 +179,7 @@ def test_a_driver_that_slept_until_its_number_was_dropped_does_not_commit_into_t
     [
         (lambda data: data[:-1], "manifests/000000000002.json' is damaged"),
         (lambda data: data.replace(b'"epoch":2', b'"epoch":3'), "is damaged: checksum"),
-        (lambda _: Manifest(epoch=9, incarnation=1).encode(), "says that it is of epoch 9"),
+        (lambda _: Manifest(epoch=9, incarnation=1).encode(), "is of epoch 9"),
     ],
 )
 def test_a_damaged_manifest_is_told_by_name(damage, told: str, tmp_path: Path) -> None:

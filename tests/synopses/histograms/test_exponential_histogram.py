@@ -28,7 +28,7 @@ def held(values: Ints, now: int, window: int) -> int:
     return int(values[max(0, now - window) : now].sum())
 
 
-def fed(counted: Histograms, values: Ints, start: int, stop: int, window: int) -> Histograms:
+def partial_column(counted: Histograms, values: Ints, start: int, stop: int, window: int) -> Histograms:
     """Elements start..stop-1 taken in as one batch, in windows of at most `window` elements."""
     times = np.flatnonzero(values[start:stop]) + start
     added = counted.since(start - window).absorb(np.zeros(len(times), np.int64), times, values[times])
@@ -44,7 +44,7 @@ def test_the_error_is_at_most_one_kth_of_the_truth_at_every_instant_and_for_ever
     values = FAMILIES[family](ELEMENTS, WINDOW, k, np.random.default_rng((k, seed)))
     counted = Histograms.empty(form(k), 1)
     for now in range(1, ELEMENTS + 1):
-        counted = fed(counted, values, now - 1, now, WINDOW)
+        counted = partial_column(counted, values, now - 1, now, WINDOW)
         for window in (WINDOW, 1 + now % WINDOW):
             true = held(values, now, window)
             estimate, slack = (int(part[0]) for part in counted.estimate(now - window))
@@ -169,7 +169,7 @@ def test_there_are_at_most_as_many_buckets_as_the_theorem_says() -> None:
     for k in (2, 10, 20, 100):
         for family, largest in (("all ones", 1), ("half", 1), ("sums", 1 << 20)):
             values = FAMILIES[family](5000, 5000, k, np.random.default_rng(3))
-            counted = fed(Histograms.empty(form(k), 1), values, 0, 5000, 5000)
+            counted = partial_column(Histograms.empty(form(k), 1), values, 0, 5000, 5000)
             theorem = (k / 2 + 1) * (np.log2(2 * 5000 * largest / k + 1) + 1) + k / 2 + 1
             assert counted.buckets()[0] <= theorem
             assert counted.buckets()[0] <= form(k).most_buckets(int(values.sum()))

@@ -6,10 +6,17 @@ from typing import Final
 
 from headrace.algebra.functions import type_rules as rules
 from headrace.algebra.functions.entry import Function, own
-from headrace.algebra.functions.type_rules import alike, anything, fixed, like_pattern, repeated, truth
+from headrace.algebra.functions.type_rules import (
+    anything,
+    cast_to_common,
+    fixed,
+    like_pattern,
+    repeated,
+    truth,
+)
 from headrace.schema import BOOLEAN, DOUBLE, STRING
 
-_COMPARED: Final = alike(2, 2, BOOLEAN, ordered=True)
+_COMPARED: Final = cast_to_common(2, 2, BOOLEAN, ordered=True)
 
 OPERATORS: Final = (
     Function(
@@ -91,7 +98,7 @@ OPERATORS: Final = (
     own(
         "in",
         "a IN (b, …)",
-        alike(2, None, BOOLEAN, ordered=True),
+        cast_to_common(2, None, BOOLEAN, ordered=True),
         "Equal to one of the list; NULL if that depends on a NULL.",
         "2 IN (1, 2, NULL)",
     ),
@@ -123,11 +130,18 @@ CHOICES: Final = (
     own(
         "coalesce",
         "coalesce(a, …)",
-        alike(1),
+        cast_to_common(1),
         "The first that is not NULL; those after it raise no errors.",
         "coalesce(NULL, 2, 3)",
     ),
-    own("ifnull", "ifnull(a, b)", alike(2, 2), "b where a is NULL.", "ifnull(NULL, 2)", aliases=("nvl",)),
+    own(
+        "ifnull",
+        "ifnull(a, b)",
+        cast_to_common(2, 2),
+        "b where a is NULL.",
+        "ifnull(NULL, 2)",
+        aliases=("nvl",),
+    ),
     own("nvl2", "nvl2(a, b, c)", rules.choice_by_null, "b where a is not NULL, else c.", "nvl2(NULL, 1, 2)"),
     own("nullif", "nullif(a, b)", rules.null_if_equal, "NULL where a = b, else a.", "nullif(2, 2)"),
     own(
@@ -141,12 +155,16 @@ CHOICES: Final = (
     own(
         "greatest",
         "greatest(a, b, …)",
-        alike(2, ordered=True),
+        cast_to_common(2, ordered=True),
         "The greatest that is not NULL; NaN is greatest.",
         "greatest(1, NULL, 3)",
     ),
     own(
-        "least", "least(a, b, …)", alike(2, ordered=True), "The least that is not NULL.", "least(1, NULL, 3)"
+        "least",
+        "least(a, b, …)",
+        cast_to_common(2, ordered=True),
+        "The least that is not NULL.",
+        "least(1, NULL, 3)",
     ),
     own(
         "isnan",

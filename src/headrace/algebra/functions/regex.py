@@ -86,7 +86,7 @@ def check_like(pattern: str, escape: str) -> None:
             place += 1
             if place == len(pattern) or pattern[place] not in ("%", "_", escape):
                 raise UserError(
-                    f"in the LIKE pattern '{pattern}' the escape '{escape}' stands before neither '%', '_' nor itself",
+                    f"in the LIKE pattern '{pattern}' the escape '{escape}' is followed by neither '%', '_' nor itself",
                     remedy=f"Write it twice where it means itself: {escape}{escape}.",
                 )
         place += 1

@@ -102,7 +102,9 @@ def truth(least: int, most: int | None) -> Rule:
     return rule
 
 
-def alike(least: int, most: int | None = None, result: Type | None = None, *, ordered: bool = False) -> Rule:
+def cast_to_common(
+    least: int, most: int | None = None, result: Type | None = None, *, ordered: bool = False
+) -> Rule:
     """Arguments cast to their common type, which is the result's unless `result` is given."""
 
     def rule(types: tuple[Type, ...], _: tuple[Value, ...]) -> Typed | None:

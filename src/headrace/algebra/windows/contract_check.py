@@ -136,7 +136,8 @@ def _row_alone(kind: UserWindow, at: Ints, columns: Sequence[pa.Array], pairs: t
 def _hold(rule: bool, broken: str) -> None:
     if not rule:
         raise UserError(
-            f"not a kind of window: {broken}", remedy="The contract is told by help(headrace.UserWindow)."
+            f"not a kind of window: {broken}",
+            remedy="The contract is described by help(headrace.UserWindow).",
         )
 
 

@@ -40,7 +40,7 @@ class Code(bytes):
         except (ImportError, AttributeError) as error:
             raise UserError(
                 f"{what} cannot be loaded: {error}",
-                remedy="Make the module it was registered from importable again, or register it anew.",
+                remedy="Make the module it was registered from importable again, or register it again.",
             ) from None
 
 

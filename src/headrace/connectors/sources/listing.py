@@ -23,7 +23,7 @@ from headrace.connectors.sources.splits import ranges
 from headrace.errors import UserError
 from headrace.time import SECOND, Instant
 
-Mark = tuple[tuple[str, int], ...]
+Position = tuple[tuple[str, int], ...]
 
 _SETTLED: Final = 2 * SECOND
 """A folder changed this recently may change again without its modification time telling."""
@@ -34,7 +34,7 @@ class Listing:
     """New records, and what to hand to the next `look`: None when it has to look at everything again."""
 
     records: list[IngestRecord]
-    mark: Mark | None
+    position: Position | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ def list_new(definition: StreamDefinition, known: Container[str], now: Instant) 
     Hidden files (`.`, `_`), `*.tmp` and empty files are passed over; folders within a folder are not searched. Raises
     `UserError` for a path that cannot be there or cannot be read.
     """
-    return look(definition, known, now).records
+    return list_changed(definition, known, now).records
 
 
-def look(
-    definition: StreamDefinition, known: Container[str], now: Instant, mark: Mark | None = None
+def list_changed(
+    definition: StreamDefinition, known: Container[str], now: Instant, position: Position | None = None
 ) -> Listing:
     """The same; a folder that has not changed since `mark` was given is not listed again."""
     path = option(definition.options, "path", "")
@@ -63,9 +63,9 @@ def look(
             f"'{definition.name}' is no stream of files",
             remedy=f"USING one of {', '.join(FILES)}, with a path.",
         )
-    before = None if flag(definition.options, "recursiveFileLookup") else _marked(path, now)
-    if mark is not None and mark == before:
-        return Listing([], mark)
+    before = None if flag(definition.options, "recursiveFileLookup") else _folder_times(path, now)
+    if position is not None and position == before:
+        return Listing([], position)
     found, pending = _new_files(definition, path, known)
     if option(definition.options, "order", "time").lower() == "name":
         found.sort(key=lambda each: each.path)
@@ -75,7 +75,7 @@ def look(
     return Listing(records, None if pending else before)
 
 
-def _marked(path: str, now: Instant) -> Mark | None:
+def _folder_times(path: str, now: Instant) -> Position | None:
     """The modification times of the folders; None unless every one is older than a change could hide in."""
     if _is_glob(path):
         return None

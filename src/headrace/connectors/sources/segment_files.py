@@ -108,7 +108,7 @@ def as_rows(definition: StreamDefinition, rows: Any) -> pa.Table:
     if isinstance(rows, (Mapping, str | bytes)) or not isinstance(rows, Iterable):
         raise UserError(
             f"stream '{definition.name}' takes rows, not {type(rows).__name__}",
-            remedy="Hand in a pyarrow Table, a pandas DataFrame, or a list of dicts.",
+            remedy="Pass a pyarrow Table, a pandas DataFrame, or a list of dicts.",
         )
     return _of_dicts(definition, list(rows))
 
@@ -156,7 +156,7 @@ def _of_dicts(definition: StreamDefinition, rows: Sequence[Any]) -> pa.Table:
         if not isinstance(row, Mapping):
             raise UserError(
                 f"row {number} for stream '{definition.name}' is {type(row).__name__}, not a dict",
-                remedy="Hand in a list of dicts, such as [{'k': 1, 'v': 2.5}].",
+                remedy="Pass a list of dicts, such as [{'k': 1, 'v': 2.5}].",
             )
     _check_names(definition, list({str(name): None for row in rows for name in row}))
     folded = [{str(name).lower(): cell for name, cell in row.items()} for row in rows]

@@ -38,7 +38,7 @@ def opened(record: IngestRecord, root: str | None = None) -> Iterator[BinaryIO]:
 def check(record: IngestRecord, found: os.stat_result) -> None:
     """Raise `SourceChanged` unless size and modification time (0: of no matter) are the record's."""
     if found.st_size != record.size or record.mtime_ns not in (0, found.st_mtime_ns):
-        raise _changed(record, f"it has {_said(found.st_size, found.st_mtime_ns)}")
+        raise _changed(record, f"it has {_described(found.st_size, found.st_mtime_ns)}")
 
 
 def unreadable(uri: str | Path, problem: OSError) -> UserError:
@@ -50,7 +50,7 @@ def unreadable(uri: str | Path, problem: OSError) -> UserError:
     )
 
 
-def _said(size: int, mtime_ns: int) -> str:
+def _described(size: int, mtime_ns: int) -> str:
     if not mtime_ns:
         return f"{size} bytes"
     return f"{size} bytes, modified {render_instant(mtime_ns // 1000)}"
@@ -59,6 +59,6 @@ def _said(size: int, mtime_ns: int) -> str:
 def _changed(record: IngestRecord, found: str) -> SourceChanged:
     return SourceChanged(
         f"stream '{record.stream}': '{record.uri}' has changed since it was listed: "
-        f"expected {_said(record.size, record.mtime_ns)}, found that {found}",
+        f"expected {_described(record.size, record.mtime_ns)}, found that {found}",
         remedy="Put the old file back; new rows belong in new files, moved into the folder when they are complete.",
     )

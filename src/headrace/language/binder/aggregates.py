@@ -163,7 +163,7 @@ class Grouping:
         call = replace(item.call, type=DOUBLE, part="estimate")
         self.aggregates[place] = NamedAggregate(item.name, call)
 
-    def beside(self, name: str | None, part: Choice["error", "kept"]) -> Expression:
+    def companion_column(self, name: str | None, part: Choice["error", "kept"]) -> Expression:
         """The column of the error of the aggregate of that name, or of what was looked at of the group."""
         own = next((item.call for item in self.aggregates if item.name == name), None)
         call = own or AggregateCall("count", None, DOUBLE)

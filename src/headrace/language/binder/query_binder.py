@@ -35,7 +35,7 @@ from headrace.language.binder.expressions.scope import WINDOW_COLUMNS, Names
 from headrace.language.binder.expressions.time_zones import in_zone
 from headrace.language.binder.relational_tree import tree
 from headrace.language.binder.revisions import revisions
-from headrace.language.binder.semijoins import beside_semijoins
+from headrace.language.binder.semijoins import with_semijoins
 from headrace.language.binder.sessions import per_group
 from headrace.language.binder.shedding import check_shedding, estimated
 from headrace.language.binder.sources.bounds import condition
@@ -104,7 +104,7 @@ class _SelectBinder:
     text: str
     sources: From
     functions: Mapping[str, UserFunction]
-    members: Memberships
+    memberships: Memberships
     numbered: bool
     rows: ExpressionBinder = field(init=False)
     grouping: Grouping = field(init=False)
@@ -141,7 +141,7 @@ class _SelectBinder:
             self.text,
             grouped=self.grouped,
             streams_rows=self._streams_rows,
-            semijoined=bool(self.members.semijoins),
+            semijoined=bool(self.memberships.semijoins),
         )
         if select.shedding is not None:
             check_shedding(select, self.sources, self.grouping, having, self.text)
@@ -167,19 +167,19 @@ class _SelectBinder:
         where = None
         if self.select.where is not None:
             binder = ExpressionBinder(
-                self.text, self._where_column, self._in_where, self.functions, self.members.bind
+                self.text, self._where_column, self._in_where, self.functions, self.memberships.bind
             )
-            where = self.members.where(self.select.where, binder)
-        select, semijoins = self.select, self.members.semijoins
+            where = self.memberships.where(self.select.where, binder)
+        select, semijoins = self.select, self.memberships.semijoins
         if semijoins:
-            self.sources = beside_semijoins(select, self.sources, self.text)
+            self.sources = with_semijoins(select, self.sources, self.text)
         limits = (
             None if self.sources.others or semijoins else select.bounds
         )  # joined, they are windows by now
         inside = None if limits is None else condition(select, self.sources.stream, self.text)
         if inside is not None:
             where = inside if where is None else Call("and", (where, inside), BOOLEAN)
-        node = tree(self.sources, where, self.members, grouped_window=select.window is not None)
+        node = tree(self.sources, where, self.memberships, grouped_window=select.window is not None)
         return node if limits is None or inside is not None else Bounds(node, *limits)
 
     def _where_column(self, name: Name) -> Expression:
@@ -201,7 +201,7 @@ class _SelectBinder:
 
     def _nested(self, call: FunctionCall) -> Expression:
         self._fail(
-            f"the aggregate {call.name.upper()} stands where rows are read one at a time",
+            f"the aggregate {call.name.upper()} is used where rows are read one at a time",
             call.span,
             "Aggregates cannot be nested or grouped by.",
         )

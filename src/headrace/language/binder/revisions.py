@@ -46,9 +46,9 @@ def _reason(select: Select, sources: From, *, grouped: bool) -> str | None:
     if isinstance(window, TimeSlide | Landmark | Session):
         return "with ISTREAM and DSTREAM of windows" if select.emit in ("istream", "dstream") else None
     if isinstance(window, Delta):
-        return "for windows that end where a value leaves them: a late row could cut every one after it anew"
+        return "for windows that end where a value leaves them: a late row could change every window after it"
     if isinstance(window, Custom):
-        return "for windows of a user's class: which of them a row is in is said once, when it comes"
+        return "for windows of a user's class: which of them a row is in is decided once, when it arrives"
     if window is not None and counts_rows(window):
         return "for windows of rows: a late row would move every window after it"
     streamed = select.emit == "istream" or (select.emit is None and sources.stream.bare)

@@ -68,7 +68,7 @@ def semijoin(
             f"IN compares place by place: {len(operands)} before it, {len(fields)} in its SELECT",
             span=node.select.items[0].span.to(node.select.items[-1].span),
             text=scope.text,
-            remedy=f"'{operands[0].parts[0]}' stands for {listed}."
+            remedy=f"'{operands[0].parts[0]}' is expanded to {listed}."
             if of_row and isinstance(operands[0], Name)
             else "Select as many columns as there are values before IN.",
         )
@@ -106,9 +106,9 @@ def _relation(select: Select, scope: Scope, inner: Callable[[Select], Query]) ->
     """What the SELECT of a condition means, if that is a relation."""
     query = _bound(select, scope, inner)
     if query.emission != "relation":
-        what = "windows, each told when it ends" if query.emission == "windows" else "a stream of rows"
+        what = "windows, each emitted when it ends" if query.emission == "windows" else "a stream of rows"
         _fail(
-            f"the SELECT of IN is {what}, and IN looks into what is there at an instant",
+            f"the SELECT of IN is {what}, and IN reads a relation at an instant",
             select.span,
             scope.text,
             f"Write a window without SLIDE: {_INSTANT}."
@@ -166,7 +166,7 @@ def _each_once(query: Query, kinds: Sequence[Type]) -> Query:
 # ------------------------------------------------------------------------------------------- what may stand around them
 
 
-def beside_semijoins(select: Select, sources: From, text: str) -> From:
+def with_semijoins(select: Select, sources: From, text: str) -> From:
     """The sources of a query that has semijoins; `BEGIN NOW - INTERVAL d END NOW` is the window of its stream.
 
     Raises `UnsupportedQuery` for a query that holds no relation at every instant, and for what is not available then.
@@ -175,28 +175,28 @@ def beside_semijoins(select: Select, sources: From, text: str) -> From:
         if source.sliding:
             where = "its SLIDE" if select.window is None else "it"
             _fail(
-                f"the window of '{source.alias}' slides, and IN over what changes looks into what is there at an instant",
+                f"the window of '{source.alias}' slides, and IN over what changes reads a relation at an instant",
                 source.span if select.window is None else select.window.span,
                 text,
                 f"Leave {where} out: {_INSTANT}.",
             )
         if isinstance(source.scan, StreamScan) and source.scan.channel != "rows":
             _fail(
-                f"{source.scan.channel.upper()} rows come after their time: what was there then is gone",
+                f"{source.scan.channel.upper()} rows arrive after their time: the state of that time is gone",
                 source.span,
                 text,
-                "Select them by themselves, or look into a stored relation.",
+                "Select them by themselves, or use a stored relation.",
             )
     if select.emit == "rstream":
         _fail(
-            "RSTREAM is not available beside IN over what changes",
+            "RSTREAM is not available with IN over what changes",
             sources.stream.span,
             text,
-            "Use ISTREAM, which tells a row when it begins to meet one.",
+            "Use ISTREAM, which emits a row at its first match.",
         )
     if select.revisions is not None:
         _fail(
-            "WITH REVISIONS is not available beside IN over what changes",
+            "WITH REVISIONS is not available with IN over what changes",
             select.revisions.span,
             text,
             "Leave it out, or give the streams a SLACK that keeps their late rows.",
@@ -207,7 +207,7 @@ def beside_semijoins(select: Select, sources: From, text: str) -> From:
     upto = isinstance(begin, Ago) and end == Ago()
     if not upto or not isinstance(sources.stream.window, Unbounded | TimeRange):
         _fail(
-            "BEGIN … END beside IN over what changes is a stretch up to NOW, beside no window but [RANGE d]",
+            "BEGIN … END with IN over what changes is an interval up to NOW, and allows no window but [RANGE d]",
             select.bounds_span or sources.stream.span,
             text,
             "Write BEGIN NOW - INTERVAL d END NOW, or compare the stream's time column in WHERE.",
@@ -221,7 +221,7 @@ def check_order(aggregates: Iterable[NamedAggregate], select: Select, text: str)
         names = frozenset[str]() if item.call.argument is None else columns_of(item.call.argument)
         if any(name.endswith((AT, POSITION)) for name in names):
             _fail(
-                f"{item.call.function.upper()} depends on the order of rows, and beside IN over what changes they have none",
+                f"{item.call.function.upper()} depends on the order of rows, and with IN over what changes they have none",
                 select.span,
                 text,
                 "Use MIN, MAX or another aggregate that does not.",

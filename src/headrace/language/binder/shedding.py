@@ -36,7 +36,7 @@ def check_shedding(
     reads = frozenset() if having is None else columns_of(having)
     if reads & {item.name for item in grouping.aggregates}:
         _refuse(
-            "with HAVING over estimates: which groups are told would be uncertain, and nothing would say so",
+            "with HAVING over estimates: which groups are emitted would be uncertain, and nothing would show it",
             select.having_span or select.shedding,
             text,
             "Leave HAVING out, and read the query in another one: WHERE n - n_error > 100.",
@@ -68,10 +68,10 @@ def estimated(
     for name, value, span in items:
         told.append((name, transform(value, retyped), span))
         if isinstance(value, Column) and value.name in known:
-            told.append((f"{name}_error", grouping.beside(value.name, "error"), span))
+            told.append((f"{name}_error", grouping.companion_column(value.name, "error"), span))
         elif columns_of(value) & known.keys():
-            _refuse("for an expression over estimates: nothing would say how wrong it is", span, text)
-    told.append((KEPT, grouping.beside(None, "kept"), items[-1][2]))
+            _refuse("for an expression over estimates: its error would be unknown", span, text)
+    told.append((KEPT, grouping.companion_column(None, "kept"), items[-1][2]))
     return told, [transform(value, retyped) for value in order]
 
 
@@ -79,11 +79,11 @@ def _check_call(call: AggregateCall, grouping: Grouping, span: Span, text: str) 
     if depends_on(call, grouping.aggregates):
         _refuse("for aggregates that compare rows with their group", span, text)
     if call.distinct:
-        _refuse("for DISTINCT: how many values were not seen cannot be told from those that were", span, text)
-    if call.function not in (*ESTIMATED, *ONE_SIDED) or call.within is not None:
         _refuse(
-            f"for {call.function.upper()}: how wrong it is with fewer rows cannot be told yet", span, text
+            "for DISTINCT: the number of values not seen cannot be derived from those that were", span, text
         )
+    if call.function not in (*ESTIMATED, *ONE_SIDED) or call.within is not None:
+        _refuse(f"for {call.function.upper()}: its error with fewer rows is not known yet", span, text)
 
 
 def _reason(select: Select, sources: From) -> str | None:
@@ -97,7 +97,7 @@ def _reason(select: Select, sources: From) -> str | None:
     if scan.channel != "rows":
         return f"over {scan.channel.upper()} rows: these are not shed"
     if select.joins:
-        return "with a join: a row that meets several is lost with all of them, which no error could count"
+        return "with a join: a row that matches several is lost with all of them, which no error could count"
     if not isinstance(window, TimeSlide | Landmark):
         return "where windows do not end at instants that are known before"
     return None
@@ -105,12 +105,14 @@ def _reason(select: Select, sources: From) -> str | None:
 
 def _reason_above(select: Select, grouping: Grouping) -> str | None:
     if not (select.group_by or select.window or grouping.aggregates):
-        return "without aggregates: nothing could say which rows are not there"
+        return "without aggregates: nothing could show which rows are missing"
     if select.distinct or select.limit_span is not None:
         what = "DISTINCT" if select.distinct else "LIMIT"
-        return f"with {what}: which rows are told would be uncertain, and nothing would say so"
+        return f"with {what}: which rows are emitted would be uncertain, and nothing would show it"
     if select.emit_empty is not None:
-        return "with EMIT EMPTY: an empty window could not be told from one of which all is shed"
+        return (
+            "with EMIT EMPTY: an empty window could not be distinguished from one of which all rows are shed"
+        )
     if select.emit is not None:
         return f"with {select.emit.upper()}"
     if select.revisions is not None:

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from headrace.algebra.expressions.expression import Call, Column, Expression, columns_of
 from headrace.algebra.functions.resolve import UserFunction
-from headrace.algebra.query import Mark, Node, Query, RelationScan
+from headrace.algebra.query import Node, Query, RelationScan, SemijoinColumn
 from headrace.catalog.definitions import RelationDefinition
 from headrace.errors import Span, UnsupportedQuery, UserError, did_you_mean
 from headrace.language.binder.expressions.expression_binder import ExpressionBinder
@@ -85,7 +85,7 @@ class Memberships:
     def over(self, node: Node) -> Node:
         """The node with all that look into stored relations above it."""
         for each in self.found:
-            node = Mark(node, each.right, each.name, each.condition, each.test)
+            node = SemijoinColumn(node, each.right, each.name, each.condition, each.test)
         return node
 
     def _test(
@@ -109,7 +109,7 @@ class Memberships:
         member = binder.bind(item)
         if any(not name.startswith(f"{alias}.") for name in columns_of(member)):
             self._fail(
-                "the column that IN looks into is one of its own SELECT",
+                "the column that IN tests is one of its own SELECT",
                 item.span,
                 "Compare columns of the stream in the WHERE of the inner SELECT.",
             )
@@ -167,14 +167,14 @@ class Memberships:
 
     def _refuse(self, node: InSelect | Exists) -> NoReturn:
         """Raises `UnsupportedQuery`: this is over what changes, and no semijoin."""
-        message = "a SELECT over what changes is a condition of WHERE by itself, beside others with AND"
+        message = "a SELECT over what changes is a condition of WHERE by itself, combined with others by AND"
         remedy = "Write WHERE … AND k IN (SELECT …); in place of OR register a query for each side."
         if isinstance(node, Exists):
             message = "EXISTS over what changes is not available"
             remedy = "Write IN, which compares columns: k IN (SELECT k FROM s [RANGE 5 MINUTES])."
         elif node.negated:
-            message = "NOT IN over what changes is not available: rows would have to come back when what they meet goes"
-            remedy = "Write IN, or keep what is looked into in a relation: NOT IN (SELECT id FROM r)."
+            message = "NOT IN over what changes is not available: rows would have to be inserted again when their match is retracted"
+            remedy = "Write IN, or store the set in a relation: NOT IN (SELECT id FROM r)."
         raise UnsupportedQuery(message, span=node.select.span, text=self.scope.text, remedy=remedy)
 
     def _no_aggregate(self, call: FunctionCall) -> Expression:

@@ -193,5 +193,5 @@ def bound(cursor: Cursor, what: str) -> Instant | Ago:
     start = cursor.token.span
     length = duration(cursor, "an interval before NOW")
     if length < 0:
-        raise cursor.error("a bound cannot lie after NOW", cursor.since(start))
+        raise cursor.error("a bound cannot be after NOW", cursor.since(start))
     return Ago(length)

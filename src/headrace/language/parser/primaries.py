@@ -119,7 +119,7 @@ def _row(cursor: Cursor, whole: Whole, start: Span, first: Expr) -> InSelect:
     negated = closed and cursor.accept("NOT")
     if not (closed and cursor.accept("IN") and cursor.accept_sign("(") and at_subselect(cursor)):
         raise cursor.unsupported(
-            "rows of several values in parentheses stand before IN (SELECT …) only",
+            "rows of several values in parentheses are allowed only before IN (SELECT …)",
             span,
             "Compare the values one by one: a = 1 AND b = 2.",
         )

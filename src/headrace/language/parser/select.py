@@ -219,7 +219,7 @@ def _united(cursor: Cursor) -> Source:
         cursor.advance()
         if not cursor.accept("ALL"):
             raise cursor.unsupported(
-                "UNION of streams would have to remember every row for ever, to tell equal ones apart",
+                "UNION of streams would have to store all rows permanently, to recognise equal ones",
                 at,
                 "Write UNION ALL, which keeps all rows.",
             )
@@ -237,7 +237,7 @@ def _in_parentheses(cursor: Cursor, start: Span) -> Source:
     found = _read_as(cursor, _united(cursor))
     if cursor.at_any("UNION", "EXCEPT", "MINUS", "INTERSECT"):
         raise cursor.error(
-            f"{cursor.token.upper} stands between SELECTs, or UNION ALL between names of streams without windows",
+            f"{cursor.token.upper} comes between SELECTs, or UNION ALL between names of streams without windows",
             cursor.token.span,
             "Write (SELECT * FROM a UNION ALL SELECT * FROM b) AS t.",
         )
@@ -250,7 +250,7 @@ def _read_as(cursor: Cursor, source: Source) -> Source:
     alias = _alias(cursor)
     if cursor.at_sign("[") and source.window is not None:
         raise cursor.error(
-            "the window of the source stands inside the parentheses already",
+            "the window of the source is already inside the parentheses",
             cursor.token.span,
             "Keep one of them.",
         )

@@ -37,7 +37,7 @@ def select(cursor: Cursor) -> Select:
     elif cursor.at_any("ORDER", "LIMIT"):
         if not _is_open(found):
             raise cursor.error(
-                f"{cursor.token.upper} stands behind the parentheses of its SELECT",
+                f"{cursor.token.upper} follows the parentheses of its SELECT",
                 cursor.token.span,
                 "Write it before the closing parenthesis, or SELECT … FROM (SELECT …) ORDER BY ….",
             )
@@ -91,28 +91,28 @@ def _with_next(cursor: Cursor, left: Select, following: Callable[[Cursor], Selec
         named = cursor.token.kind in ("name", "quoted")
         remedy = "What has a name is read by SELECT * FROM name." if named else None
         raise cursor.wanted(f"SELECT after {operator if word != 'MINUS' else word}", remedy)
-    members = [left, following(cursor)]
+    operands = [left, following(cursor)]
     sets = left.source.sets
-    if sets is not None and not _is_enclosed(left, sets) and _goes_on(sets.operator, operator):
-        members[:1] = sets.members
+    if sets is not None and not _is_enclosed(left, sets) and _is_flattened(sets.operator, operator):
+        operands[:1] = sets.operands
         start = sets.span
-    found = _together(Sets(operator, tuple(members), start), left.span.to(cursor.before.span))
+    found = _together(Sets(operator, tuple(operands), start), left.span.to(cursor.before.span))
     cursor.check_selects(_depth(found), start)
     return found
 
 
 def _is_enclosed(found: Select, sets: Sets) -> bool:
     """Whether parentheses stand around several SELECTs, which are then read as one."""
-    return found.span.start < sets.members[0].span.start
+    return found.span.start < sets.operands[0].span.start
 
 
-def _goes_on(before: SetOperator, operator: SetOperator) -> bool:
+def _is_flattened(before: SetOperator, operator: SetOperator) -> bool:
     """Whether one operator over all that stand in a row means the same: UNION is of rows however often they are there."""
     return before == operator or (before == "UNION ALL" and operator == "UNION")
 
 
 def _together(sets: Sets, span: Span) -> Select:
-    items = sets.members[0].items
+    items = sets.operands[0].items
     listed = AllColumns(None, items[0].span.to(items[-1].span))
     source = Source(TOGETHER, None, None, "rows", span, sets=sets)
     return Select((listed,), source, span, distinct=sets.operator == "UNION")
@@ -120,7 +120,7 @@ def _together(sets: Sets, span: Span) -> Select:
 
 def _depth(found: Select) -> int:
     sets = found.source.sets
-    return 0 if sets is None else 1 + max(_depth(each) for each in sets.members)
+    return 0 if sets is None else 1 + max(_depth(each) for each in sets.operands)
 
 
 def _single(cursor: Cursor) -> Select:
@@ -153,7 +153,7 @@ def _trailers(cursor: Cursor, found: Select, start: Span) -> Select:
         at = cursor.token.span
         if cursor.at_any("EMIT", "WITH") and found.source.sets is not None:
             raise cursor.error(
-                f"{cursor.token.upper} is of one SELECT, and here stands behind several",
+                f"{cursor.token.upper} belongs to one SELECT, and here follows several",
                 at,
                 "Put it into the parentheses of its SELECT: (SELECT … EMIT EMPTY) UNION ALL SELECT ….",
             )
@@ -164,7 +164,7 @@ def _trailers(cursor: Cursor, found: Select, start: Span) -> Select:
             found = _with(cursor, found, at)
         elif cursor.at_any(*_OPERATORS):
             raise cursor.error(
-                f"{cursor.token.upper} stands behind ORDER BY, LIMIT, EMIT EMPTY or WITH, which end all that stands before them",
+                f"{cursor.token.upper} follows ORDER BY, LIMIT, EMIT EMPTY or WITH, which end everything before them",
                 at,
                 "Put a SELECT that has its own in parentheses: (SELECT … LIMIT 3) UNION ALL SELECT ….",
             )

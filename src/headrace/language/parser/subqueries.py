@@ -43,7 +43,7 @@ def subselect(cursor: Cursor) -> Select:
         raise cursor.unsupported("WITH is not available yet", start, "Write the SELECT itself.")
     if cursor.read_select is None:
         raise cursor.unsupported(
-            "a SELECT inside an expression stands in the WHERE of a query only",
+            "a SELECT inside an expression is allowed only in the WHERE of a query",
             start,
             "JOIN the relation instead.",
         )

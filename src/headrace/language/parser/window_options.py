@@ -85,7 +85,7 @@ def _consistent(cursor: Cursor, found: Options) -> Options:
     second = found.of_range or found.of_slide
     if found.attribute is not None and second is not None:
         raise cursor.error(
-            "WATTR says what both RANGE and SLIDE are measured on",
+            "WATTR specifies what both RANGE and SLIDE are measured on",
             second.span,
             "Use WATTR alone, or RATTR for the range and SATTR for the slide.",
         )
@@ -158,13 +158,13 @@ def measured_in_time(cursor: Cursor, found: Options) -> Name | None:
     range_, slide = found.attribute or found.of_range, found.attribute or found.of_slide
     if isinstance(range_, RowNumber):
         raise cursor.error(
-            f"a RANGE of time cannot be measured on {_said(range_)}",
+            f"a RANGE of time cannot be measured on {_spelled(range_)}",
             range_.span,
             "Write RANGE 1000 ROWS, or measure it on the event time.",
         )
     if isinstance(slide, RowNumber):
         raise cursor.error(
-            f"a SLIDE of time cannot be measured on {_said(slide)}",
+            f"a SLIDE of time cannot be measured on {_spelled(slide)}",
             slide.span,
             "Write for example SLIDE 5 ROWS.",
         )
@@ -185,7 +185,7 @@ def measured_in_both(cursor: Cursor, found: Options) -> tuple[Name | None, RowNu
         )
     if isinstance(found.of_range, RowNumber):
         raise cursor.error(
-            f"a RANGE of time cannot be measured on {_said(found.of_range)}",
+            f"a RANGE of time cannot be measured on {_spelled(found.of_range)}",
             found.of_range.span,
             "Write RANGE 1000 ROWS, or measure it on the event time.",
         )
@@ -224,5 +224,5 @@ def _lower(name: Name) -> tuple[str, ...]:
     return (name.parts[-1].lower(),)
 
 
-def _said(number: RowNumber) -> str:
+def _spelled(number: RowNumber) -> str:
     return "row_num" if number.attribute is None else f"rank({'.'.join(number.attribute.parts)})"

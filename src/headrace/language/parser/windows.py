@@ -151,7 +151,7 @@ def _unbounded(cursor: Cursor, start: Span) -> RangeWindow:
         raise cursor.error(
             "an UNBOUNDED window has no SLIDE",
             cursor.token.span,
-            "[LANDMARK SLIDE e] tells all rows so far at every multiple of e.",
+            "[LANDMARK SLIDE e] emits all rows so far at every multiple of e.",
         )
     return RangeWindow(None, None, 0, None, cursor.since(start))
 
@@ -177,7 +177,7 @@ def _rows(
     if count is None and found.slide_rows is not None:
         raise cursor.error("an UNBOUNDED window has no SLIDE", span)
     if partition and found.partition:
-        raise cursor.error("PARTITION BY and PA say the same twice", span)
+        raise cursor.error("PARTITION BY and PA specify the same thing twice", span)
     if count is None and (partition or found.partition):
         raise cursor.error(
             "an UNBOUNDED window has no partitions", span, "Leave PARTITION BY out: the rows are the same."
@@ -206,7 +206,7 @@ def _delta(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> DeltaWin
             "a DELTA window takes PA only: it ends where the value leaves it", cursor.since(start)
         )
     if partition and found.partition:
-        raise cursor.error("PARTITION BY and PA say the same twice", cursor.since(start))
+        raise cursor.error("PARTITION BY and PA specify the same thing twice", cursor.since(start))
     return DeltaWindow(number, on, partition or found.partition, cursor.since(start))
 
 
@@ -240,7 +240,7 @@ def _session(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> Sessio
             "a SESSION window takes PA and WATTR only: it ends where rows stay away", cursor.since(start)
         )
     if partition and found.partition:
-        raise cursor.error("PARTITION BY and PA say the same twice", cursor.since(start))
+        raise cursor.error("PARTITION BY and PA specify the same thing twice", cursor.since(start))
     if isinstance(found.attribute, RowNumber):
         raise cursor.error(
             "the gap of a session is a length of time", found.attribute.span, "Leave WATTR out."

@@ -14,7 +14,7 @@ from typing import Final
 from headrace.algebra.expressions.aggregates import MAY_COMPARE, AggregateCall
 from headrace.algebra.expressions.expression import Call, Case, Cast, Column, Expression, Literal, columns_of
 from headrace.algebra.expressions.series import AT, PAIR, POSITION, STRUCTURES
-from headrace.algebra.query import Mark
+from headrace.algebra.query import SemijoinColumn
 from headrace.language.parser.literals import shown_instant
 from headrace.language.parser.primaries import RESERVED
 from headrace.schema import INTERVAL
@@ -62,13 +62,13 @@ def render_columns(alias: str, own: Iterable[str], bounds: Iterable[str], *, onl
     return texts
 
 
-def render_membership(mark: Mark, columns: Mapping[str, str]) -> str:
+def render_membership(semijoin: SemijoinColumn, columns: Mapping[str, str]) -> str:
     """A subquery of WHERE."""
-    source = f"{identifier(mark.right.name)} AS {identifier(mark.right.alias)}"
-    where = "" if mark.condition is None else f" WHERE {render_expression(mark.condition, columns)}"
-    if mark.test is None:
+    source = f"{identifier(semijoin.right.name)} AS {identifier(semijoin.right.alias)}"
+    where = "" if semijoin.condition is None else f" WHERE {render_expression(semijoin.condition, columns)}"
+    if semijoin.test is None:
         return f"(EXISTS (SELECT 1 FROM {source}{where}))"  # noqa: S608 - no database reads it
-    value, member = (render_expression(side, columns) for side in mark.test.arguments)
+    value, member = (render_expression(side, columns) for side in semijoin.test.arguments)
     return f"({value} IN (SELECT {member} FROM {source}{where}))"  # noqa: S608
 
 

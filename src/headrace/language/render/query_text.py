@@ -14,12 +14,12 @@ from headrace.algebra.query import (
     Emit,
     Filter,
     Join,
-    Mark,
     Node,
     Project,
     Query,
     QueryScan,
     RelationScan,
+    SemijoinColumn,
     SortKey,
     StreamScan,
     Top,
@@ -87,7 +87,7 @@ def _column_texts(root: Node) -> dict[str, str]:
     scans = [n for n in walk(root) if isinstance(n, StreamScan | RelationScan | QueryScan | UnionAll)]
     for node in scans:
         found |= render_columns(node.alias, node.table.names, WINDOW_COLUMNS, only=len(scans) == 1)
-    for mark in reversed([node for node in walk(root) if isinstance(node, Mark)]):
+    for mark in reversed([node for node in walk(root) if isinstance(node, SemijoinColumn)]):
         found[mark.name] = render_membership(mark, found)
     return found
 
@@ -133,7 +133,7 @@ class _Parts:
                 self.joins.insert(0, node)
             case Join(right=Windowed() as right):
                 self.met.insert(0, (right, node.condition))
-            case Mark():
+            case SemijoinColumn():
                 pass
             case StreamScan() | QueryScan() | UnionAll() if self.scan is None:
                 self.scan = node
@@ -192,13 +192,13 @@ class _Text:
             clauses.append("HAVING " + render_expression(parts.having, above))
         return " ".join([*clauses, *self._top(above)])
 
-    def _several(self, members: Sequence[QueryScan]) -> str:
+    def _several(self, operands: Sequence[QueryScan]) -> str:
         """SELECTs with a set operator between them: one that counts rows asks whether none or some are of a member."""
         asked = self.parts.having
         operator = "UNION" if self.parts.distinct else "UNION ALL"
         if isinstance(asked, Call):
             operator = "EXCEPT" if asked.function == "=" else "INTERSECT"
-        texts = [render(without_side(member.query)) for member in members if member.query is not None]
+        texts = [render(without_side(member.query)) for member in operands if member.query is not None]
         return f" {operator} ".join(f"({text})" for text in texts)
 
     @property
@@ -290,7 +290,7 @@ class _Text:
 
 
 def _queries(scan: UnionAll) -> list[QueryScan]:
-    return [member for member in scan.members if isinstance(member, QueryScan)]
+    return [member for member in scan.inputs if isinstance(member, QueryScan)]
 
 
 def _source(scan: StreamScan | QueryScan | UnionAll, window: Window | None, rows: Mapping[str, str]) -> str:
@@ -301,7 +301,7 @@ def _source(scan: StreamScan | QueryScan | UnionAll, window: Window | None, rows
     if isinstance(scan, QueryScan) and scan.query is not None and not scan.registered:
         name = f"({render(scan.query)})"
     if isinstance(scan, UnionAll):
-        name = f"({' UNION ALL '.join(identifier(member.name) for member in scan.members)})"
+        name = f"({' UNION ALL '.join(identifier(member.name) for member in scan.inputs)})"
     return f"{name}{channel} AS {identifier(scan.alias)}{bracket}"
 
 

@@ -84,7 +84,7 @@ def stream(cursor: Cursor) -> StreamDefinition:
         clauses.progress.definition(),
         clauses.progress.deduplicate,
         1 if blocks is None else _blocks(cursor, blocks, archive, clauses.places["blocks"]),
-        1.0 if keep is None else share_to_keep(cursor, keep, clauses.places["keep"]),
+        1.0 if keep is None else sample_rate_option(cursor, keep, clauses.places["keep"]),
     )
 
 
@@ -105,10 +105,10 @@ def stream_options(cursor: Cursor) -> float:
         )
     if keep is None:
         raise cursor.error("no option is given", cursor.since(start), "Write (keep '0.25').")
-    return share_to_keep(cursor, keep, places["keep"])
+    return sample_rate_option(cursor, keep, places["keep"])
 
 
-def share_to_keep(cursor: Cursor, text: str, at: Span) -> float:
+def sample_rate_option(cursor: Cursor, text: str, at: Span) -> float:
     """A share above 0 and at most 1, as a decimal number."""
     if not _DECIMAL.fullmatch(text) or not 0 < float(text) <= 1:
         raise cursor.error(
@@ -156,7 +156,7 @@ def columns(cursor: Cursor) -> Schema:
             )
         if name.startswith(OURS):
             raise cursor.error(
-                f"a column cannot be called '{name}': names that begin with {OURS} are ours",
+                f"a column cannot be called '{name}': names that begin with {OURS} are reserved",
                 token.span,
                 "Give it another name.",
             )
@@ -238,7 +238,7 @@ def _time(cursor: Cursor, schema: Schema) -> str:
         raise cursor.error(
             f"the event time '{column.name}' is BIGINT, not a TIMESTAMP",
             token.span,
-            "Declare the column as TIMESTAMP; a number does not say whether it counts seconds or milliseconds.",
+            "Declare the column as TIMESTAMP; a number does not show whether it counts seconds or milliseconds.",
         )
     if column.type not in (TIMESTAMP, TIMESTAMP_NTZ):
         raise cursor.error(

@@ -44,7 +44,7 @@ from headrace.language.statements.statement import (
 )
 from headrace.language.syntax.ast import Expr, Select
 from headrace.language.syntax.cursor import Cursor
-from headrace.language.syntax.lexer import stretches
+from headrace.language.syntax.lexer import statement_tokens
 
 
 def parse_script(text: str, zone: str = "UTC") -> tuple[Statement, ...]:
@@ -53,7 +53,7 @@ def parse_script(text: str, zone: str = "UTC") -> tuple[Statement, ...]:
     `zone` is the session's where it begins; SET TIME ZONE is for the statements after it. Raises `UserError` with line and column for the first mistake.
     """
     found: list[Statement] = []
-    for part in stretches(text):
+    for part in statement_tokens(text):
         cursor = Cursor(text, part, zone)
         while cursor.accept_sign(";"):
             pass

@@ -71,7 +71,7 @@ class ProgressClauses:
         """Refuse clauses that contradict each other or the source."""
         at = self.at or cursor.before.span
         if self.external and punctuated:
-            remedy = "PUNCTUATE is taken beside PUNCTUATED BY: leave PUNCTUATED EXTERNALLY out."
+            remedy = "PUNCTUATE is accepted together with PUNCTUATED BY: leave PUNCTUATED EXTERNALLY out."
             raise cursor.error("a stream is PUNCTUATED BY its rows or EXTERNALLY, not both", at, remedy)
         if self.folder and using not in _FILES:
             remedy = "PROGRESS PER (column) takes the source's name from the rows."
@@ -82,7 +82,7 @@ class ProgressClauses:
                 f"PATTERNS IN {self.pattern_column} cannot go with archive '{archive}'", at, remedy
             )
         if self.deduplicate is not None and archive is not None and archive.lower() != "copy":
-            remedy = "Leave the option archive out: then a copy is kept in which each row stands once."
+            remedy = "Leave the option archive out: then a copy is stored that has each row once."
             raise cursor.error(f"DEDUPLICATE BY cannot go with archive '{archive}'", at, remedy)
 
 
@@ -99,7 +99,7 @@ def progress_clause(cursor: Cursor, schema: Schema, found: ProgressClauses) -> b
     ):
         cursor.advance()
         _once(cursor, found.behind is None, "SLACK", start)
-        found.behind = _behind(cursor)
+        found.behind = _backfilling(cursor)
     elif cursor.accept("PUNCTUATED", "EXTERNALLY"):
         _once(cursor, not found.external, "PUNCTUATED EXTERNALLY", start)
         found.external, found.at = True, start
@@ -108,7 +108,7 @@ def progress_clause(cursor: Cursor, schema: Schema, found: ProgressClauses) -> b
             cursor.advance()
         _once(cursor, not found.groups, "PUNCTUATED BY … FOR or PATTERNS", start)
         found.pattern_column = _pattern_column(cursor, schema) if cursor.accept("IN") else None
-        cursor.expect("OF", purpose=" and the columns that patterns speak of")
+        cursor.expect("OF", purpose=" and the columns that patterns apply to")
         found.groups, found.patterns, found.at = _columns(cursor, schema, "PATTERNS OF"), True, start
     elif cursor.accept("PROGRESS", "PER"):
         _once(cursor, found.sources is None and not found.folder, "PROGRESS PER", start)
@@ -128,7 +128,7 @@ def progress_clause(cursor: Cursor, schema: Schema, found: ProgressClauses) -> b
         found.heartbeat = (every, duration(cursor, "a length of time after DELAY"))
     elif cursor.accept("DEDUPLICATE"):
         _once(cursor, found.deduplicate is None, "DEDUPLICATE BY", start)
-        cursor.expect("BY", purpose=" and the columns that tell a row from others")
+        cursor.expect("BY", purpose=" and the columns that identify a row")
         keys = _columns(cursor, schema, "DEDUPLICATE BY", any_type=True)
         within = _positive(cursor, "WITHIN") if cursor.accept("WITHIN") else 0
         found.deduplicate, found.at = Deduplication(keys, within), start
@@ -137,7 +137,7 @@ def progress_clause(cursor: Cursor, schema: Schema, found: ProgressClauses) -> b
     return True
 
 
-def _behind(cursor: Cursor) -> int:
+def _backfilling(cursor: Cursor) -> int:
     at = cursor.token.span
     rows = cursor.whole_number("how many rows after SLACK")
     cursor.advance()

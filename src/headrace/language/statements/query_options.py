@@ -66,7 +66,7 @@ def query_options(cursor: Cursor) -> QuerySettings:
             raise cursor.error(
                 f"sharing is 'on' or 'off', not '{switch}'",
                 places["sharing"],
-                "'off' keeps the panes of this query apart from those of queries alike.",
+                "'off' keeps the panes of this query separate from those of similar queries.",
             )
         found["sharing"] = _SWITCH[switch.lower()]
     if (zone := taken(given, "timezone")) is not None:
@@ -90,7 +90,7 @@ def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
     for place, tag in enumerate(found):
         if not tag or "," in tag:
             fault = f"the tag '{tag}' has a comma in it" if tag else "a tag is empty"
-            raise UserError(fault, remedy="Tags stand between commas: 'alerts, night'.")
+            raise UserError(fault, remedy="Tags are separated by commas: 'alerts, night'.")
         if tag.lower() in (other.lower() for other in found[:place]):
             raise UserError(f"the tag '{tag}' appears twice", remedy="Tags are compared without case.")
     return found

@@ -242,7 +242,7 @@ class Sets:
     """`A UNION ALL B UNION ALL C`: SELECTs with one operator between them, which stands at `span` first."""
 
     operator: SetOperator
-    members: tuple[Select, ...]
+    operands: tuple[Select, ...]
     span: Span
 
 

@@ -54,7 +54,7 @@ def tokens(text: str) -> tuple[Token, ...]:
     return (*_pieces(text), _end(text))
 
 
-def stretches(text: str) -> Iterator[tuple[Token, ...]]:
+def statement_tokens(text: str) -> Iterator[tuple[Token, ...]]:
     """The tokens of a script, statement by statement: up to each `;` and one of kind "end".
 
     Thousands of statements need not be all at hand. Raises `UserError` as `tokens`, when it comes there.
@@ -99,7 +99,7 @@ def _pieces(text: str) -> Iterator[Token]:
                 yield _number(text, start, end)
 
 
-def written_alike(one: str, other: str) -> bool:
+def differs_in_layout_only(one: str, other: str) -> bool:
     """True when two texts differ in white space, comments and the case of bare words only.
 
     Raises `UserError` as `tokens` does.

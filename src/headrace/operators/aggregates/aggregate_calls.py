@@ -15,7 +15,7 @@ from headrace.operators.aggregates.row_weights import alike, present
 from headrace.operators.aggregates.synopsis_aggregates import is_synopsis, lower_synopsis, synopses_of
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.partials import encoding as at_rest
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.integer_moments import exact_variance
 from headrace.operators.partials.moment_statistics import of_pairs, of_shape
 from headrace.operators.partials.partial import Argument, Cells, Count, Sum
@@ -34,8 +34,8 @@ class Lowered:
 class Answer:
     """Cells of every partial for the groups to answer, with the dictionaries of ranked ones."""
 
-    cells: Mapping[Fed, Cells]
-    dictionaries: Mapping[Fed, pa.Array] = field(default_factory=dict)
+    cells: Mapping[PartialColumn, Cells]
+    dictionaries: Mapping[PartialColumn, pa.Array] = field(default_factory=dict)
 
 
 def effective_argument(call: AggregateCall) -> Expression | None:
@@ -51,49 +51,49 @@ def needs_values(call: AggregateCall) -> bool:
     return call.distinct or (call.function in BY_VALUE and not is_synopsis(call))
 
 
-def partials_of(calls: Sequence[AggregateCall]) -> tuple[Fed, ...]:
+def partials_of(calls: Sequence[AggregateCall]) -> tuple[PartialColumn, ...]:
     """The partials needed, each once; the first is always the count of all rows."""
-    found: dict[Fed, None] = {at_rest.rows_fed(): None}
+    found: dict[PartialColumn, None] = {at_rest.rows_partial(): None}
     for call in calls:
-        found.update(dict.fromkeys(feds_of(call)))
+        found.update(dict.fromkeys(partial_columns_of(call)))
     return tuple(found)
 
 
-def feds_of(call: AggregateCall) -> tuple[Fed, ...]:
+def partial_columns_of(call: AggregateCall) -> tuple[PartialColumn, ...]:
     """The partials of one call."""
     argument = effective_argument(call)
     if argument is None:
-        return (at_rest.rows_fed(),)
+        return (at_rest.rows_partial(),)
     told = present(argument)
-    counted = at_rest.rows_fed() if told is None else at_rest.count_fed(told)
+    counted = at_rest.rows_partial() if told is None else at_rest.count_partial(told)
     if is_synopsis(call):
         return synopses_of(call, argument)
     match call.function:
         case "count":
             return (counted,)
         case "sum":
-            return counted, at_rest.sum_fed(argument)
+            return counted, at_rest.sum_partial(argument)
         case "avg":
-            return counted, at_rest.sum_fed(argument)
+            return counted, at_rest.sum_partial(argument)
         case "min" | "max":
-            return counted, at_rest.extreme_fed(argument, call.function == "max")
+            return counted, at_rest.extreme_partial(argument, call.function == "max")
         case "first" | "last":
-            return (at_rest.placed_fed(argument, last=call.function == "last"),)
+            return (at_rest.placed_partial(argument, last=call.function == "last"),)
         case "ewma":
             assert call.half_life is not None
-            return (at_rest.fading_fed(argument, call.half_life),)
+            return (at_rest.fading_partial(argument, call.half_life),)
         case function if function in OF_PAIRS:
-            return (at_rest.pairs_fed(argument),)
+            return (at_rest.pairs_partial(argument),)
         case function if function in OF_SHAPE:
-            return (at_rest.shape_fed(argument),)
+            return (at_rest.shape_partial(argument),)
         case _ if argument.type.is_integer or argument.type.name == "DECIMAL":
-            return counted, at_rest.sum_fed(argument), at_rest.squares_fed(argument)
+            return counted, at_rest.sum_partial(argument), at_rest.squares_partial(argument)
         case _:
-            return (at_rest.moments_fed(argument),)
+            return (at_rest.moments_partial(argument),)
 
 
 def lift(
-    feds: Sequence[Fed],
+    partial_columns: Sequence[PartialColumn],
     arguments: Mapping[Expression, pa.Array],
     codes: Ints,
     count: int,
@@ -106,34 +106,34 @@ def lift(
     """
     if live is not None:
         count = int(live.max()) + 1
-    cells: dict[Fed, Cells] = {}
-    dictionaries: dict[Fed, pa.Array] = {}
+    cells: dict[PartialColumn, Cells] = {}
+    dictionaries: dict[PartialColumn, pa.Array] = {}
     every: Cells | None = None if sizes is None else (sizes,)
-    for fed in feds:
-        values = arguments[fed.expression] if fed.expression is not None else None
-        if isinstance(fed.partial, Count) and (values is None or not values.null_count):
+    for partial_column in partial_columns:
+        values = arguments[partial_column.expression] if partial_column.expression is not None else None
+        if isinstance(partial_column.partial, Count) and (values is None or not values.null_count):
             if every is None:
-                every = _taken(fed.partial.lift(Argument(np.empty(0), None), codes, count), live)
-            cells[fed] = every  # who counts where nothing is NULL counts all rows
+                every = _taken(partial_column.partial.lift(Argument(np.empty(0), None), codes, count), live)
+            cells[partial_column] = every  # who counts where nothing is NULL counts all rows
             continue
-        weight = alike(fed.expression, values) if isinstance(fed.partial, Sum) else None
+        weight = alike(partial_column.expression, values) if isinstance(partial_column.partial, Sum) else None
         if every is not None and weight is not None:
-            cells[fed] = (every[0] * weight,)
+            cells[partial_column] = (every[0] * weight,)
             continue
-        if fed.encoding == "limbs2" and (found := at_rest.summable(values)) is not None:
-            cells[fed] = _sums_as_limbs(*found, codes, count, live)
+        if partial_column.encoding == "limbs2" and (found := at_rest.summable(values)) is not None:
+            cells[partial_column] = _sums_as_limbs(*found, codes, count, live)
             continue
-        if fed.encoding == "squares" and (squares := at_rest.summable_squares(values)) is not None:
+        if partial_column.encoding == "squares" and (squares := at_rest.summable_squares(values)) is not None:
             low, high = _sums_as_limbs(*squares, codes, count, live)
             none = np.zeros(len(low), np.int64)
-            cells[fed] = (low, high, *[none] * (fed.partial.width - 2))
+            cells[partial_column] = (low, high, *[none] * (partial_column.partial.width - 2))
             continue
-        if (dictionary := at_rest.dictionary_of(fed, values)) is not None:
-            dictionaries[fed] = dictionary
-        weights = None if fed.weight is None else arguments[fed.weight]
+        if (dictionary := at_rest.dictionary_of(partial_column, values)) is not None:
+            dictionaries[partial_column] = dictionary
+        weights = None if partial_column.weight is None else arguments[partial_column.weight]
         with np.errstate(all="ignore"):
-            ready = at_rest.argument(fed, values, dictionaries.get(fed), weights)
-            cells[fed] = _taken(fed.partial.lift(ready, codes, count), live)
+            ready = at_rest.argument(partial_column, values, dictionaries.get(partial_column), weights)
+            cells[partial_column] = _taken(partial_column.partial.lift(ready, codes, count), live)
     return Answer(cells, dictionaries)
 
 
@@ -151,47 +151,57 @@ def _sums_as_limbs(wholes: Ints, most: int, codes: Ints, count: int, live: Ints 
     return (sums, np.zeros(len(sums), np.int64)) if most < 1 << 32 else (sums & 0xFFFFFFFF, sums >> 32)
 
 
-def lift_each(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], count: int) -> Answer:
+def lift_each(
+    partial_columns: Sequence[PartialColumn], arguments: Mapping[Expression, pa.Array], count: int
+) -> Answer:
     """`count` rows as a cell each; partials whose dictionaries have to meet others' are not asked for."""
-    cells: dict[Fed, Cells] = {}
-    for fed in feds:
-        values = arguments[fed.expression] if fed.expression is not None else None
-        weights = None if fed.weight is None else arguments[fed.weight]
-        ready = at_rest.argument(fed, values, None, weights)
-        if isinstance(fed.partial, Count):
-            cells[fed] = (np.ones(count, np.int64) if ready.valid is None else ready.valid.astype(np.int64),)
-        elif isinstance(fed.partial, Sum) and fed.partial.integer and fed.partial.width > 1:
-            cells[fed] = tuple(ready.values[:, limb] for limb in range(fed.partial.width))
-        elif isinstance(fed.partial, Sum):
-            cells[fed] = (ready.values + 0,)  # no negative zero, as in a sum
+    cells: dict[PartialColumn, Cells] = {}
+    for partial_column in partial_columns:
+        values = arguments[partial_column.expression] if partial_column.expression is not None else None
+        weights = None if partial_column.weight is None else arguments[partial_column.weight]
+        ready = at_rest.argument(partial_column, values, None, weights)
+        if isinstance(partial_column.partial, Count):
+            cells[partial_column] = (
+                np.ones(count, np.int64) if ready.valid is None else ready.valid.astype(np.int64),
+            )
+        elif (
+            isinstance(partial_column.partial, Sum)
+            and partial_column.partial.integer
+            and partial_column.partial.width > 1
+        ):
+            cells[partial_column] = tuple(
+                ready.values[:, limb] for limb in range(partial_column.partial.width)
+            )
+        elif isinstance(partial_column.partial, Sum):
+            cells[partial_column] = (ready.values + 0,)  # no negative zero, as in a sum
         else:
             with np.errstate(all="ignore"):
-                cells[fed] = fed.partial.lift(ready, np.arange(count), count)
+                cells[partial_column] = partial_column.partial.lift(ready, np.arange(count), count)
     return Answer(cells)
 
 
-def measure_of(call: AggregateCall) -> Fed:
+def measure_of(call: AggregateCall) -> PartialColumn:
     """The partial that holds the number itself of a COUNT or SUM."""
-    return feds_of(call)[-1]
+    return partial_columns_of(call)[-1]
 
 
 def lower(call: AggregateCall, answer: Answer) -> Lowered:
     """The aggregate's values, one per group."""
-    feds = feds_of(call)
+    partial_columns = partial_columns_of(call)
     if is_synopsis(call):
-        return Lowered(lower_synopsis(call, feds[0], answer.cells[feds[0]][0]))
+        return Lowered(lower_synopsis(call, partial_columns[0], answer.cells[partial_columns[0]][0]))
     if call.function == "count":
-        return Lowered(pa.array(answer.cells[feds[0]][0]))
-    if len(feds) == 1:
-        return Lowered(_of_one(call, feds[0], answer))
-    number, value = answer.cells[feds[0]][0], answer.cells[feds[1]]
-    if feds[-1].encoding == "squares":
+        return Lowered(pa.array(answer.cells[partial_columns[0]][0]))
+    if len(partial_columns) == 1:
+        return Lowered(_of_one(call, partial_columns[0], answer))
+    number, value = answer.cells[partial_columns[0]][0], answer.cells[partial_columns[1]]
+    if partial_columns[-1].encoding == "squares":
         assert call.argument is not None
         scale = call.argument.type.scale if call.argument.type.name == "DECIMAL" else 0
-        return Lowered(exact_variance(call.function, number, value, answer.cells[feds[2]], scale))
+        return Lowered(exact_variance(call.function, number, value, answer.cells[partial_columns[2]], scale))
     if call.function in ("min", "max"):
-        return Lowered(_extreme(call, feds[1], value[0], number, answer))
-    if feds[1].encoding == "double":
+        return Lowered(_extreme(call, partial_columns[1], value[0], number, answer))
+    if partial_columns[1].encoding == "double":
         with np.errstate(all="ignore"):
             doubles = value[0] / number if call.function == "avg" else value[0]
         return Lowered(pa.array(doubles, mask=number == 0))
@@ -206,11 +216,11 @@ def lower(call: AggregateCall, answer: Answer) -> Lowered:
     )
 
 
-def _of_one(call: AggregateCall, fed: Fed, answer: Answer) -> pa.Array:
+def _of_one(call: AggregateCall, partial_column: PartialColumn, answer: Answer) -> pa.Array:
     """Aggregates of one partial that says itself whether it is empty."""
-    cells = answer.cells[fed]
+    cells = answer.cells[partial_column]
     if call.function in BY_ORDER:
-        return at_rest.unrank(cells[2], answer.dictionaries[fed]).cast(to_arrow(call.type))
+        return at_rest.unrank(cells[2], answer.dictionaries[partial_column]).cast(to_arrow(call.type))
     if call.function == "ewma":
         return pa.array(cells[2], mask=cells[1] == 0)
     if call.function in OF_PAIRS:
@@ -228,11 +238,11 @@ def _variance(function: str, moments: Cells) -> pa.Array:
 
 
 def _extreme(
-    call: AggregateCall, fed: Fed, value: np.ndarray, number: np.ndarray, answer: Answer
+    call: AggregateCall, partial_column: PartialColumn, value: np.ndarray, number: np.ndarray, answer: Answer
 ) -> pa.Array:
     kind = to_arrow(call.type)
-    if fed.has_dictionary:
-        return at_rest.unrank(value, answer.dictionaries[fed]).cast(kind)
+    if partial_column.has_dictionary:
+        return at_rest.unrank(value, answer.dictionaries[partial_column]).cast(kind)
     if call.type.is_fractional:  # which of two equal zeros came first must not show: both are 0.0
         return pa.array(value + 0.0, mask=number == 0).cast(kind)
     whole = pa.array(np.where(number == 0, 0, value), mask=number == 0)

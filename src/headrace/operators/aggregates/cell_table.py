@@ -16,7 +16,7 @@ from headrace.operators.aggregates.aggregate_calls import Answer, lift, lift_eac
 from headrace.operators.base.block_codes import Pairs, by_block_and_group
 from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints, picked, slots_of
 from headrace.operators.partials import encoding as at_rest
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Count, Extreme, Sum, reduce_onto
 from headrace.schema import to_arrow
 
@@ -32,7 +32,7 @@ class Layout:
     """What a store keeps per pane and group: key expressions and partials. The first partial counts rows."""
 
     keys: tuple[Named, ...]
-    feds: tuple[Fed, ...]
+    partial_columns: tuple[PartialColumn, ...]
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -41,21 +41,25 @@ class Layout:
 
     def cell_names(self, place: int) -> list[str]:
         """Names of the columns of partial `place`."""
-        return [f"p{place}_{column}" for column in range(self.feds[place].partial.width)]
+        return [f"p{place}_{column}" for column in range(self.partial_columns[place].partial.width)]
 
     @property
     def arguments(self) -> tuple[Expression, ...]:
         """What the partials are fed, each once: the columns of a row that lies as it is."""
-        fed = (each.expression for each in self.feds if each.expression is not None)
-        return tuple(dict.fromkeys(fed))
+        partial_column = (each.expression for each in self.partial_columns if each.expression is not None)
+        return tuple(dict.fromkeys(partial_column))
 
     @property
     def is_light(self) -> bool:
         """Whether cells are so few numbers that taking some of many cells is cheaper than numbering rows anew."""
         plain = all(
-            isinstance(fed.partial, Count | Sum | Extreme) and not fed.has_dictionary for fed in self.feds
+            isinstance(partial_column.partial, Count | Sum | Extreme) and not partial_column.has_dictionary
+            for partial_column in self.partial_columns
         )
-        return plain and sum(fed.partial.width for fed in self.feds) <= _FEW_COLUMNS
+        return (
+            plain
+            and sum(partial_column.partial.width for partial_column in self.partial_columns) <= _FEW_COLUMNS
+        )
 
     def row_schema(self) -> pa.Schema:
         """Columns of rows that lie as they are."""
@@ -73,12 +77,12 @@ class Layout:
 
     def lift(self, rows: pa.Table) -> Answer:
         """The cells of rows that lie as they are, each by itself; of numbers alone."""
-        return lift_each(self.feds, self.given(rows), rows.num_rows)
+        return lift_each(self.partial_columns, self.given(rows), rows.num_rows)
 
     def lifted(self, table: pa.Table) -> pa.Table:
         """Rows that lie as they are, as a partial each."""
         columns = [flat(column) for column in table.columns[: 2 + len(self.keys)]]
-        answer = lift(self.feds, self.given(table), np.arange(table.num_rows), table.num_rows)
+        answer = lift(self.partial_columns, self.given(table), np.arange(table.num_rows), table.num_rows)
         slots = columns[1].to_numpy(zero_copy_only=False)
         return self.table(columns[0].to_numpy(), columns[2:], slots, answer)
 
@@ -89,8 +93,10 @@ class Layout:
     def table(self, blocks: Ints, keys: Sequence[pa.Array], slots: np.ndarray, answer: Answer) -> pa.Table:
         """Rows at rest."""
         columns: list[pa.Array] = [pa.array(blocks), pa.array(slots), *keys]
-        for fed in self.feds:
-            columns += at_rest.store(fed, answer.cells[fed], answer.dictionaries.get(fed))
+        for partial_column in self.partial_columns:
+            columns += at_rest.store(
+                partial_column, answer.cells[partial_column], answer.dictionaries.get(partial_column)
+            )
         return pa.table(columns, schema=self.schema())
 
 
@@ -101,8 +107,11 @@ def _schema(layout: Layout) -> pa.Schema:
         pa.field(name, to_arrow(key.expression.type))
         for name, key in zip(layout.key_names, layout.keys, strict=True)
     ]
-    for place, fed in enumerate(layout.feds):
-        fields += [pa.field(n, t) for n, t in zip(layout.cell_names(place), fed.arrow_types(), strict=True)]
+    for place, partial_column in enumerate(layout.partial_columns):
+        fields += [
+            pa.field(n, t)
+            for n, t in zip(layout.cell_names(place), partial_column.arrow_types(), strict=True)
+        ]
     return pa.schema(fields)
 
 
@@ -134,7 +143,7 @@ def gather(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
     """Load tables, of partials or of rows, in their order, and number their groups."""
     if not tables:
         tables = [layout.schema().empty_table()]
-    if any(fed.has_dictionary for fed in layout.feds):
+    if any(partial_column.has_dictionary for partial_column in layout.partial_columns):
         tables = _as_partials(layout, tables)  # their values have to meet in one dictionary
     if not any(layout.are_rows(table) for table in tables):
         tables = [pa.concat_tables(tables)]
@@ -153,7 +162,9 @@ def headed(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
     )
 
 
-def _cells_of(layout: Layout, tables: Sequence[pa.Table]) -> tuple[dict[Fed, Cells], dict[Fed, pa.Array]]:
+def _cells_of(
+    layout: Layout, tables: Sequence[pa.Table]
+) -> tuple[dict[PartialColumn, Cells], dict[PartialColumn, pa.Array]]:
     """The cells of tables of both forms, in the tables' order; rows are lifted together."""
     rows = np.array([layout.are_rows(table) for table in tables])
     partials = [table for table, lies in zip(tables, rows, strict=True) if not lies]
@@ -165,8 +176,10 @@ def _cells_of(layout: Layout, tables: Sequence[pa.Table]) -> tuple[dict[Fed, Cel
     if not partials:
         return dict(lifted), dictionaries
     joined = {
-        fed: tuple(np.concatenate(both) for both in zip(cells[fed], lifted[fed], strict=True))
-        for fed in layout.feds
+        partial_column: tuple(
+            np.concatenate(both) for both in zip(cells[partial_column], lifted[partial_column], strict=True)
+        )
+        for partial_column in layout.partial_columns
     }
     if rows[len(partials) :].all():
         return joined, dictionaries
@@ -174,24 +187,32 @@ def _cells_of(layout: Layout, tables: Sequence[pa.Table]) -> tuple[dict[Fed, Cel
     places = iter(np.split(np.arange(ends[-1]), ends[:-1]))
     of_partials = [next(places) for _ in partials]
     order = np.concatenate([next(places) if lies else of_partials.pop(0) for lies in rows])
-    return {fed: tuple(part[order] for part in parts) for fed, parts in joined.items()}, dictionaries
+    return {
+        partial_column: tuple(part[order] for part in parts) for partial_column, parts in joined.items()
+    }, dictionaries
 
 
-def cells_of_partials(layout: Layout, whole: pa.Table) -> tuple[dict[Fed, Cells], dict[Fed, pa.Array]]:
+def cells_of_partials(
+    layout: Layout, whole: pa.Table
+) -> tuple[dict[PartialColumn, Cells], dict[PartialColumn, pa.Array]]:
     """The cells of a table of partials, and their dictionaries."""
-    cells: dict[Fed, Cells] = {}
-    dictionaries: dict[Fed, pa.Array] = {}
+    cells: dict[PartialColumn, Cells] = {}
+    dictionaries: dict[PartialColumn, pa.Array] = {}
     every: Cells | None = None
     at = 2 + len(layout.keys)
-    for fed in layout.feds:
-        columns = [flat(whole.column(at + place)) for place in range(fed.partial.width)]
-        at += fed.partial.width
-        cells[fed], dictionary = at_rest.load(fed, columns)
-        if isinstance(fed.partial, Count):  # where nothing was NULL all rows are counted: once for all who do
-            every = cells[fed] if every is None else every
-            cells[fed] = every if np.array_equal(every[0], cells[fed][0]) else cells[fed]
+    for partial_column in layout.partial_columns:
+        columns = [flat(whole.column(at + place)) for place in range(partial_column.partial.width)]
+        at += partial_column.partial.width
+        cells[partial_column], dictionary = at_rest.load(partial_column, columns)
+        if isinstance(
+            partial_column.partial, Count
+        ):  # where nothing was NULL all rows are counted: once for all who do
+            every = cells[partial_column] if every is None else every
+            cells[partial_column] = (
+                every if np.array_equal(every[0], cells[partial_column][0]) else cells[partial_column]
+            )
         if dictionary is not None:
-            dictionaries[fed] = dictionary
+            dictionaries[partial_column] = dictionary
     return cells, dictionaries
 
 
@@ -215,26 +236,32 @@ def reduce_answer(layout: Layout, answer: Answer, codes: Ints, count: int) -> An
     """Combine the cells of equal codes."""
     made: dict[int, Cells] = {}
     with np.errstate(all="ignore"):
-        for fed in layout.feds:
-            held = answer.cells[fed]
+        for partial_column in layout.partial_columns:
+            held = answer.cells[partial_column]
             if id(held) not in made:
-                made[id(held)] = fed.partial.reduce(held, codes, count)
-    return Answer({fed: made[id(answer.cells[fed])] for fed in layout.feds}, answer.dictionaries)
+                made[id(held)] = partial_column.partial.reduce(held, codes, count)
+    return Answer(
+        {partial_column: made[id(answer.cells[partial_column])] for partial_column in layout.partial_columns},
+        answer.dictionaries,
+    )
 
 
 def answer_onto(layout: Layout, answer: Answer, codes: Ints, onto: Answer) -> Answer:
     """Combine the cells of equal codes with that of `onto`, which is used up; of partials without dictionaries."""
-    keys = {fed: (id(answer.cells[fed]), id(onto.cells[fed])) for fed in layout.feds}
+    keys = {
+        partial_column: (id(answer.cells[partial_column]), id(onto.cells[partial_column]))
+        for partial_column in layout.partial_columns
+    }
     uses = Counter(start for _, start in set(keys.values()))
     made: dict[tuple[int, int], Cells] = {}
     with np.errstate(all="ignore"):
-        for fed, key in keys.items():
+        for partial_column, key in keys.items():
             if key not in made:
-                start = onto.cells[fed]
+                start = onto.cells[partial_column]
                 if uses[key[1]] > 1:  # counts of all rows are the same cells
                     start = tuple(part.copy() for part in start)
-                made[key] = reduce_onto(fed.partial, answer.cells[fed], codes, start)
-    return Answer({fed: made[key] for fed, key in keys.items()})
+                made[key] = reduce_onto(partial_column.partial, answer.cells[partial_column], codes, start)
+    return Answer({partial_column: made[key] for partial_column, key in keys.items()})
 
 
 def select(answer: Answer, rows: np.ndarray | slice) -> Answer:
@@ -243,7 +270,10 @@ def select(answer: Answer, rows: np.ndarray | slice) -> Answer:
     for cells in answer.cells.values():  # counts of all rows are the same cells
         if id(cells) not in taken:
             taken[id(cells)] = tuple(part[rows] for part in cells)
-    return Answer({fed: taken[id(cells)] for fed, cells in answer.cells.items()}, answer.dictionaries)
+    return Answer(
+        {partial_column: taken[id(cells)] for partial_column, cells in answer.cells.items()},
+        answer.dictionaries,
+    )
 
 
 def merge(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
@@ -251,7 +281,7 @@ def merge(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
     if not tables:
         return layout.schema().empty_table()
     rows = [layout.are_rows(table) for table in tables]
-    if any(rows) and not any(fed.has_dictionary for fed in layout.feds):
+    if any(rows) and not any(partial_column.has_dictionary for partial_column in layout.partial_columns):
         halves = (
             [each for each, lies in zip(tables, rows, strict=True) if lies == half] for half in (False, True)
         )
@@ -272,7 +302,7 @@ def _merge_both(layout: Layout, partials: Sequence[pa.Table], lying: Sequence[pa
     rows = headed(layout, [held, lone])
     pairs = by_block_and_group(rows.blocks, rows.groups)
     codes, count = pairs.codes, pairs.number
-    answer = lift(layout.feds, layout.given(lone), codes[cut:], count)
+    answer = lift(layout.partial_columns, layout.given(lone), codes[cut:], count)
     if cut:
         answer = answer_onto(layout, Answer(cells_of_partials(layout, held)[0]), codes[:cut], answer)
     return _merged(layout, rows, pairs, answer)

@@ -24,7 +24,7 @@ from headrace.operators.aggregates.holistic import Histogram, lower_by_value
 from headrace.operators.base.block_codes import blocks_seen, by_block_and_group
 from headrace.operators.base.group_codes import Ints, flat, group, picked
 from headrace.operators.partials import encoding as at_rest
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,15 @@ class Grouped:
     @property
     def arguments(self) -> tuple[Expression, ...]:
         """Everything that is aggregated, each expression once."""
-        feds = [fed for layout in self.layouts for fed in layout.feds]
-        read = [part for fed in feds for part in (fed.expression, fed.weight) if part is not None]
+        partial_columns = [
+            partial_column for layout in self.layouts for partial_column in layout.partial_columns
+        ]
+        read = [
+            part
+            for partial_column in partial_columns
+            for part in (partial_column.expression, partial_column.weight)
+            if part is not None
+        ]
         return tuple(dict.fromkeys([*read, *self.distinct_arguments]))
 
     def inputs(self) -> list[Expression]:
@@ -78,7 +85,7 @@ def _layouts(grouped: Grouped) -> tuple[Layout, ...]:
     plain = [item.call for item in grouped.aggregates if not aggregate_calls.needs_values(item.call)]
     stores = [Layout(grouped.keys, aggregate_calls.partials_of(plain))]
     beside = (Named("__value", argument) for argument in grouped.distinct_arguments)
-    return (*stores, *(Layout((*grouped.keys, value), (at_rest.rows_fed(),)) for value in beside))
+    return (*stores, *(Layout((*grouped.keys, value), (at_rest.rows_partial(),)) for value in beside))
 
 
 def fold(
@@ -98,7 +105,7 @@ def fold(
         groups = group(own, len(blocks), small=0, placed=layout.is_light, blocks=blocks_seen(blocks))
         codes, count, found, member, sizes = by_block_and_group(blocks, groups)
         live = groups.live if codes is groups.codes else None
-        answer = lift(layout.feds, arguments, codes, count, sizes, live)
+        answer = lift(layout.partial_columns, arguments, codes, count, sizes, live)
         taken = [picked(key, member) for key in groups.keys]
         folded.append(layout.table(found, taken, fresh_slots(taken[: len(keys)], count, slot), answer))
     return folded
@@ -145,7 +152,7 @@ def _distinct_values(chunk: WindowCells, store: Sequence[WindowCells]) -> Histog
     place[groups.codes[: chunk.rows]] = np.arange(chunk.rows)
     owner = place[groups.codes[chunk.rows :]]
     known = owner >= 0
-    counts = np.concatenate([part.answer.cells[at_rest.rows_fed()][0] for part in parts])
+    counts = np.concatenate([part.answer.cells[at_rest.rows_partial()][0] for part in parts])
     return Histogram(owner, values, counts).take(np.flatnonzero(known))
 
 
@@ -157,13 +164,20 @@ def lower_distinct(
         return lower_by_value(call, found, rows)
     value = Column("__value", argument.type)
     plain = AggregateCall(call.function, value, call.type)
-    feds = aggregate_calls.partials_of([plain])
+    partial_columns = aggregate_calls.partials_of([plain])
     if len(found.owner):
-        return aggregate_calls.lower(plain, lift(feds, {value: found.values}, found.owner, rows))
-    return aggregate_calls.lower(plain, nothing(feds, rows))
+        return aggregate_calls.lower(plain, lift(partial_columns, {value: found.values}, found.owner, rows))
+    return aggregate_calls.lower(plain, nothing(partial_columns, rows))
 
 
-def nothing(feds: Sequence[Fed], rows: int) -> Answer:
+def nothing(partial_columns: Sequence[PartialColumn], rows: int) -> Answer:
     """Cells to which nothing was added."""
-    dictionaries = {fed: pa.array([], fed.arrow_types()[-1]) for fed in feds if fed.has_dictionary}
-    return Answer({fed: fed.partial.identity((rows,)) for fed in feds}, dictionaries)
+    dictionaries = {
+        partial_column: pa.array([], partial_column.arrow_types()[-1])
+        for partial_column in partial_columns
+        if partial_column.has_dictionary
+    }
+    return Answer(
+        {partial_column: partial_column.partial.identity((rows,)) for partial_column in partial_columns},
+        dictionaries,
+    )

@@ -30,24 +30,24 @@ def compared(call: AggregateCall, answer: Answer, columns: Mapping[str, pa.Array
 
     `columns` hold these values by name. A comparison with NULL holds for no row; a sum of no rows is 0, a mean of none NULL.
     """
-    feds = aggregate_calls.feds_of(call)
-    rows = len(answer.cells[feds[0]][0])
+    partial_columns = aggregate_calls.partial_columns_of(call)
+    rows = len(answer.cells[partial_columns[0]][0])
     evaluation = Evaluation(columns, rows)
     limits, unknown = [], np.zeros(rows, bool)
     for operator, expression in call.against:
         values, null = _doubles(evaluation, expression)
         limits.append((operator, values))
         unknown |= null
-    least, most = _between(decode(answer.cells[feds[0]][0]), limits)
-    if len(feds) > 1:
-        below, above = _between(decode(answer.cells[feds[1]][0]), limits)
+    least, most = _between(decode(answer.cells[partial_columns[0]][0]), limits)
+    if len(partial_columns) > 1:
+        below, above = _between(decode(answer.cells[partial_columns[1]][0]), limits)
         least, most = least - above, most - below
     least, most = np.where(unknown, 0.0, least), np.where(unknown, 0.0, most)
     errors = None if evaluation.errors is None else evaluation.errors.mask
     if call.function == "avg":
-        fewest, many = _between(decode(answer.cells[feds[2]][0]), limits)
+        fewest, many = _between(decode(answer.cells[partial_columns[2]][0]), limits)
         return Lowered(_mean(call, (least, most), fewest, np.where(unknown, 0.0, many)), errors)
-    return Lowered(_told(call, least, most), errors)
+    return Lowered(_estimate(call, least, most), errors)
 
 
 def _doubles(evaluation: Evaluation, expression: Expression) -> tuple[Doubles, Column]:
@@ -79,7 +79,7 @@ def _mean(call: AggregateCall, sums: tuple[Doubles, Doubles], fewest: Doubles, m
     return pa.array(told, mask=np.rint(most) < 1)
 
 
-def _told(call: AggregateCall, least: Doubles, most: Doubles) -> pa.Array:
+def _estimate(call: AggregateCall, least: Doubles, most: Doubles) -> pa.Array:
     """The middle, or how far it may be from either end."""
     if call.type.is_fractional:
         middle = (least + most) / 2

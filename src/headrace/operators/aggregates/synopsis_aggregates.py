@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import SKETCHED, AggregateCall, NamedAggregate
 from headrace.algebra.expressions.expression import Call, Case, Expression, Literal
-from headrace.operators.partials.encoding import Encoding, Fed, synopsis_fed
+from headrace.operators.partials.encoding import Encoding, PartialColumn, synopsis_partial
 from headrace.operators.partials.partial import Column
 from headrace.operators.partials.synopsis_partial import Synopsis
 from headrace.schema import BIGINT, BOOLEAN
@@ -31,25 +31,25 @@ def is_synopsis(call: AggregateCall) -> bool:
     )
 
 
-def keeps_synopses(aggregates: Iterable[NamedAggregate]) -> bool:
+def uses_synopses(aggregates: Iterable[NamedAggregate]) -> bool:
     """True where one of the aggregates does."""
     return any(is_synopsis(item.call) for item in aggregates)
 
 
-def synopses_of(call: AggregateCall, argument: Expression) -> tuple[Fed, ...]:
+def synopses_of(call: AggregateCall, argument: Expression) -> tuple[PartialColumn, ...]:
     """The synopses of a call; its argument has the condition in it."""
     within = call.within
     assert within is not None
     if not call.against:
-        return (synopsis_fed(_kind(call), argument, _ENCODINGS[call.function]),)
+        return (synopsis_partial(_kind(call), argument, _ENCODINGS[call.function]),)
     sides = {operator[0] for operator, _ in call.against}
     kind = Ranking(within / (2 if sides - {"<"} and sides - {">"} else 1))
     if call.weight is None:
-        return (synopsis_fed(kind, argument, "double"),)
+        return (synopsis_partial(kind, argument, "double"),)
     weights = [_positive(call.weight), _positive(Call("negate", (call.weight,), call.weight.type))]
     if call.function == "avg":
         weights.append(_present(call.weight))
-    return tuple(synopsis_fed(kind, argument, "double", weight) for weight in weights)
+    return tuple(synopsis_partial(kind, argument, "double", weight) for weight in weights)
 
 
 _ENCODINGS: Final[Mapping[str, Encoding]] = {
@@ -89,10 +89,10 @@ def _kind(call: AggregateCall) -> Kind:
             return Ranking(call.within / 2)
 
 
-def lower_synopsis(call: AggregateCall, fed: Fed, blobs: Column) -> pa.Array:
+def lower_synopsis(call: AggregateCall, partial_column: PartialColumn, blobs: Column) -> pa.Array:
     """Values of a call, or their bounds."""
-    assert isinstance(fed.partial, Synopsis)
-    kind, nothing = fed.partial.kind, blobs == b""
+    assert isinstance(partial_column.partial, Synopsis)
+    kind, nothing = partial_column.partial.kind, blobs == b""
     if isinstance(kind, DistinctSketch):
         return pa.array(kind.estimates(blobs)[call.part == "bound"])
     if isinstance(kind, FrequentSketch):

@@ -16,16 +16,16 @@ import pyarrow as pa
 
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import KEY, SLOT, Layout, merge
-from headrace.operators.approximate.histogram_store import ThinLayout, Thinned, as_cells
+from headrace.operators.approximate.histogram_store import GroupHistograms, HistogramLayout, as_cells
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, ints
-from headrace.operators.base.operator import Sections, Step, Turn
+from headrace.operators.base.operator import Advance, Sections, Step
 from headrace.operators.base.wrapper import Around
 from headrace.operators.output.display import MANY, histogram_bytes, histograms, keys, steps_up
 from headrace.operators.panes.pane_keys import block_key
 from headrace.operators.panes.panes import LOWEST
 from headrace.operators.panes.subwindows import Subwindows
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.relations.instant_rows import span_of
 from headrace.operators.relations.instant_subwindow import CELLS
@@ -34,7 +34,7 @@ from headrace.synopses.histograms.canonical_form import Form
 from headrace.time import BEGINNING, Duration, Instant, render_duration
 
 OPEN: Final = f"{CELLS}0"
-THINNED: Final = "thinned"
+HISTOGRAMS: Final = "thinned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ApproximateInstants(Around):
 
     exactly: InstantAggregate
     forms: tuple[Form | None, ...]
-    bounds: Mapping[Fed, Fed]
+    bounds: Mapping[PartialColumn, PartialColumn]
 
     @property
     def inner(self) -> InstantAggregate:
@@ -78,7 +78,9 @@ class ApproximateInstants(Around):
         assert length is not None
         yield f"a relation at every instant, of the last {render_duration(length - 1)}"
         kept = (
-            (fed, form) for fed, form in zip(self.layout.feds, self.forms, strict=True) if form is not None
+            (partial_column, form)
+            for partial_column, form in zip(self.layout.partial_columns, self.forms, strict=True)
+            if form is not None
         )
         yield from histograms(kept, f"every instant with a row: up to {16 * MANY:,}")
         where = "by group" if self.exactly.rows.routing is not None else "one slot"
@@ -88,7 +90,7 @@ class ApproximateInstants(Around):
     @property
     def synopsis_bytes(self) -> Mapping[str, int]:
         """Of each histogram, once a group."""
-        return histogram_bytes(self.layout.feds, self.forms)
+        return histogram_bytes(self.layout.partial_columns, self.forms)
 
     @property
     def layout(self) -> Layout:
@@ -96,60 +98,76 @@ class ApproximateInstants(Around):
         return self.exactly.grouped.layouts[0]
 
     @property
-    def thin(self) -> ThinLayout:
+    def histogram_layout(self) -> HistogramLayout:
         """Cells and histograms of settled instants, without the partials that hold bounds."""
-        kept = [(fed, form) for fed, form in zip(self.layout.feds, self.forms, strict=True) if form]
-        layout = Layout(self.layout.keys, tuple(fed for fed, _ in kept))
-        return ThinLayout(layout, tuple(form for _, form in kept))
+        kept = [
+            (partial_column, form)
+            for partial_column, form in zip(self.layout.partial_columns, self.forms, strict=True)
+            if form
+        ]
+        layout = Layout(self.layout.keys, tuple(partial_column for partial_column, _ in kept))
+        return HistogramLayout(layout, tuple(form for _, form in kept))
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Tell what changes at the instants that punctuation passed; thin what has become much."""
-        span = span_of(turn, self.exactly.telling)
-        if span.limit <= span.closed:
-            return self.exactly.advance(runs, deltas, turn)
+        span = span_of(advance, self.exactly.emit_mode)
+        if span.limit <= span.emitted_to:
+            return self.exactly.advance(runs, deltas, advance)
         arrived = [delta[OPEN] for delta in deltas if OPEN in delta]
-        waiting = [_since(run[OPEN], span.closed) for run in runs if OPEN in run]
+        waiting = [_since(run[OPEN], span.emitted_to) for run in runs if OPEN in run]
         settled = merge(self.layout, [_below(table, span.limit) for table in (*waiting, *arrived)])
-        fresh, bad = self.thin.cells(self._to_thin(settled))
-        begun = span.closed != BEGINNING
-        older = [run[THINNED] for run in runs if THINNED in run]
-        held = Thinned.of(self.thin, [*older, fresh], self._horizon(span.closed) if begun else None)
-        others = [{name: table for name, table in run.items() if name not in (OPEN, THINNED)} for run in runs]
+        fresh, bad = self.histogram_layout.cells(self._to_histogram_cells(settled))
+        begun = span.emitted_to != BEGINNING
+        older = [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run]
+        held = GroupHistograms.of(
+            self.histogram_layout, [*older, fresh], self._horizon(span.emitted_to) if begun else None
+        )
+        others = [
+            {name: table for name, table in run.items() if name not in (OPEN, HISTOGRAMS)} for run in runs
+        ]
         came = [{name: table for name, table in delta.items() if name != OPEN} for delta in deltas]
-        step = self.exactly.advance([{OPEN: self._cells(held)}, *others], came, turn)
+        step = self.exactly.advance([{OPEN: self._cells(held)}, *others], came, advance)
         state = dict(step.state)
         later = [_since(table, span.limit) for table in arrived]
         if sum(table.num_rows for table in later):
             state[OPEN] = merge(self.layout, later)
-        new = held.at_rest(span.closed if begun else LOWEST, span.limit, settle=not turn.final)
+        new = held.at_rest(span.emitted_to if begun else LOWEST, span.limit, settle=not advance.final)
         if new.num_rows:
-            state[THINNED] = new
+            state[HISTOGRAMS] = new
         rejected = [*step.rejected, *([_too_large(settled, bad)] if bad.any() else [])]
         return Step(state, step.results, tuple(rejected), step.open_windows)
 
-    def cells_since(self, runs: Sequence[Sections], closed: Instant, start: Instant) -> list[Sections]:
+    def cells_since(self, runs: Sequence[Sections], emitted_to: Instant, start: Instant) -> list[Sections]:
         """All that is held from `start` on, as the exact operator's state: settled instants thinned, those since `closed` not."""
-        thinned = [run[THINNED] for run in runs if THINNED in run]
-        held = Thinned.of(self.thin, thinned, None if start < LOWEST else start)
-        waiting = [_since(run[OPEN], closed) for run in runs if OPEN in run]
-        others = [{name: table for name, table in run.items() if name not in (OPEN, THINNED)} for run in runs]
+        thinned = [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run]
+        held = GroupHistograms.of(self.histogram_layout, thinned, None if start < LOWEST else start)
+        waiting = [_since(run[OPEN], emitted_to) for run in runs if OPEN in run]
+        others = [
+            {name: table for name, table in run.items() if name not in (OPEN, HISTOGRAMS)} for run in runs
+        ]
         return [{OPEN: merge(self.layout, [self._cells(held), *waiting])}, *others]
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """What newer histograms stand for, and what has left every window, away."""
-        if section == THINNED:
-            horizon = None if turn.closed == BEGINNING else self._horizon(turn.closed)
-            return self.thin.compact(tables, horizon)
+        if section == HISTOGRAMS:
+            horizon = None if advance.emitted_to == BEGINNING else self._horizon(advance.emitted_to)
+            return self.histogram_layout.compact(tables, horizon)
         if section == OPEN:
-            return merge(self.layout, [_since(table, turn.closed) for table in tables])
-        return self.exactly.compact(section, tables, turn)
+            return merge(self.layout, [_since(table, advance.emitted_to) for table in tables])
+        return self.exactly.compact(section, tables, advance)
 
-    def _to_thin(self, settled: pa.Table) -> pa.Table:
+    def _to_histogram_cells(self, settled: pa.Table) -> pa.Table:
         """Cells without the partials of bounds; an instant is the number of a pane of its own."""
-        full, thin = self.layout, self.thin.layout
+        full, thin = self.layout, self.histogram_layout.layout
         names = {KEY: KEY, SLOT: SLOT} | {name: name for name in full.key_names}
-        for place, fed in enumerate(thin.feds):
-            names |= dict(zip(full.cell_names(full.feds.index(fed)), thin.cell_names(place), strict=True))
+        for place, partial_column in enumerate(thin.partial_columns):
+            names |= dict(
+                zip(
+                    full.cell_names(full.partial_columns.index(partial_column)),
+                    thin.cell_names(place),
+                    strict=True,
+                )
+            )
         chosen = settled.select(list(names)).rename_columns(list(names.values()))
         return chosen.set_column(0, KEY, pa.array(ints(settled, KEY) + block_key(0, 0)))
 
@@ -159,22 +177,25 @@ class ApproximateInstants(Around):
         assert length is not None
         return closed - length
 
-    def _cells(self, held: Thinned) -> pa.Table:
+    def _cells(self, held: GroupHistograms) -> pa.Table:
         """Everything held, as counts at instants; those of bounds beside the counts they bound."""
-        thin = self.thin.layout.feds
+        thin = self.histogram_layout.layout.partial_columns
         parts = [(held.codes, held.panes, dict(zip(thin, held.values, strict=True)))]
-        bound_of = {fed: bound for bound, fed in self.bounds.items()}
-        for fed, kept in zip(thin, held.histograms, strict=True):
+        bound_of = {partial_column: bound for bound, partial_column in self.bounds.items()}
+        for partial_column, kept in zip(thin, held.histograms, strict=True):
             cells = kept.cells()
-            numbers = {fed: cells.weights}
-            if fed in bound_of:
-                numbers[bound_of[fed]] = cells.slack - cells.slack_of_newer()
+            numbers = {partial_column: cells.weights}
+            if partial_column in bound_of:
+                numbers[bound_of[partial_column]] = cells.slack - cells.slack_of_newer()
             parts.append((cells.keys, cells.times, numbers))
         codes = np.concatenate([part[0] for part in parts])
         times = np.concatenate([part[1] for part in parts])
         columns = {
-            fed: as_cells(fed, np.concatenate([_or_zeros(part[2].get(fed), len(part[0])) for part in parts]))
-            for fed in self.layout.feds
+            partial_column: as_cells(
+                partial_column,
+                np.concatenate([_or_zeros(part[2].get(partial_column), len(part[0])) for part in parts]),
+            )
+            for partial_column in self.layout.partial_columns
         }
         keys = [flat(key).take(pa.array(codes)) for key in held.groups.keys]
         return merge(self.layout, [self.layout.table(times, keys, held.slots[codes], Answer(columns))])

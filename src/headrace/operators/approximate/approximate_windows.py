@@ -19,10 +19,10 @@ from headrace.algebra.expressions.approximation import exact
 from headrace.operators.aggregates import aggregate_calls
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import KEY, Layout, merge
-from headrace.operators.approximate.histogram_store import ThinLayout, Thinned, as_cells
+from headrace.operators.approximate.histogram_store import GroupHistograms, HistogramLayout, as_cells
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.base.operator import Sections, Step, Turn
+from headrace.operators.base.operator import Advance, Sections, Step
 from headrace.operators.base.wrapper import Around
 from headrace.operators.output.display import histogram_bytes, histograms, steps_up
 from headrace.operators.output.output_stage import finish
@@ -39,7 +39,7 @@ from headrace.synopses.histograms.canonical_form import Form
 from headrace.time import BEGINNING, FOREVER, Duration, Instant, render_duration
 
 OPEN: Final = "open0"
-THINNED: Final = "thinned"
+HISTOGRAMS: Final = "thinned"
 _MOST_PAIRS: Final = 1 << 20
 
 
@@ -87,7 +87,7 @@ class ApproximateWindows(Around):
         """Its windows, its histograms, its groups."""
         panes = self.exactly.panes
         yield f"window every {render_duration(panes.slide)} of {panes.per_window} panes (context free)"
-        kept = zip(self.layout.feds, self.forms, strict=True)
+        kept = zip(self.layout.partial_columns, self.forms, strict=True)
         yield from histograms(kept, f"every pane: {8 * (panes.per_window or 0):,}")
         yield routed(self.exactly)
         yield from steps_up(self.row_steps)
@@ -95,7 +95,7 @@ class ApproximateWindows(Around):
     @property
     def synopsis_bytes(self) -> Mapping[str, int]:
         """Of each histogram, once a group."""
-        return histogram_bytes(self.layout.feds, self.forms)
+        return histogram_bytes(self.layout.partial_columns, self.forms)
 
     @property
     def layout(self) -> Layout:
@@ -103,36 +103,38 @@ class ApproximateWindows(Around):
         return self.exactly.layouts[0]
 
     @property
-    def thin(self) -> ThinLayout:
+    def histogram_layout(self) -> HistogramLayout:
         """Cells and histograms of closed panes."""
-        return ThinLayout(self.layout, self.forms)
+        return HistogramLayout(self.layout, self.forms)
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Seal the panes that punctuation passed; answer the windows that closed; thin what has become much."""
         panes = self.exactly.panes
         arrived = [delta[OPEN] for delta in deltas if OPEN in delta]
-        if turn.now == BEGINNING:
+        if advance.punctuation == BEGINNING:
             return Step({OPEN: merge(self.layout, arrived)} if arrived else {})
-        edge = HIGHEST if turn.final else panes.of_instant(turn.now)
-        before = LOWEST if turn.closed == BEGINNING else panes.of_instant(turn.closed)
+        edge = HIGHEST if advance.final else panes.of_instant(advance.punctuation)
+        before = LOWEST if advance.emitted_to == BEGINNING else panes.of_instant(advance.emitted_to)
         border = block_key(0, edge)
         opened = [run[OPEN] for run in runs if OPEN in run]
         ripe = between(opened, block_key(0, before), border)
         sealed = merge(self.layout, ripe + between(arrived, block_key(0, LOWEST), border))
-        fresh, bad = self.thin.cells(sealed)
-        closed = LOWEST if turn.closed == BEGINNING else panes.last_closed(turn.closed)
-        horizon = None if turn.closed == BEGINNING else panes.first(closed + 1)
-        held = Thinned.of(self.thin, [*(run[THINNED] for run in runs if THINNED in run), fresh], horizon)
+        fresh, bad = self.histogram_layout.cells(sealed)
+        closed = LOWEST if advance.emitted_to == BEGINNING else panes.last_closed(advance.emitted_to)
+        horizon = None if advance.emitted_to == BEGINNING else panes.first(closed + 1)
+        held = GroupHistograms.of(
+            self.histogram_layout, [*(run[HISTOGRAMS] for run in runs if HISTOGRAMS in run), fresh], horizon
+        )
         state = {}
         if later := between(arrived, border, block_key(0, HIGHEST)):
             state[OPEN] = merge(self.layout, later)
-        new = held.at_rest(before, edge, settle=not turn.final)
+        new = held.at_rest(before, edge, settle=not advance.final)
         if new.num_rows:
-            state[THINNED] = new
+            state[HISTOGRAMS] = new
         rejected = [_too_large(self, sealed, bad)] if bad.any() else []
         if held.is_empty:
             return Step(state, None, tuple(rejected))
-        now, present = panes.last_closed(turn.now), held.extent()
+        now, present = panes.last_closed(advance.punctuation), held.extent()
         tables = []
         for columns, windows in _answers(self, held, closing(panes, closed, now, present)):
             ends = panes.window_bounds(windows, self.exactly.range)[1]
@@ -143,13 +145,15 @@ class ApproximateWindows(Around):
         results = pa.concat_tables(tables) if tables else None
         return Step(state, results, tuple(rejected), max(0, (last or now) - now))
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Parts of open panes together; what newer histograms stand for, and what no later window holds, away."""
         if section == OPEN:
-            return self.exactly.compact(section, tables, turn)
+            return self.exactly.compact(section, tables, advance)
         panes = self.exactly.panes
-        closed = turn.closed != BEGINNING
-        return self.thin.compact(tables, panes.first(panes.last_closed(turn.closed) + 1) if closed else None)
+        closed = advance.emitted_to != BEGINNING
+        return self.histogram_layout.compact(
+            tables, panes.first(panes.last_closed(advance.emitted_to) + 1) if closed else None
+        )
 
 
 def _too_large(operator: ApproximateWindows, sealed: pa.Table, bad: np.ndarray) -> Rejected:
@@ -171,7 +175,7 @@ class _Sums:
     low: int
 
     @staticmethod
-    def of(held: Thinned, measure: int, low: int, high: int) -> _Sums:
+    def of(held: GroupHistograms, measure: int, low: int, high: int) -> _Sums:
         cells, span = held.histograms[measure].cells(), high - low + 2
         keys = np.r_[cells.keys[::-1], held.codes]
         order = np.argsort(keys, kind="stable")  # buckets of a group, oldest first, then its cells
@@ -193,7 +197,9 @@ def answer_of(operator: ApproximateWindows, runs: Sequence[Sections], closed: In
     """The last window that ends at or before `closed`, from state that has been advanced up to there; None where no group has a row."""
     panes = operator.exactly.panes
     window = panes.last_closed(closed)
-    held = Thinned.of(operator.thin, [run[THINNED] for run in runs if THINNED in run], panes.first(window))
+    held = GroupHistograms.of(
+        operator.histogram_layout, [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run], panes.first(window)
+    )
     if held.is_empty:
         return None
     ends = panes.window_bounds(np.array([window]), operator.exactly.range)[1]
@@ -207,7 +213,7 @@ def answer_of(operator: ApproximateWindows, runs: Sequence[Sections], closed: In
 Answered = tuple[dict[str, pa.Array], Ints]
 
 
-def _answers(operator: ApproximateWindows, held: Thinned, due: range) -> Iterator[Answered]:
+def _answers(operator: ApproximateWindows, held: GroupHistograms, due: range) -> Iterator[Answered]:
     """Columns and windows of every (window, group) that has a row, a bounded number at a time."""
     panes, (low, high) = operator.exactly.panes, held.extent()
     sums = [_Sums.of(held, place, low, high) for place in held.layout.measures]
@@ -227,18 +233,26 @@ def _answers(operator: ApproximateWindows, held: Thinned, due: range) -> Iterato
 
 def _columns(
     operator: ApproximateWindows,
-    held: Thinned,
+    held: GroupHistograms,
     windows: Ints,
     member: Ints,
     found: Sequence[tuple[Ints, Ints]],
 ) -> dict[str, pa.Array]:
-    whole, feds = operator.exactly, operator.layout.feds
+    whole, partial_columns = operator.exactly, operator.layout.partial_columns
     columns = {
         key.name: values.take(pa.array(member))
         for key, values in zip(whole.keys, held.groups.keys, strict=True)
     }
-    cells = Answer({fed: as_cells(fed, value) for fed, (value, _) in zip(feds, found, strict=True)})
-    slack = {fed: pa.array(bound) for fed, (_, bound) in zip(feds, found, strict=True)}
+    cells = Answer(
+        {
+            partial_column: as_cells(partial_column, value)
+            for partial_column, (value, _) in zip(partial_columns, found, strict=True)
+        }
+    )
+    slack = {
+        partial_column: pa.array(bound)
+        for partial_column, (_, bound) in zip(partial_columns, found, strict=True)
+    }
     for item in operator.asked:
         call = exact(item.call)
         if item.call.part == "bound":

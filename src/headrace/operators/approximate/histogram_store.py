@@ -19,7 +19,7 @@ from headrace.operators.aggregates.cell_table import KEY, SLOT, Layout
 from headrace.operators.base.group_codes import Groups, Ints, flat, group, ints
 from headrace.operators.panes.pane_keys import block_key
 from headrace.operators.panes.panes import LOWEST
-from headrace.operators.partials.encoding import Fed, load, whole_numbers
+from headrace.operators.partials.encoding import PartialColumn, load, whole_numbers
 from headrace.schema import BIGINT, to_arrow
 from headrace.synopses.histograms.canonical_form import MOST, Form
 from headrace.synopses.histograms.delta_coding import decode, encode
@@ -29,7 +29,7 @@ _FEWEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class ThinLayout:
+class HistogramLayout:
     """Keys and measures of a group: each measure is a whole number from 0 on (a count or a sum), kept in its form."""
 
     layout: Layout
@@ -53,8 +53,10 @@ class ThinLayout:
         """Cells of sealed panes, and which rows of the table are left out since a number does not fit."""
         bad = np.zeros(sealed.num_rows, bool)
         columns: list[pa.Array] = [flat(sealed.column(name)) for name in (KEY, SLOT, *self.layout.key_names)]
-        for place, fed in enumerate(self.layout.feds):
-            values, failed = _numbers(fed, [flat(sealed.column(n)) for n in self.layout.cell_names(place)])
+        for place, partial_column in enumerate(self.layout.partial_columns):
+            values, failed = _numbers(
+                partial_column, [flat(sealed.column(n)) for n in self.layout.cell_names(place)]
+            )
             bad |= failed
             columns += [values, pa.nulls(len(values), pa.large_binary())]
         return pa.table(columns, schema=self.schema()).filter(pa.array(~bad)), bad
@@ -72,17 +74,17 @@ class ThinLayout:
         return whole.filter(pa.array(kept))
 
 
-def _numbers(fed: Fed, columns: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
-    cells, _ = load(fed, columns)
-    if fed.encoding == "limbs2":
+def _numbers(partial_column: PartialColumn, columns: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
+    cells, _ = load(partial_column, columns)
+    if partial_column.encoding == "limbs2":
         values, bad = whole_numbers(cells, BIGINT)
         return values, bad
     return pa.array(cells[0]), np.zeros(len(cells[0]), bool)
 
 
-def as_cells(fed: Fed, values: Ints) -> tuple[Ints, ...]:
+def as_cells(partial_column: PartialColumn, values: Ints) -> tuple[Ints, ...]:
     """Whole numbers as the cells of a partial."""
-    return (values & 0xFFFFFFFF, values >> 32) if fed.encoding == "limbs2" else (values,)
+    return (values & 0xFFFFFFFF, values >> 32) if partial_column.encoding == "limbs2" else (values,)
 
 
 def _keys_and_kinds(table: pa.Table) -> tuple[Ints, np.ndarray]:
@@ -92,12 +94,12 @@ def _keys_and_kinds(table: pa.Table) -> tuple[Ints, np.ndarray]:
     return keys, coded
 
 
-def _codes(layout: ThinLayout, table: pa.Table) -> tuple[Ints, int]:
+def _codes(layout: HistogramLayout, table: pa.Table) -> tuple[Ints, int]:
     groups = _groups(layout, table)
     return groups.codes, groups.count
 
 
-def _groups(layout: ThinLayout, table: pa.Table) -> Groups:
+def _groups(layout: HistogramLayout, table: pa.Table) -> Groups:
     return group([flat(table.column(name)) for name in layout.layout.key_names], table.num_rows)
 
 
@@ -108,10 +110,10 @@ def _until(codes: Ints, keys: Ints, coded: np.ndarray, count: int) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class Thinned:
+class GroupHistograms:
     """A task's groups: their histograms, a measure each, and their exact cells, sorted by group, then pane."""
 
-    layout: ThinLayout
+    layout: HistogramLayout
     groups: Groups
     slots: np.ndarray
     histograms: tuple[Histograms, ...]
@@ -121,7 +123,7 @@ class Thinned:
     table: pa.Table
 
     @staticmethod
-    def of(layout: ThinLayout, tables: Sequence[pa.Table], horizon: int | None) -> Thinned:
+    def of(layout: HistogramLayout, tables: Sequence[pa.Table], horizon: int | None) -> GroupHistograms:
         """What the tables hold at or above the pane `horizon`."""
         whole = pa.concat_tables([layout.schema().empty_table(), *tables])
         groups = _groups(layout, whole)
@@ -142,7 +144,7 @@ class Thinned:
         taken = whole.take(pa.array(exact))
         values = tuple(ints(taken, f"n{place}") for place in layout.measures)
         panes = keys[exact] - block_key(0, 0)
-        return Thinned(layout, groups, slots, tuple(read), groups.codes[exact], panes, values, taken)
+        return GroupHistograms(layout, groups, slots, tuple(read), groups.codes[exact], panes, values, taken)
 
     @property
     def is_empty(self) -> bool:
@@ -183,7 +185,7 @@ class Thinned:
         return pa.table(columns, schema=self.layout.schema())
 
 
-def _histograms(layout: ThinLayout, whole: pa.Table, place: int, rows: Ints, keys: Ints) -> Histograms:
+def _histograms(layout: HistogramLayout, whole: pa.Table, place: int, rows: Ints, keys: Ints) -> Histograms:
     """One measure's histograms of all groups; `rows[group]` is where it lies, -1 where there is none."""
     form = layout.forms[place]
     there = np.flatnonzero(rows >= 0)

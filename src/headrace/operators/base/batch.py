@@ -47,7 +47,7 @@ class Batch:
         picked = pa.array(rows)
         return Batch({n: c.take(picked) for n, c in self.columns.items()}, self.at[rows], self.position[rows])
 
-    def going(self, change: str) -> Ints:
+    def retractions(self, change: str) -> Ints:
         """The places of the rows that go, as that column says."""
         goes = pc.less(self.columns[change], 0).fill_null(False)
         found: Ints = self.position[flat(goes).to_numpy(zero_copy_only=False)]
@@ -79,9 +79,9 @@ class Rejected:
         return len(self.at)
 
 
-def as_they_came(rejected: Sequence[Rejected], going: Sequence[Ints]) -> tuple[Rejected, ...]:
+def insertion_failures(rejected: Sequence[Rejected], retractions: Sequence[Ints]) -> tuple[Rejected, ...]:
     """Failures of rows that come: one that failed as it came was never there, and does not fail again where it goes."""
-    if not going:
+    if not retractions:
         return tuple(rejected)
-    places = np.concatenate(going)
+    places = np.concatenate(retractions)
     return tuple(left for each in rejected if (left := each.without(places)).rows)

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from headrace.algebra.windows.context import Context
     from headrace.operators.on_demand.selection import Selection
     from headrace.operators.output.output_stage import Finish
-    from headrace.operators.panes.emission_limit import Pace
+    from headrace.operators.panes.emission_limit import EmissionCap
     from headrace.operators.panes.panes import Panes
     from headrace.operators.panes.subwindows import Subwindows
     from headrace.operators.rows.row_pipeline import RowStep
-    from headrace.operators.time_windows.group_punctuation import GroupTurn
+    from headrace.operators.time_windows.group_punctuation import GroupAdvance
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 SLOT: Final = "__slot"
@@ -42,7 +42,7 @@ Windows: TypeAlias = tuple[range, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Advance:
     """How far an operator is and how far it goes now.
 
     `closed`: the punctuation up to which answers were given. `now`: the new punctuation. `greatest`: the greatest event
@@ -51,17 +51,17 @@ class Turn:
     `closed` have been told although the state says nothing of it, since a provisional end is told in parts and written nowhere.
     """
 
-    closed: Instant
-    now: Instant
-    greatest: Instant
+    emitted_to: Instant
+    punctuation: Instant
+    max_event_time: Instant
     final: bool = False
-    each: tuple[Instant, ...] = ()
-    told: Instant | None = None
+    input_punctuations: tuple[Instant, ...] = ()
+    provisionally_emitted_to: Instant | None = None
 
     @property
-    def answered(self) -> Instant:
+    def emission_start(self) -> Instant:
         """Up to where windows have been told."""
-        return self.closed if self.told is None else self.told
+        return self.emitted_to if self.provisionally_emitted_to is None else self.provisionally_emitted_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +73,23 @@ class Scanned:
     rows_in: int = 0
     rows_kept: int = 0
     groups: int = 0
-    few: int = 0
+    sparse_groups: int = 0
     """Of how many (pane, group) pairs the rows are, and how many of these have few: where that was counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EmittedCounts:
     """Of how many (window, group) pairs an epoch answered, and how many rows these hold: where that was counted."""
 
     pairs: int = 0
     rows: int = 0
 
-    def plus(self, pairs: int, rows: int) -> Told:
+    def plus(self, pairs: int, rows: int) -> EmittedCounts:
         """With some more."""
-        return Told(self.pairs + pairs, self.rows + rows)
+        return EmittedCounts(self.pairs + pairs, self.rows + rows)
 
 
-NOTHING_TOLD: Final = Told()
+NOTHING_EMITTED: Final = EmittedCounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,9 @@ class Step:
     results: pa.Table | None = None
     rejected: tuple[Rejected, ...] = ()
     open_windows: int = 0
-    again: Windows = ()
+    revised_windows: Windows = ()
     """Windows that were answered before and that `results` answers anew, because a late row is in them."""
-    told: Told = NOTHING_TOLD
+    emitted_counts: EmittedCounts = NOTHING_EMITTED
 
 
 class Scanner(Protocol):
@@ -127,11 +127,11 @@ class StateOwner(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """One table with the same meaning, without rows that no later answer needs."""
 
     def before_merge(
-        self, sections: Mapping[str, Sequence[pa.Table]], turn: Turn
+        self, sections: Mapping[str, Sequence[pa.Table]], advance: Advance
     ) -> Mapping[str, Sequence[pa.Table]]:
         """Sections about to be merged, rearranged where they are not merged one by one."""
         return sections
@@ -186,7 +186,7 @@ class BaseOperator(StateOwner):
         """A fresh scanner for one task."""
 
     @abstractmethod
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Merge, close what punctuation allows, answer."""
 
     @property
@@ -252,7 +252,7 @@ class BaseOperator(StateOwner):
         """The operator while groups of at most so many rows in a pane are stored as rows; None: all are folded."""
         return self
 
-    def adapting(self, *, folds: bool = True) -> Operator:
+    def with_row_layout(self, *, folds: bool = True) -> Operator:
         """The operator while its pane layout is rows for sparse groups; without `folds` for all groups."""
         return self
 
@@ -276,10 +276,10 @@ class BaseOperator(StateOwner):
         return deltas
 
     def owners(
-        self, members: Sequence[Operator], turn_of: Callable[[Operator], Turn]
-    ) -> Sequence[tuple[StateOwner, Turn]]:
+        self, members: Sequence[Operator], advance_of: Callable[[Operator], Advance]
+    ) -> Sequence[tuple[StateOwner, Advance]]:
         """Whose its state is, each with the turn by which it may forget; `members` are all that store theirs there."""
-        return [(self, turn_of(self))]
+        return [(self, advance_of(self))]
 
     # How far it advances
 
@@ -292,8 +292,8 @@ class BaseOperator(StateOwner):
         self,
         runs: Sequence[Sections],
         deltas: Sequence[Sections],
-        turn: Turn,
-        pace: Pace,
+        advance: Advance,
+        cap: EmissionCap,
     ) -> Instant | None:
         """The instant up to which it should answer in this step; None: all of the way."""
         return None
@@ -311,13 +311,13 @@ class BaseOperator(StateOwner):
         self,
         runs: Sequence[Sections],
         deltas: Sequence[Sections],
-        turn: Turn,
-        groups: GroupTurn,
+        advance: Advance,
+        groups: GroupAdvance,
     ) -> Step:
         """`advance`, where single groups go as far as their own punctuation."""
-        return self.advance(runs, deltas, turn)
+        return self.advance(runs, deltas, advance)
 
-    def without_done(self, section: str, table: pa.Table, groups: GroupTurn) -> pa.Table:
+    def without_done(self, section: str, table: pa.Table, groups: GroupAdvance) -> pa.Table:
         """Rows of a section about to be merged, without groups of which all was emitted and no row will follow."""
         return table
 

@@ -38,10 +38,10 @@ def dense_ranks(codes: Ints, at: Ints, position: Ints) -> Ints:
     """The rank of each row among its code's, from 1, by (time, position); equal positions share a rank."""
     order = np.lexsort((position, at, codes))
     code, place = codes[order], position[order]
-    turns = np.r_[True, code[1:] != code[:-1]] if len(order) else np.zeros(0, bool)
-    steps = turns | np.r_[True, place[1:] != place[:-1]] if len(order) else turns
+    advances = np.r_[True, code[1:] != code[:-1]] if len(order) else np.zeros(0, bool)
+    steps = advances | np.r_[True, place[1:] != place[:-1]] if len(order) else advances
     number = np.cumsum(steps)
-    starts = np.flatnonzero(turns)
+    starts = np.flatnonzero(advances)
     number -= np.repeat(number[starts] - 1, np.diff(np.r_[starts, len(order)]))
     ranks = np.empty(len(order), np.int64)
     ranks[order] = number

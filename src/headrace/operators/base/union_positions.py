@@ -15,11 +15,11 @@ _SHIFT: Final = 58
 _NUMBERS: Final = 15
 
 
-def placed(position: Ints, member: int) -> Ints:
+def placed(position: Ints, number: int) -> Ints:
     """Positions in a stream as positions among several, of which it is number `member`."""
-    return position | (member << _SHIFT)
+    return position | (number << _SHIFT)
 
 
-def member_of(batch: Batch) -> int:
+def input_number(batch: Batch) -> int:
     """Which of several streams the rows of a batch come from; a batch is of one stream."""
     return int(batch.position[0] >> _SHIFT) & _NUMBERS if batch.rows else 0

@@ -13,28 +13,36 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Column, Named
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, ints
-from headrace.operators.base.operator import NOTHING_TOLD, WINDOW, Operator, Sections, StateOwner, Told, Turn
-from headrace.operators.families.family import MEMBER, MEMBER_AT_REST, Census, number_of
+from headrace.operators.base.operator import (
+    NOTHING_EMITTED,
+    WINDOW,
+    Advance,
+    EmittedCounts,
+    Operator,
+    Sections,
+    StateOwner,
+)
+from headrace.operators.families.family import MEMBER_AT_REST, QUERY_NUMBER, QueryRowCounts, number_of
 from headrace.operators.output.output_stage import Finish, finish
-from headrace.operators.window_assembly.window_closing import Chunk, Closed, close
+from headrace.operators.window_assembly.window_closing import Chunk, ClosedWindows, close
 from headrace.schema import BIGINT
 
 if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 
-_COLUMN: Final = Column(MEMBER, BIGINT)
+_COLUMN: Final = Column(QUERY_NUMBER, BIGINT)
 _NUMBER: Final = itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True)
-class MemberStep:
+class QueryStep:
     """What one query gets of an epoch; see `Step`."""
 
     results: pa.Table | None = None
     rejected: tuple[Rejected, ...] = ()
     open_windows: int = 0
-    told: Told = NOTHING_TOLD
+    emitted_counts: EmittedCounts = NOTHING_EMITTED
     """Of all members that took the same turn."""
 
 
@@ -42,76 +50,76 @@ class MemberStep:
 class Cohort(StateOwner):
     """Members of one family that take the same turn, in the order of their numbers."""
 
-    members: tuple[PaneAggregate, ...]
+    queries: tuple[PaneAggregate, ...]
     numbers: Ints
     """The members' numbers."""
 
     @staticmethod
-    def of(members: Sequence[PaneAggregate]) -> Cohort:
+    def of(queries: Sequence[PaneAggregate]) -> Cohort:
         """The cohort of members in the order of their numbers."""
-        return Cohort(tuple(members), np.array([number_of(each.id) for each in members], np.int64))
+        return Cohort(tuple(queries), np.array([number_of(each.id) for each in queries], np.int64))
 
     def own_rows(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
         """The members' rows of state tables."""
-        return [self.only(table, Census.of(table)) for table in tables]
+        return [self.only(table, QueryRowCounts.of(table)) for table in tables]
 
-    def only(self, table: pa.Table, census: Census) -> pa.Table:
+    def only(self, table: pa.Table, query_row_counts: QueryRowCounts) -> pa.Table:
         """The members' rows of a state table; `census` says whose rows are in it."""
-        if np.array_equal(census.numbers, self.numbers):  # most often, and cheap to see
+        if np.array_equal(query_row_counts.numbers, self.numbers):  # most often, and cheap to see
             return table
-        mine = np.isin(census.numbers, self.numbers)
+        mine = np.isin(query_row_counts.numbers, self.numbers)
         if mine.all():
             return table
         mask = np.isin(ints(table, MEMBER_AT_REST), self.numbers)
         return table.filter(pa.array(mask)) if mine.any() else table.slice(0, 0)
 
     def advance(
-        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn
-    ) -> tuple[Sections, dict[str, MemberStep]]:
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+    ) -> tuple[Sections, dict[str, QueryStep]]:
         """The family's new state sections, and what each member answers; runs and deltas hold members' rows alone."""
-        closed = close(together(self.members), runs, deltas, turn)
-        results, rejected, told = _finished(self.members, self.numbers, closed)
+        closed = close(together(self.queries), runs, deltas, advance)
+        results, rejected, told = _finished(self.queries, self.numbers, closed)
         steps = {
-            member.id: MemberStep(
+            query.id: QueryStep(
                 results.get(place),
                 tuple(rejected.get(place, ())),
                 closed.open_windows,
                 told,
             )
-            for place, member in enumerate(self.members)
+            for place, query in enumerate(self.queries)
         }
         return closed.state, steps
 
     def before_merge(
-        self, sections: Mapping[str, Sequence[pa.Table]], turn: Turn
+        self, sections: Mapping[str, Sequence[pa.Table]], advance: Advance
     ) -> Mapping[str, Sequence[pa.Table]]:
         """See `PaneAggregate.before_merge`."""
-        return together(self.members).before_merge(sections, turn)
+        return together(self.queries).before_merge(sections, advance)
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """One table with the same meaning; see `Operator.compact`."""
-        return together(self.members).compact(section, tables, turn)
+        return together(self.queries).compact(section, tables, advance)
 
 
-def together(members: Sequence[PaneAggregate]) -> PaneAggregate:
+def together(queries: Sequence[PaneAggregate]) -> PaneAggregate:
     """One aggregate for all members: grouped by member first."""
-    return replace(members[0], keys=(Named(MEMBER, _COLUMN), *members[0].keys))
+    return replace(queries[0], keys=(Named(QUERY_NUMBER, _COLUMN), *queries[0].keys))
 
 
-def over_panes(members: Sequence[Operator]) -> list[PaneAggregate]:
+def over_panes(queries: Sequence[Operator]) -> list[PaneAggregate]:
     """The members of a family of aggregates over panes."""
-    return [found for each in members if (found := each.over_panes) is not None]
+    return [found for each in queries if (found := each.over_panes) is not None]
 
 
 class _Finishing:
     """Collects result rows and rejects by member; members of equal finish go through it together."""
 
-    def __init__(self, members: Sequence[PaneAggregate]) -> None:
+    def __init__(self, queries: Sequence[PaneAggregate]) -> None:
         same: dict[
             int, tuple[Finish, list[int]]
         ] = {}  # thousands share the object, which spares hashing the value
-        for place, member in enumerate(members):
-            same.setdefault(id(member.finish), (member.finish, []))[1].append(place)
+        for place, query in enumerate(queries):
+            same.setdefault(id(query.finish), (query.finish, []))[1].append(place)
         self.alike: dict[Finish, list[int]] = {}
         for plan, places in same.values():
             self.alike.setdefault(plan, []).extend(places)
@@ -120,23 +128,23 @@ class _Finishing:
 
 
 def _finished(
-    members: Sequence[PaneAggregate], numbers: Ints, closed: Closed
-) -> tuple[dict[int, pa.Table], dict[int, list[Rejected]], Told]:
+    queries: Sequence[PaneAggregate], numbers: Ints, closed: ClosedWindows
+) -> tuple[dict[int, pa.Table], dict[int, list[Rejected]], EmittedCounts]:
     """Result rows and rejects by the place of the member, and of how many pairs and rows they are."""
-    work, told = _Finishing(members), Told()
+    work, counts = _Finishing(queries), EmittedCounts()
     for chunk in closed.chunks:
-        told = told.plus(len(chunk.windows), chunk.held)
-        if len(members) == 1:  # its rows are all there is, and stand as they should
-            _finish_rows(work, members[0].finish, chunk, np.zeros(len(chunk.windows), np.int64))
+        counts = counts.plus(len(chunk.windows), chunk.held)
+        if len(queries) == 1:  # its rows are all there is, and stand as they should
+            _finish_rows(work, queries[0].finish, chunk, np.zeros(len(chunk.windows), np.int64))
             continue
-        places = np.searchsorted(numbers, flat(chunk.columns[MEMBER]).to_numpy())
+        places = np.searchsorted(numbers, flat(chunk.columns[QUERY_NUMBER]).to_numpy())
         order = np.argsort(places, kind="stable")
-        edges = np.searchsorted(places[order], np.arange(len(members) + 1))
+        edges = np.searchsorted(places[order], np.arange(len(queries) + 1))
         for plan, alike in work.alike.items():
-            rows = order if len(alike) == len(members) else _joined(order, edges, alike)
+            rows = order if len(alike) == len(queries) else _joined(order, edges, alike)
             if len(rows):
                 _finish_rows(work, plan, chunk.rows(rows), places[rows])
-    return {place: pa.concat_tables(tables) for place, tables in work.tables.items()}, work.rejected, told
+    return {place: pa.concat_tables(tables) for place, tables in work.tables.items()}, work.rejected, counts
 
 
 def _joined(order: Ints, edges: Ints, places: Sequence[int]) -> Ints:
@@ -148,8 +156,8 @@ def _joined(order: Ints, edges: Ints, places: Sequence[int]) -> Ints:
 def _finish_rows(work: _Finishing, plan: Finish, chunk: Chunk, places: Ints) -> None:
     """Finish rows of members with the same plan; one by one where a row fails, to know whose it is."""
     first, span = int(chunk.windows.min()), int(places.max()) + 1
-    apart = replace(plan, columns=(*plan.columns, Named(MEMBER, _COLUMN)))
-    columns = {**chunk.columns, MEMBER: pa.array(places)}
+    apart = replace(plan, columns=(*plan.columns, Named(QUERY_NUMBER, _COLUMN)))
+    columns = {**chunk.columns, QUERY_NUMBER: pa.array(places)}
     windows = (chunk.windows - first) * span + places  # a member's window: LIMIT and DISTINCT are within it
     table, bad = finish(apart, columns, windows, chunk.ends, chunk.failed)
     if bad and len(np.unique(places)) > 1:
@@ -161,16 +169,16 @@ def _finish_rows(work: _Finishing, plan: Finish, chunk: Chunk, places: Ints) -> 
         work.rejected.setdefault(int(places[0]), []).extend(bad)
     numbered = ints(table, WINDOW) // span + first
     whole = table.set_column(table.column_names.index(WINDOW), WINDOW, pa.array(numbered))
-    for place, part in _by_member(whole):
+    for place, part in _by_query(whole):
         work.tables.setdefault(place, []).append(part)
 
 
-def _by_member(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+def _by_query(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each member, without the column that says so, in their order."""
     if not table.num_rows:
         return
-    places = ints(table, MEMBER)
-    plain = table.drop_columns([MEMBER])
+    places = ints(table, QUERY_NUMBER)
+    plain = table.drop_columns([QUERY_NUMBER])
     if (np.diff(places) < 0).any():
         order = np.argsort(places, kind="stable")
         plain, places = plain.take(pa.array(order)), places[order]
@@ -179,13 +187,13 @@ def _by_member(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield int(places[start]), plain.slice(start, stop - start)
 
 
-def cohorts(operators: Sequence[Operator], turns: Mapping[str, Turn]) -> list[tuple[Cohort, Turn]]:
+def cohorts(operators: Sequence[Operator], advances: Mapping[str, Advance]) -> list[tuple[Cohort, Advance]]:
     """A family's members by the turn they take."""
-    by_turn: dict[Turn, list[tuple[int, PaneAggregate]]] = {}
-    members = [(number_of(each.id), each) for each in over_panes(operators)]
-    for number, member in sorted(members, key=_NUMBER):
-        by_turn.setdefault(turns[member.id], []).append((number, member))
+    by_advance: dict[Advance, list[tuple[int, PaneAggregate]]] = {}
+    queries = [(number_of(each.id), each) for each in over_panes(operators)]
+    for number, query in sorted(queries, key=_NUMBER):
+        by_advance.setdefault(advances[query.id], []).append((number, query))
     return [
-        (Cohort(tuple(each for _, each in alike), np.array([n for n, _ in alike], np.int64)), turn)
-        for turn, alike in by_turn.items()
+        (Cohort(tuple(each for _, each in alike), np.array([n for n, _ in alike], np.int64)), advance)
+        for advance, alike in by_advance.items()
     ]

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Column
-from headrace.operators.aggregates.synopsis_aggregates import keeps_synopses
+from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import (
     Operator,
@@ -30,10 +30,10 @@ from headrace.operators.base.operator import (
 if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
-UNFOLDED: Final = "/rows"
+ROW_LAYOUT_SUFFIX: Final = "/rows"
 """After a state's name, beside the name itself among the adapting ones: its rows are not folded at all as they come."""
 
-MEMBER: Final = "__member"
+QUERY_NUMBER: Final = "__member"
 MEMBER_AT_REST: Final = "k0"
 """The member's column in a state table: the first group key."""
 _NUMBERED: Final = re.compile(r"q(\d+)")
@@ -43,7 +43,7 @@ def in_family(operator: PaneAggregate) -> PaneAggregate:
     """The operator with the name of its family, where its query is one of the query log's and can have one."""
     if operator.answers_empty or operator.revisions is not None or not _NUMBERED.fullmatch(operator.id):
         return operator
-    if keeps_synopses(operator.aggregates):
+    if uses_synopses(operator.aggregates):
         return operator
     window = (operator.stream, operator.panes, operator.range, operator.window_alias)
     shape = (window, operator.keys, operator.aggregates)
@@ -54,7 +54,7 @@ def in_family(operator: PaneAggregate) -> PaneAggregate:
         for item in operator.aggregates
     )
     name = _of_plain(shape) if is_plain else _name(shape)
-    return _alike(replace(operator, family=name))
+    return _with_shared_parts(replace(operator, family=name))
 
 
 def _name(shape: object) -> str:
@@ -69,14 +69,14 @@ _examples: Final[dict[object, PaneAggregate]] = {}
 _FEW_EXAMPLES: Final = 4096
 
 
-def _alike(operator: PaneAggregate) -> PaneAggregate:
+def _with_shared_parts(operator: PaneAggregate) -> PaneAggregate:
     """The operator, with what it has in common with another one of its family as the same objects: less to keep and send."""
     if len(_examples) >= _FEW_EXAMPLES:
         _examples.clear()
     above = operator.finish
-    told = [column.expression for column in above.columns] + [key.expression for key in above.sort]
+    expressions = [column.expression for column in above.columns] + [key.expression for key in above.sort]
     is_plain = not (above.having or above.order or above.regroup)
-    is_plain = is_plain and all(isinstance(each, Column) for each in told)
+    is_plain = is_plain and all(isinstance(each, Column) for each in expressions)
     finish = (operator.family, above if is_plain else repr(above))
     same, like = _examples.setdefault(str(operator.family), operator), _examples.setdefault(finish, operator)
     return replace(operator, panes=same.panes, keys=same.keys, aggregates=same.aggregates, finish=like.finish)
@@ -87,10 +87,14 @@ def number_of(operator_id: str) -> int:
     return int(operator_id.removeprefix("q"))
 
 
-def as_it_runs(operator: Operator, adapting: Collection[str]) -> Operator:
-    """The operator as scan tasks have it while its state is among the `adapting`: see `UNFOLDED`."""
+def as_it_runs(operator: Operator, row_layout_states: Collection[str]) -> Operator:
+    """The operator as scan tasks have it while its state is among the `adapting`: see `ROW_LAYOUT_SUFFIX`."""
     name = state_name(operator)
-    return operator.adapting(folds=name + UNFOLDED not in adapting) if name in adapting else operator
+    return (
+        operator.with_row_layout(folds=name + ROW_LAYOUT_SUFFIX not in row_layout_states)
+        if name in row_layout_states
+        else operator
+    )
 
 
 def state_name(operator: Operator) -> str:
@@ -99,23 +103,23 @@ def state_name(operator: Operator) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Census:
+class QueryRowCounts:
     """Who has rows in a state table, and how many: numbers ascending."""
 
     numbers: Ints
     rows: Ints
 
     @staticmethod
-    def of(table: pa.Table) -> Census:
+    def of(table: pa.Table) -> QueryRowCounts:
         """Count a table's rows by member."""
         numbers, rows = np.unique(ints(table, MEMBER_AT_REST), return_counts=True)
-        return Census(numbers, rows)
+        return QueryRowCounts(numbers, rows)
 
-    def among(self, members: Ints) -> Ints:
+    def among(self, queries: Ints) -> Ints:
         """The rows of each of `members` (ascending)."""
-        found = np.zeros(len(members), np.int64)
-        places = np.searchsorted(members, self.numbers)
-        known = places < len(members)
-        known[known] = members[places[known]] == self.numbers[known]
+        found = np.zeros(len(queries), np.int64)
+        places = np.searchsorted(queries, self.numbers)
+        known = places < len(queries)
+        known[known] = queries[places[known]] == self.numbers[known]
         found[places[known]] = self.rows[known]
         return found

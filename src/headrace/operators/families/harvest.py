@@ -13,8 +13,8 @@ from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.base.group_codes import flat, ints
 from headrace.operators.base.operator import Operator, Scanned, Sections
 from headrace.operators.families.cohort import together
-from headrace.operators.families.family import Census, number_of, state_name
-from headrace.operators.panes.adaptive_panes import FEW_OPEN
+from headrace.operators.families.family import QueryRowCounts, number_of, state_name
+from headrace.operators.panes.adaptive_panes import SPARSE_OPEN
 
 if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -25,18 +25,18 @@ def numbered(operator: PaneAggregate, sections: Sections) -> Sections:
     layouts = together((operator,)).layouts
     number = number_of(operator.id)
     schemas = {f"open{place}": layout.schema() for place, layout in enumerate(layouts)}
-    schemas[FEW_OPEN] = layouts[0].row_schema()
-    return {name: _with_member(schemas[name], table, number) for name, table in sections.items()}
+    schemas[SPARSE_OPEN] = layouts[0].row_schema()
+    return {name: _with_query_number(schemas[name], table, number) for name, table in sections.items()}
 
 
-def _with_member(schema: pa.Schema, table: pa.Table, number: int) -> pa.Table:
+def _with_query_number(schema: pa.Schema, table: pa.Table, number: int) -> pa.Table:
     columns = [flat(column) for column in table.columns]
-    member = pa.array(np.full(table.num_rows, number, np.int64))
-    return pa.table([*columns[:2], member, *columns[2:]], schema=schema)
+    query = pa.array(np.full(table.num_rows, number, np.int64))
+    return pa.table([*columns[:2], query, *columns[2:]], schema=schema)
 
 
 @dataclass(slots=True)
-class Harvest:
+class ScanOutput:
     """What a scan task made of its rows: deltas by `state/section`, and what was measured and rejected by operator."""
 
     sections: dict[str, list[pa.Table]] = field(default_factory=dict)
@@ -56,11 +56,13 @@ class Harvest:
     def put(self, section: str, table: pa.Table) -> None:
         """Take in rows of several members of a family."""
         self.sections.setdefault(section, []).append(table)
-        census = Census.of(table)
-        for number, rows in zip(census.numbers.tolist(), census.rows.tolist(), strict=True):
+        query_row_counts = QueryRowCounts.of(table)
+        for number, rows in zip(
+            query_row_counts.numbers.tolist(), query_row_counts.rows.tolist(), strict=True
+        ):
             self.delta_rows[f"q{number}"] = rows
 
-    def join(self, other: Harvest) -> None:
+    def join(self, other: ScanOutput) -> None:
         """Take in what scanners of other operators made."""
         for section, tables in other.sections.items():
             self.sections.setdefault(section, []).extend(tables)

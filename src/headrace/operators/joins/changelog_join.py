@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints, flat, group, ints
-from headrace.operators.base.operator import AT, SLOT, Sections, Step, Turn
+from headrace.operators.base.operator import AT, SLOT, Advance, Sections, Step
 from headrace.operators.joins.join_side import (
     JoinSpec,
     Side,
@@ -59,9 +59,9 @@ class RelationJoin(TwoSided):
         kept = [flat(batch.columns[name]) for name in side.stored.names]
         names = [SLOT, HASH, TIME, _WEIGHT, *side.stored.names]
         came = pa.table([*map(pa.array, (slots, mixed, batch.at, weight)), *kept], names=names)
-        if side.reach is None:
+        if side.lookback is None:
             return came
-        head = map(pa.array, (slots, mixed, batch.at + side.reach + 1, -weight))
+        head = map(pa.array, (slots, mixed, batch.at + side.lookback + 1, -weight))
         return pa.concat_tables([came, pa.table([*head, *kept], names=names)])
 
     @property
@@ -73,22 +73,22 @@ class RelationJoin(TwoSided):
         """What pairs are, where changes meet, and how long they wait."""
         return join_lines(self, changes=True)
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Tell what the changes that came make with those that are there, and with each other."""
         came = arrived(deltas)
         tables: list[pa.Table] = []
         failing: list[pa.Table] = []
         for left, right in encounters(runs, came, _Changes.of):
             for mine, other in _meeting(left, right):
-                table, failed = self._met(left, right, mine, other)
+                table, failed = self._changed_pairs(left, right, mine, other)
                 tables += [table] if table.num_rows else []
                 failing += [] if failed is None else [failed]
-        state = self.kept(came, turn)
-        told = [self._told(pa.concat_tables(tables))] if tables else []
+        state = self.kept(came, advance)
+        told = [self._changelog(pa.concat_tables(tables))] if tables else []
         told += self.began(runs, deltas, state)
         return Step(state, pa.concat_tables(told) if told else None, _failed(failing))
 
-    def _met(
+    def _changed_pairs(
         self, left: _Changes, right: _Changes, mine: Ints, other: Ints
     ) -> tuple[pa.Table, pa.Table | None]:
         """What changes make together: the shown columns, when, and how often; and what the condition failed on."""
@@ -105,20 +105,20 @@ class RelationJoin(TwoSided):
             failed = pa.table(columns).take(pa.array(bad)).append_column(_REASON, pa.array(reasons))
         return (table if keep.all() else table.filter(pa.array(keep))), failed
 
-    def _told(self, met: pa.Table) -> pa.Table:
+    def _changelog(self, pairs: pa.Table) -> pa.Table:
         """Each row as often as it comes or goes at an instant, after what cancels out."""
         names = self.spec.shown.names[:-1]
-        weight = ints(met, _WEIGHT)
+        weight = ints(pairs, _WEIGHT)
         if (weight < 0).any():
-            met, weight = _net(met, [*names, AT], weight)
-        copies = pa.array(np.repeat(np.arange(met.num_rows), np.abs(weight)))
-        met, sign = met.take(copies), np.repeat(np.sign(weight), np.abs(weight))
-        rows = {name: flat(met.column(name)) for name in names}
-        return self.pairs(rows, ints(met, AT), pa.array(sign, pa.int8()))
+            pairs, weight = _net(pairs, [*names, AT], weight)
+        copies = pa.array(np.repeat(np.arange(pairs.num_rows), np.abs(weight)))
+        pairs, sign = pairs.take(copies), np.repeat(np.sign(weight), np.abs(weight))
+        rows = {name: flat(pairs.column(name)) for name in names}
+        return self.pairs(rows, ints(pairs, AT), pa.array(sign, pa.int8()))
 
-    def needed(self, rows: pa.Table, place: int, turn: Turn) -> pa.Table:
+    def needed(self, rows: pa.Table, place: int, advance: Advance) -> pa.Table:
         """The changes of a side, with those added up that no change to come of the other side is before."""
-        bound = self.spec.sides[1 - place].bound(turn)
+        bound = self.spec.sides[1 - place].bound(advance)
         if bound == FOREVER:
             return rows.slice(0, 0)
         done = ints(rows, TIME) <= bound
@@ -158,10 +158,10 @@ def _failed(failing: Sequence[pa.Table]) -> tuple[Rejected, ...]:
     if not failing:
         return ()
     whole = pa.concat_tables(failing)
-    met, weight = _net(whole, [n for n in whole.column_names if n != _WEIGHT], ints(whole, _WEIGHT))
-    came = np.repeat(np.arange(met.num_rows), np.maximum(weight, 0))
-    reasons = tuple(met.column(_REASON).take(pa.array(came)).to_pylist())
-    return (failed_pairs(ints(met, AT)[came], reasons),) if reasons else ()
+    union, weight = _net(whole, [n for n in whole.column_names if n != _WEIGHT], ints(whole, _WEIGHT))
+    came = np.repeat(np.arange(union.num_rows), np.maximum(weight, 0))
+    reasons = tuple(union.column(_REASON).take(pa.array(came)).to_pylist())
+    return (failed_pairs(ints(union, AT)[came], reasons),) if reasons else ()
 
 
 def _net(table: pa.Table, names: Sequence[str], weight: Ints) -> tuple[pa.Table, Ints]:

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression, columns_of
 from headrace.algebra.expressions.expression_text import show
-from headrace.operators.base.batch import Batch, Rejected, as_they_came
+from headrace.operators.base.batch import Batch, Rejected, insertion_failures
 from headrace.operators.base.group_codes import SLOTS, Ints, flat, ints
-from headrace.operators.base.operator import AT, SLOT, WINDOW, BaseOperator, Scanned, Sections, Turn
-from headrace.operators.base.union_positions import member_of
-from headrace.operators.rows.row_pipeline import Keep, RowPipeline, columns_read
+from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, BaseOperator, Scanned, Sections
+from headrace.operators.base.union_positions import input_number
+from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline, columns_read
 from headrace.operators.rows.row_state import TIME
 from headrace.operators.rows.sorted_rows import in_order, key_hashes, usable
 from headrace.operators.scalar import Evaluation
@@ -39,11 +39,11 @@ class Side:
     `changes`: instead, a column that says of each row whether it comes or goes.
     """
 
-    members: tuple[int, ...]
+    inputs: tuple[int, ...]
     stored: Schema
-    keeps: tuple[Keep, ...]
+    filters: tuple[RowFilter, ...]
     keys: tuple[Expression, ...]
-    reach: Duration | None
+    lookback: Duration | None
     ends: str | None = None
     longest: Duration | None = None
     changes: str | None = None
@@ -51,7 +51,7 @@ class Side:
     @property
     def reads(self) -> frozenset[str]:
         """The columns it reads."""
-        found = columns_read(self.keeps) | frozenset(self.stored.names)
+        found = columns_read(self.filters) | frozenset(self.stored.names)
         found = found.union(*(columns_of(key) for key in self.keys))
         return found | {each for each in (self.ends, self.changes) if each is not None}
 
@@ -60,29 +60,29 @@ class Side:
         if self.ends is not None:
             found: Ints = flat(batch.columns[self.ends]).to_numpy(zero_copy_only=False)
             return found
-        return np.full(batch.rows, FOREVER) if self.reach is None else batch.at + self.reach
+        return np.full(batch.rows, FOREVER) if self.lookback is None else batch.at + self.lookback
 
     @property
     def reach_in_words(self) -> str:
         """How long a row holds."""
         if self.changes is not None:
             return "comes and goes as it is told"
-        if self.reach is not None:
-            return f"holds {render_duration(self.reach)}"
+        if self.lookback is not None:
+            return f"holds {render_duration(self.lookback)}"
         return "holds with its pair" if self.ends is not None else "holds without end"
 
-    def bound(self, turn: Turn) -> Instant:
+    def bound(self, advance: Advance) -> Instant:
         """What its streams have promised."""
-        if not turn.each:
-            return turn.now
-        return min(turn.each[member] for member in self.members)
+        if not advance.input_punctuations:
+            return advance.punctuation
+        return min(advance.input_punctuations[member] for member in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
 class JoinSpec:
     """Pairs of rows of two sides for which `condition` is true; `shown` are the columns they have, the last is the join's own.
 
-    `slot` is where rows without a key meet. `tells_first`: a row without a pair, of which the last column is NULL, tells when the
+    `slot` is where rows without a key meet. `emits_first`: a row without a pair, of which the last column is NULL, tells when the
     first row of all came. `rule` chose the operator.
     """
 
@@ -93,7 +93,7 @@ class JoinSpec:
     condition: Expression | None
     shown: Schema
     slot: int
-    tells_first: bool = False
+    emits_first: bool = False
     relations: tuple[str, ...] = ()
     rule: str = ""
 
@@ -143,7 +143,7 @@ class TwoSided(BaseOperator):
         """Puts the rows of both sides aside, with the hashes of their keys."""
         return JoinScanner(self)
 
-    def meets(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:  # noqa: ARG002
+    def can_match(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:  # noqa: ARG002
         """The rows of a side that can meet any."""
         return np.ones(batch.rows, bool)
 
@@ -151,16 +151,16 @@ class TwoSided(BaseOperator):
         """What is kept of rows with these keys."""
         raise NotImplementedError
 
-    def needed(self, rows: pa.Table, place: int, turn: Turn) -> pa.Table:
+    def needed(self, rows: pa.Table, place: int, advance: Advance) -> pa.Table:
         """What is kept of a side's rows, which are in order, so that the other side may meet them."""
         raise NotImplementedError
 
-    def kept(self, came: Sequence[pa.Table | None], turn: Turn) -> dict[str, pa.Table]:
+    def kept(self, came: Sequence[pa.Table | None], advance: Advance) -> dict[str, pa.Table]:
         """What is kept of the rows that came on each side."""
         return {
             side: kept
             for place, (side, new) in enumerate(zip(SIDES, came, strict=True))
-            if new is not None and (kept := self.needed(new, place, turn)).num_rows
+            if new is not None and (kept := self.needed(new, place, advance)).num_rows
         }
 
     def both(self, left: pa.Table, right: pa.Table, mine: Ints, other: Ints) -> dict[str, pa.Array]:
@@ -183,18 +183,18 @@ class TwoSided(BaseOperator):
         self, runs: Sequence[Sections], deltas: Sequence[Sections], state: dict[str, pa.Table]
     ) -> list[pa.Table]:
         """A row that says when the first row came, if that is wanted and one came that is earlier than all before."""
-        found = began_earlier(runs, deltas, self.spec.slot) if self.spec.tells_first else None
+        found = began_earlier(runs, deltas, self.spec.slot) if self.spec.emits_first else None
         if found is None:
             return []
         at, state[FIRST] = found
         nulls = {field.name: pa.nulls(1, to_arrow(field.type)) for field in self.spec.shown}
         return [self.pairs(nulls, np.array([at]), nulls[self.spec.shown.names[-1]])]
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """What may still be met, in one order; or when the first row came."""
         if section == FIRST:
             return beginning(earliest(tables), self.spec.slot)
-        return self.needed(in_order(tables), SIDES.index(section), turn)
+        return self.needed(in_order(tables), SIDES.index(section), advance)
 
 
 def join_lines(operator: TwoSided, *, changes: bool) -> Iterator[str]:
@@ -202,12 +202,12 @@ def join_lines(operator: TwoSided, *, changes: bool) -> Iterator[str]:
     spec, condition = operator.spec, operator.spec.condition
     yield f"{type(operator).__name__}: pairs where {'rows hold together' if condition is None else show(condition)}"
     keys = spec.sides[0].keys
-    by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows meet in one slot"
+    by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows are in one slot"
     what = "changes" if changes else "rows"
     yield f"  {what} meet by {by}; new {what} search the other side's sorted runs"
     until = "is added to what is held when" if changes else "is kept until"
     for name, side in zip(("left", "right"), spec.sides, strict=True):
-        kept = f", only where {show(side.keeps[0].predicate)}" if side.keeps else ""
+        kept = f", only where {show(side.filters[0].predicate)}" if side.filters else ""
         yield f"  {name}: a row {side.reach_in_words} and {until} the other side has passed that{kept}"
 
 
@@ -221,24 +221,24 @@ class JoinScanner:
     first: Instant = FOREVER
     rows_in: int = 0
     rows_kept: int = 0
-    going: list[Ints] = field(default_factory=list)
+    retractions: list[Ints] = field(default_factory=list)
     """Places of rows that go."""
 
     def __post_init__(self) -> None:
-        self.pipelines = tuple(RowPipeline.of(side.keeps, {}) for side in self.operator.spec.sides)
+        self.pipelines = tuple(RowPipeline.of(side.filters, {}) for side in self.operator.spec.sides)
 
     def add(self, batch: Batch) -> None:
         """Take in a batch of one of the streams."""
         if not batch.rows:
             return
-        place = int(member_of(batch) not in self.operator.spec.sides[0].members)
+        place = int(input_number(batch) not in self.operator.spec.sides[0].inputs)
         side, pipeline = self.operator.spec.sides[place], self.pipelines[place]
         self.rows_in += batch.rows
         if side.changes is not None:
-            self.going.append(batch.going(side.changes))
+            self.retractions.append(batch.retractions(side.changes))
         batch = pipeline.apply(self._noting_first(batch, side))
         batch, keys = pipeline.evaluate(batch, side.keys)
-        keep = usable(keys, batch.rows) & self.operator.meets(batch, side)
+        keep = usable(keys, batch.rows) & self.operator.can_match(batch, side)
         batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
         if batch.rows:
             self.rows_kept += batch.rows
@@ -260,10 +260,10 @@ class JoinScanner:
         deltas = {
             side: pa.concat_tables(tables) for side, tables in zip(SIDES, self.tables, strict=True) if tables
         }
-        if self.operator.spec.tells_first and self.first != FOREVER:
+        if self.operator.spec.emits_first and self.first != FOREVER:
             deltas[FIRST] = beginning(self.first, self.operator.spec.slot)
         found = [each for pipeline in self.pipelines for each in pipeline.rejected]
-        rejected = as_they_came(found, self.going)
+        rejected = insertion_failures(found, self.retractions)
         return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
 
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints, flat
-from headrace.operators.base.operator import SLOT, Sections, Step, Turn
+from headrace.operators.base.operator import SLOT, Advance, Sections, Step
 from headrace.operators.joins.join_side import (
     JoinSpec,
     Side,
@@ -36,7 +36,7 @@ from headrace.operators.joins.join_side import (
     slots_and_hashes,
 )
 from headrace.operators.rows.row_state import TIME
-from headrace.operators.rows.sorted_rows import END, HASH, Sorted, meeting
+from headrace.operators.rows.sorted_rows import END, HASH, Sorted, overlapping_pairs
 from headrace.time import Duration, Instant
 
 UNTIL: Final = "until"
@@ -67,7 +67,7 @@ class WindowJoin(TwoSided):
         """What pairs are, where rows meet, and how long they wait."""
         return join_lines(self, changes=False)
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Tell the pairs of rows that came with those that are there, and with each other."""
         came = arrived(deltas)
         tables: list[pa.Table] = []
@@ -76,7 +76,7 @@ class WindowJoin(TwoSided):
             found = self._pairs(left, right)
             tables += [table for table, _ in found if table.num_rows]
             rejected += [failed for _, failed in found if failed is not None]
-        state = self.kept(came, turn)
+        state = self.kept(came, advance)
         tables += self.began(runs, deltas, state)
         return Step(state, pa.concat_tables(tables) if tables else None, tuple(rejected))
 
@@ -84,14 +84,17 @@ class WindowJoin(TwoSided):
         """The pairs of two tables; the smaller one asks."""
         if left.rows <= right.rows:
             return [
-                self._told(left, right, *each) for each in meeting(left, right, self.spec.sides[1].longest)
+                self._joined(left, right, *each)
+                for each in overlapping_pairs(left, right, self.spec.sides[1].longest)
             ]
         return [
-            self._told(left, right, mine, other)
-            for other, mine in meeting(right, left, self.spec.sides[0].longest)
+            self._joined(left, right, mine, other)
+            for other, mine in overlapping_pairs(right, left, self.spec.sides[0].longest)
         ]
 
-    def _told(self, left: Sorted, right: Sorted, mine: Ints, other: Ints) -> tuple[pa.Table, Rejected | None]:
+    def _joined(
+        self, left: Sorted, right: Sorted, mine: Ints, other: Ints
+    ) -> tuple[pa.Table, Rejected | None]:
         at = np.maximum(left.at[mine], right.at[other])
         until = np.minimum(left.until[mine], right.until[other])
         if self.grid is not None:
@@ -105,14 +108,14 @@ class WindowJoin(TwoSided):
             at, until = at[keep], until[keep]
         return self.pairs(rows, at, pa.array(until)), failed
 
-    def needed(self, rows: pa.Table, place: int, turn: Turn) -> pa.Table:
+    def needed(self, rows: pa.Table, place: int, advance: Advance) -> pa.Table:
         """The rows of a side that the other one may still bring a row to meet."""
-        bound, until = self.spec.sides[1 - place].bound(turn), Sorted.of(rows).until
+        bound, until = self.spec.sides[1 - place].bound(advance), Sorted.of(rows).until
         if self.grid is None:
             return rows.filter(pa.array(until >= bound))
         return rows.filter(pa.array(self.grid.last_end(until) > bound))
 
-    def meets(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:
+    def can_match(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:
         """Where windows slide, the rows that an end of a window falls to."""
         if self.grid is None:
             return np.ones(batch.rows, bool)

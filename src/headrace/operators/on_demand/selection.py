@@ -21,14 +21,22 @@ from headrace.algebra.expressions.expression import Expression, columns_of
 from headrace.algebra.expressions.series import AT, POSITION
 from headrace.algebra.query import Ago
 from headrace.operators.base.batch import Batch, Rejected
-from headrace.operators.base.operator import BaseOperator, Operator, Scanned, Sections, StateOwner, Step, Turn
-from headrace.operators.families.family import Census, number_of
+from headrace.operators.base.operator import (
+    Advance,
+    BaseOperator,
+    Operator,
+    Scanned,
+    Sections,
+    StateOwner,
+    Step,
+)
+from headrace.operators.families.family import QueryRowCounts, number_of
 from headrace.operators.on_demand.row_bitmaps import Containers, united
 from headrace.operators.on_demand.shared_selections import BITS, SharedSelections
 from headrace.operators.output.display import keys, steps_up
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.output.regrouping import Regroup
-from headrace.operators.rows.row_pipeline import Keep, RowPipeline, columns_read
+from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline, columns_read
 from headrace.time import BEGINNING, Duration, Instant, render_duration, render_instant
 
 ALWAYS: Final[Instant] = -(2**62)
@@ -71,7 +79,7 @@ class WindowClause:
         reach = "" if self.range is None else f", of the last {render_duration(self.range)}"
         return f"{begin} to {end}{reach} ({self.kind})"
 
-    def passed(self, now: Instant) -> Instant:
+    def expiry_bound(self, now: Instant) -> Instant:
         """No window from `now` on holds a row before this."""
         return now if now == BEGINNING else max(self.at(now)[0], BEGINNING)
 
@@ -89,17 +97,17 @@ class Answer:
     `whole`: there is one row whatever the window holds (aggregates without GROUP BY).
     """
 
-    kept: tuple[Expression, ...]
+    expressions: tuple[Expression, ...]
     finish: Finish
-    whole: bool
+    is_global: bool
 
     def of(self, batch: Batch, now: Instant) -> tuple[pa.Table, tuple[Rejected, ...]]:
         """The answer over rows that are all in the window, as of `now`; rows on which it failed."""
         pipeline = RowPipeline.of((), {})
-        batch, values = pipeline.evaluate(batch, self.kept)
+        batch, values = pipeline.evaluate(batch, self.expressions)
         columns = {f"c{place}": value for place, value in enumerate(values)}
         plan, at, windows = self.finish, np.full(batch.rows, now), np.zeros(batch.rows, np.int64)
-        if self.whole and plan.regroup is not None and not batch.rows:
+        if self.is_global and plan.regroup is not None and not batch.rows:
             plan, columns, at, windows = _of_nothing(plan, plan.regroup, columns, now)
         table, rejected = finish(plan, columns, windows, at)
         return table, (*pipeline.rejected, *rejected)
@@ -126,7 +134,7 @@ class Selection(BaseOperator):
     materialize: Choice["none", "partial"]
     why: str
     window: WindowClause
-    steps: tuple[Keep, ...]
+    steps: tuple[RowFilter, ...]
     answer: Answer
     relations: tuple[str, ...] = ()
 
@@ -136,7 +144,7 @@ class Selection(BaseOperator):
         return self.answer.finish
 
     @property
-    def row_steps(self) -> tuple[Keep, ...]:
+    def row_steps(self) -> tuple[RowFilter, ...]:
         """Its conditions."""
         return self.steps
 
@@ -146,10 +154,10 @@ class Selection(BaseOperator):
         return self
 
     def owners(
-        self, members: Sequence[Operator], turn_of: Callable[[Operator], Turn]
-    ) -> Sequence[tuple[StateOwner, Turn]]:
+        self, queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]
+    ) -> Sequence[tuple[StateOwner, Advance]]:
         """All selections over the stream as one."""
-        return [SelectionFamily.owner(members, turn_of)]
+        return [SelectionFamily.owner(queries, advance_of)]
 
     @property
     def family_key(self) -> str:
@@ -164,12 +172,12 @@ class Selection(BaseOperator):
     @property
     def fetched(self) -> frozenset[str]:
         """The stream's columns that answers read; a row's time and place come with every row."""
-        return frozenset().union(*(columns_of(each) for each in self.answer.kept)) - {AT, POSITION}
+        return frozenset().union(*(columns_of(each) for each in self.answer.expressions)) - {AT, POSITION}
 
     def display(self) -> Iterator[str]:
         """What is stored, which window is applied, and what an answer reads."""
         kept = {
-            "none": "nothing is kept: INVOKE tests the rows of the window",
+            "none": "nothing is stored: INVOKE tests the rows of the window",
             "partial": "bitmaps of the rows that pass: INVOKE fetches those of the window, and tests none",
         }[self.materialize]
         yield f"materialize {self.materialize} ({self.why}): {kept}"
@@ -185,29 +193,29 @@ class Selection(BaseOperator):
         """Makes containers of a task's rows."""
         return SelectionScanner(SharedSelections.of((self,)))
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:  # noqa: ARG002
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:  # noqa: ARG002
         """What came is kept; time changes nothing that is stored."""
         came = united([delta[BITS] for delta in deltas if BITS in delta])
         return Step({BITS: came} if came.num_rows else {})
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Containers united, without those that no later window reaches."""
-        return SelectionFamily(((self, turn),)).compact(section, tables, turn)
+        return SelectionFamily(((self, advance),)).compact(section, tables, advance)
 
 
-def keeps_nothing(operator: Operator) -> bool:
+def materializes_none(operator: Operator) -> bool:
     """True for a query of which nothing is kept: it need not read the past before it can answer."""
     asked = operator.on_request
     return asked is not None and asked.materialize == "none"
 
 
-def arrived(deltas: Sequence[Sections], members: Sequence[Operator]) -> tuple[pa.Table, dict[str, int]]:
+def arrived(deltas: Sequence[Sections], queries: Sequence[Operator]) -> tuple[pa.Table, dict[str, int]]:
     """What goes to the state of what came, and how many containers of it are each member's."""
     came = united([delta[BITS] for delta in deltas if BITS in delta])
-    numbers = np.array([number_of(each.id) for each in members], np.int64)
+    numbers = np.array([number_of(each.id) for each in queries], np.int64)
     order = np.argsort(numbers)
-    counts = Census.of(came).among(numbers[order])
-    return came, {members[place].id: int(count) for place, count in zip(order.tolist(), counts, strict=True)}
+    counts = QueryRowCounts.of(came).among(numbers[order])
+    return came, {queries[place].id: int(count) for place, count in zip(order.tolist(), counts, strict=True)}
 
 
 @dataclass(slots=True)
@@ -231,24 +239,28 @@ class SelectionScanner:
 class SelectionFamily(StateOwner):
     """All selections over one stream, each with the turn by which it may forget."""
 
-    members: tuple[tuple[Selection, Turn], ...]
+    queries: tuple[tuple[Selection, Advance], ...]
 
     @staticmethod
     def owner(
-        operators: Sequence[Operator], after: Callable[[Operator], Turn]
-    ) -> tuple[SelectionFamily, Turn]:
+        operators: Sequence[Operator], after: Callable[[Operator], Advance]
+    ) -> tuple[SelectionFamily, Advance]:
         """The owner of their state; `after` says by which turn each may forget."""
-        members = tuple((asked, after(each)) for each in operators if (asked := each.on_request) is not None)
-        return SelectionFamily(members), members[0][1]
+        queries = tuple((asked, after(each)) for each in operators if (asked := each.on_request) is not None)
+        return SelectionFamily(queries), queries[0][1]
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Any = None) -> pa.Table:  # noqa: ARG002
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Any = None) -> pa.Table:  # noqa: ARG002
         """Containers of members, united, without those that no later window of theirs reaches."""
         whole = pa.concat_tables(tables)
         if not whole.num_rows:
             return whole
-        numbers = np.array([number_of(member.id) for member, _ in self.members], np.int64)
+        numbers = np.array([number_of(member.id) for member, _ in self.queries], np.int64)
         passed = np.array(
-            [member.window.passed(min(at.closed, at.greatest)) for member, at in self.members], np.int64
+            [
+                member.window.expiry_bound(min(at.emitted_to, at.max_event_time))
+                for member, at in self.queries
+            ],
+            np.int64,
         )
         order = np.argsort(numbers)
         numbers, passed = numbers[order], passed[order]

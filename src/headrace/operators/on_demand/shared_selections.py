@@ -23,13 +23,13 @@ from headrace.operators.on_demand.row_bitmaps import CHUNK, CHUNK_BITS, Bytes, c
 from headrace.operators.query_index.matching.match import Matches, match
 from headrace.operators.query_index.matching.prepare import Failed
 from headrace.operators.query_index.predicate_index import Conditions, Plans, none_yet
-from headrace.operators.rows.row_pipeline import Keep
+from headrace.operators.rows.row_pipeline import RowFilter
 
 BITS: Final = "bits"
 """The section of containers."""
 
 
-class Selecting(Protocol):
+class SelectionScan(Protocol):
     """A query that wants to know which rows pass its conditions."""
 
     @property
@@ -38,19 +38,19 @@ class Selecting(Protocol):
         ...
 
     @property
-    def steps(self) -> tuple[Keep, ...]:
+    def steps(self) -> tuple[RowFilter, ...]:
         """Its conditions."""
         ...
 
 
 @dataclass(frozen=True)
-class SelectionPlan(Conditions[Selecting]):
+class SelectionPlan(Conditions[SelectionScan]):
     """The conditions of all selections over a stream, and whose they are."""
 
     @cached_property
     def numbers(self) -> Ints:
         """The members' numbers."""
-        return np.array([number_of(member.id) for member in self.members], np.int64)
+        return np.array([number_of(member.id) for member in self.queries], np.int64)
 
 
 _plans: Final = Plans(none_yet(SelectionPlan))
@@ -67,10 +67,10 @@ class SharedSelections:
     rows_in: int = 0
 
     @staticmethod
-    def of(members: tuple[Selecting, ...]) -> SharedSelections:
+    def of(queries: tuple[SelectionScan, ...]) -> SharedSelections:
         """Prepare to select for all members."""
-        plan = _plans.of(members)
-        return SharedSelections(plan, kept=np.zeros(len(members), np.int64))
+        plan = _plans.of(queries)
+        return SharedSelections(plan, kept=np.zeros(len(queries), np.int64))
 
     def add(self, batch: Batch) -> None:
         """Match a batch, and keep which positions each member wants."""
@@ -103,7 +103,7 @@ class SharedSelections:
 
     def of_each(self) -> Iterator[tuple[str, Scanned]]:
         """What was seen for each member, without its containers."""
-        for place, member in enumerate(self.plan.members):
+        for place, member in enumerate(self.plan.queries):
             rejected = tuple(self.rejected.get(int(self.plan.slots[place]), ()))
             yield member.id, Scanned({}, rejected, self.rows_in, int(self.kept[place]))
 

@@ -38,7 +38,7 @@ def check(operator: Operator, length: Duration) -> None:
         return
     if asked.answers_empty and shortened(panes, asked.longest - length).has_gaps:
         raise UserError(
-            f"{operator.query} with EMIT EMPTY tells no windows that leave gaps between them",
+            f"{operator.query} with EMIT EMPTY emits no windows that leave gaps between them",
             remedy=f"Ask for {render_duration(panes.slide)} or more.",
         )
     if (asked.longest - length) % panes.slide:

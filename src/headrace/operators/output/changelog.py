@@ -23,7 +23,7 @@ from headrace.operators.base.operator import AT, WINDOW
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.time import BEGINNING, Instant
 
-Telling = Choice["changes", "log", "istream", "dstream", "rstream"]
+EmitMode = Choice["changes", "log", "istream", "dstream", "rstream"]
 """What is told of a relation: its changes up to NOW, or (`log`) all of them, for those who have another NOW."""
 _MOST_COPIES: Final = 1_000_000
 
@@ -32,12 +32,12 @@ _MOST_COPIES: Final = 1_000_000
 class Span:
     """The instants to tell about: closed <= instant < limit."""
 
-    closed: Instant
+    emitted_to: Instant
     limit: Instant
 
     def holds(self, instants: Ints) -> np.ndarray:
         """Which instants lie within."""
-        within: np.ndarray = (instants >= self.closed) & (instants < self.limit)
+        within: np.ndarray = (instants >= self.emitted_to) & (instants < self.limit)
         return within
 
 
@@ -56,15 +56,15 @@ class Items:
         return len(self.begin)
 
 
-Told = tuple[pa.Table | None, tuple[Rejected, ...]]
+Emitted = tuple[pa.Table | None, tuple[Rejected, ...]]
 
 
-def tell(plan: Finish, items: Items, span: Span, telling: Telling) -> Told:
+def emit(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -> Emitted:
     """What HAVING, select list, DISTINCT and LIMIT make of the items, as changes or as a stream."""
     if not items.rows:
         return None, ()
     if not plan.is_row_by_row:
-        return _tell_limited(plan, items, span, telling)
+        return _emit_limited(plan, items, span, emit_mode)
     numbers = np.arange(items.rows)
     rows, rejected = finish(replace(plan, distinct=False), items.columns, numbers, items.begin, items.failed)
     member = ints(rows, WINDOW)
@@ -74,23 +74,23 @@ def tell(plan: Finish, items: Items, span: Span, telling: Telling) -> Told:
         first, begin, end = unite(codes, begin, end)
         rows = rows.take(pa.array(first))
     entering, leaving = span.holds(begin) & (begin < end), span.holds(end) & (begin < end)
-    if telling == "rstream":
+    if emit_mode == "rstream":
         return consolidated(
-            rows.filter(pa.array(entering)), begin[entering], np.ones(entering.sum(), np.int64), telling
+            rows.filter(pa.array(entering)), begin[entering], np.ones(entering.sum(), np.int64), emit_mode
         ), rejected
     picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
     instants = np.concatenate([begin[entering], end[leaving]])
     signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
-    return consolidated(rows.take(pa.array(picked)), instants, signs, telling), rejected
+    return consolidated(rows.take(pa.array(picked)), instants, signs, emit_mode), rejected
 
 
-def tell_changes(
-    plan: Finish, columns: Mapping[str, pa.Array], at: Ints, signs: Ints, telling: Telling
-) -> Told:
+def emit_changes(
+    plan: Finish, columns: Mapping[str, pa.Array], at: Ints, signs: Ints, emit_mode: EmitMode
+) -> Emitted:
     """What HAVING and the select list make of rows that come (+1) or go (-1) at instants, row by row."""
     rows, rejected = finish(plan, columns, np.arange(len(at)), at)
     member = ints(rows, WINDOW)
-    return consolidated(rows, at[member], signs[member], telling), rejected
+    return consolidated(rows, at[member], signs[member], emit_mode), rejected
 
 
 def outputs(rows: pa.Table) -> list[pa.Array]:
@@ -98,23 +98,25 @@ def outputs(rows: pa.Table) -> list[pa.Array]:
     return [flat(rows.column(name)) for name in rows.column_names if not name.startswith("__")]
 
 
-def consolidated(rows: pa.Table, instants: Ints, signs: Ints, telling: Telling) -> pa.Table:
+def consolidated(rows: pa.Table, instants: Ints, signs: Ints, emit_mode: EmitMode) -> pa.Table:
     """The net change of each different row at each instant, as many times as it counts."""
     groups = group([*outputs(rows), pa.array(instants)], rows.num_rows)
     net = np.zeros(groups.count, np.int64)
     np.add.at(net, groups.codes, signs)
     first = np.full(groups.count, rows.num_rows, np.int64)
     np.minimum.at(first, groups.codes, np.arange(rows.num_rows))
-    both = telling in ("changes", "log")
-    copies = np.abs(net) if both else np.maximum(-net if telling == "dstream" else net, 0)
+    both = emit_mode in ("changes", "log")
+    copies = np.abs(net) if both else np.maximum(-net if emit_mode == "dstream" else net, 0)
     which = np.repeat(np.arange(groups.count), copies)
     picked = first[which]
-    told = rows.take(pa.array(picked))
-    told = told.set_column(told.column_names.index(AT), AT, pa.array(instants[picked]))
-    told = told.set_column(told.column_names.index(WINDOW), WINDOW, pa.array(np.zeros(len(picked), np.int64)))
+    changes = rows.take(pa.array(picked))
+    changes = changes.set_column(changes.column_names.index(AT), AT, pa.array(instants[picked]))
+    changes = changes.set_column(
+        changes.column_names.index(WINDOW), WINDOW, pa.array(np.zeros(len(picked), np.int64))
+    )
     if both:
-        told = told.append_column(CHANGE, pa.array(np.sign(net[which]).astype(np.int8)))
-    return told
+        changes = changes.append_column(CHANGE, pa.array(np.sign(net[which]).astype(np.int8)))
+    return changes
 
 
 def unite(codes: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
@@ -131,15 +133,15 @@ def unite(codes: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     return order[starts], begin[starts], reach[stops]
 
 
-def _tell_limited(plan: Finish, items: Items, span: Span, telling: Telling) -> Told:
+def _emit_limited(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -> Emitted:
     """ORDER BY and LIMIT: the whole relation at every instant at which an item comes or goes, and what differs."""
-    held = (items.begin < items.end) & (items.end >= span.closed) & (items.begin < span.limit)
+    held = (items.begin < items.end) & (items.end >= span.emitted_to) & (items.begin < span.limit)
     begin, end = items.begin, items.end
     events = np.concatenate([begin[held], end[held]])
     points = np.unique(events[span.holds(events)])
     if not len(points):
         return None, ()
-    low = np.where(begin < span.closed, 0, 1 + np.searchsorted(points, begin))
+    low = np.where(begin < span.emitted_to, 0, 1 + np.searchsorted(points, begin))
     high = np.where(held, 1 + np.searchsorted(points, end), low)
     moments = np.r_[BEGINNING, points]
     tables: list[pa.Table] = []
@@ -147,16 +149,16 @@ def _tell_limited(plan: Finish, items: Items, span: Span, telling: Telling) -> T
     for start, stop in _portions(low, high, len(moments)):
         at, rows, bad = _at_points(plan, items, np.maximum(low, start), np.minimum(high, stop), moments)
         rejected += bad
-        if telling == "rstream":
+        if emit_mode == "rstream":
             told = at > start
             signs = np.ones(told.sum(), np.int64)
-            tables.append(consolidated(rows.filter(pa.array(told)), moments[at[told]], signs, telling))
+            tables.append(consolidated(rows.filter(pa.array(told)), moments[at[told]], signs, emit_mode))
             continue
         entering, leaving = at > start, at + 1 < stop
         picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
         point = np.concatenate([at[entering], at[leaving] + 1])
         signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
-        tables.append(consolidated(rows.take(pa.array(picked)), moments[point], signs, telling))
+        tables.append(consolidated(rows.take(pa.array(picked)), moments[point], signs, emit_mode))
     return (pa.concat_tables(tables) if tables else None), tuple(rejected)
 
 

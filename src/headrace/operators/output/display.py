@@ -10,7 +10,7 @@ from headrace.algebra.expressions.correlated import levels
 from headrace.algebra.expressions.expression import Named
 from headrace.algebra.expressions.expression_text import show
 from headrace.operators.output.output_stage import Finish
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.rows.row_pipeline import RowStep
 from headrace.synopses.histograms.canonical_form import Form
 from headrace.time import render_duration
@@ -37,7 +37,7 @@ _ELSEWHERE: Final = frozenset(
     )
 )
 """Fields that other lines show, or none."""
-_TELLING: Final = {
+_EMIT_MODES: Final = {
     "changes": "what comes and goes at every instant",
     "log": "what comes and goes at every instant, to the query that reads it",
     "istream": "what comes",
@@ -69,7 +69,7 @@ def _setting(name: str, value: Any) -> Iterator[str]:
         case Displayed():
             yield from value.display()
         case _ if name == "telling":
-            yield f"tells {_TELLING.get(value, value)}"
+            yield f"tells {_EMIT_MODES.get(value, value)}"
         case _ if name in ("range", "gap"):
             yield f"{words}: {render_duration(value)}"
         case True:
@@ -98,25 +98,26 @@ def keys(named: Iterable[Named]) -> str:
     return ", ".join(show(key.expression) for key in named) or "nothing"
 
 
-def argument(fed: Fed) -> str:
+def argument(partial_column: PartialColumn) -> str:
     """What a partial is fed: `price`, or `*` for rows."""
-    return "*" if fed.expression is None else show(fed.expression)
+    return "*" if partial_column.expression is None else show(partial_column.expression)
 
 
-def histograms(kept: Iterable[tuple[Fed, Form]], instead: str) -> Iterator[str]:
+def histograms(kept: Iterable[tuple[PartialColumn, Form]], instead: str) -> Iterator[str]:
     """A line for each number that is kept: how many buckets it takes, and how many bytes; `instead` is what exact ones would."""
-    for fed, form in kept:
+    for partial_column, form in kept:
         buckets = form.most_buckets(MANY)
         yield (
-            f"{type(fed.partial).__name__.lower()}({argument(fed)}) in an exponential histogram, k = {form.first}: for {MANY:,} "
+            f"{type(partial_column.partial).__name__.lower()}({argument(partial_column)}) in an exponential histogram, k = {form.first}: for {MANY:,} "
             f"at most {buckets} buckets, about {2 * buckets:,} bytes a group ({instead})"
         )
 
 
-def histogram_bytes(feds: Sequence[Fed], forms: Sequence[Form | None]) -> dict[str, int]:
+def histogram_bytes(partial_columns: Sequence[PartialColumn], forms: Sequence[Form | None]) -> dict[str, int]:
     """How many bytes the histogram of each partial takes at most, for one group."""
     return {
-        f"{type(fed.partial).__name__.lower()}({argument(fed)})": _CODED * form.most_buckets(MANY)
-        for fed, form in zip(feds, forms, strict=True)
+        f"{type(partial_column.partial).__name__.lower()}({argument(partial_column)})": _CODED
+        * form.most_buckets(MANY)
+        for partial_column, form in zip(partial_columns, forms, strict=True)
         if form is not None
     }

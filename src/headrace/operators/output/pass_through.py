@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.base.operator import Sections, Step, Turn
+from headrace.operators.base.operator import Advance, Sections, Step
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.rows.row_pipeline import RowStep
@@ -37,7 +37,7 @@ class Passing(RowOperator):
         """Its name says little to people."""
         return "rows as they are"
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:  # noqa: ARG002
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:  # noqa: ARG002
         """This epoch's rows, each at its event time."""
         tables = [delta[ROWS] for delta in deltas if ROWS in delta]
         if not tables:  # of thousands hardly any has a row in an epoch
@@ -49,6 +49,6 @@ class Passing(RowOperator):
         results, rejected = finish(self.finish, columns, np.zeros(held.rows, np.int64), held.at)
         return Step({}, results, rejected)
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
         """There is nothing to keep."""
         return self.rows.schema().empty_table()

@@ -100,7 +100,7 @@ def _aggregated(
         found = Histogram(owner[once], values.take(pa.array(once)), counts)
         lowered = lower_distinct(plain, Column(_ARGUMENT, kind), found, groups.count)
     else:
-        feds = aggregate_calls.partials_of([plain])
-        answer = lift(feds, {Column(_ARGUMENT, kind): values}, owner, groups.count)
+        partial_columns = aggregate_calls.partials_of([plain])
+        answer = lift(partial_columns, {Column(_ARGUMENT, kind): values}, owner, groups.count)
         lowered = aggregate_calls.lower(plain, answer)
     return lowered.values, failed if lowered.errors is None else failed | lowered.errors

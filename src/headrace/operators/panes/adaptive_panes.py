@@ -4,7 +4,7 @@ A row has one value for each argument, a partial often several numbers: COUNT, S
 So a group with few rows in a pane is smaller as its rows (*lazy*) than folded (*eager*), and a flood of such groups is most of
 the state. Within a pane the choice is made for each group by counting: rows lie as they are while they take less room than
 the partial, and are folded when there are more of them. Both forms mean the same and meet when a window is made, so a group
-may change from one to the other at any time, and a query from never keeping rows to doing so (`should_adapt`, with
+may change from one to the other at any time, and a query from never keeping rows to doing so (`should_store_rows`, with
 hysteresis). Source: Li, Window Queries over Data Streams (2008), section 6.4, "AdaptWID with panes"; inside one pane the
 threshold 6.9 comes down to rows against size of a partial over size of a row.
 """
@@ -38,8 +38,8 @@ from headrace.operators.panes.single_row_groups import read_back
 from headrace.operators.panes.window_cost_model import rows_for_panes_to_pay
 from headrace.schema import Type, to_arrow
 
-FEW_OPEN: Final = "few_open"
-FEW_SEALED: Final = "few_sealed"
+SPARSE_OPEN: Final = "few_open"
+SPARSE_SEALED: Final = "few_sealed"
 """Sections of rows that lie as they are, of panes that are open and closed."""
 EVERY_ROW: Final = 1 << 40
 """So many rows of a group are all there are: panes take rows in without folding any."""
@@ -57,14 +57,18 @@ _VARYING: Final = 16
 
 
 @lru_cache(maxsize=1024)  # asked for each batch
-def few_rows(layout: Layout) -> int:
+def sparse_group_limit(layout: Layout) -> int:
     """So many rows of a group take less room than its partial."""
     return max(0, (partial_bytes(layout) - 1) // row_bytes(layout))
 
 
 def partial_bytes(layout: Layout) -> int:
     """Size of a block's group at rest, about."""
-    cells = sum(_arrow_bytes(kind) for fed in layout.feds for kind in fed.arrow_types())
+    cells = sum(
+        _arrow_bytes(kind)
+        for partial_column in layout.partial_columns
+        for kind in partial_column.arrow_types()
+    )
     return _key_bytes(layout) + cells
 
 
@@ -88,14 +92,14 @@ def _arrow_bytes(kind: pa.DataType) -> int:
         return _VARYING
 
 
-def should_adapt(layout: Layout, groups: int, few: int, *, does: bool) -> bool:
+def should_store_rows(layout: Layout, groups: int, sparse_groups: int, *, does: bool) -> bool:
     """Whether to keep rows from now on, after `few` of `groups` (pane, group) pairs had few rows.
 
     Begins when that makes the partials smaller by 15 percent, ends below 5 percent.
     """
     if groups < LEAST_GROUPS:
         return does
-    return few / groups * _saved(layout) >= (_END if does else _BEGIN)
+    return sparse_groups / groups * _saved(layout) >= (_END if does else _BEGIN)
 
 
 @lru_cache(maxsize=1024)
@@ -113,7 +117,7 @@ class Sizes:
 
     rows: int
     groups: int
-    few: int
+    sparse_groups: int
     pairs: int = 0
     held: int = 0
 
@@ -131,7 +135,9 @@ def panes_pay(panes: Panes, found: Sizes, *, do: bool) -> bool:
         return do
     enough, others = (_ENOUGH, _FEW_OTHERS) if do else (1.0, _MORE_OTHERS)
     has = found.held / found.pairs
-    return found.rows - found.few > others * found.rows or has >= enough * rows_for_panes_to_pay(panes)
+    return found.rows - found.sparse_groups > others * found.rows or has >= enough * rows_for_panes_to_pay(
+        panes
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,35 +147,46 @@ class Folded:
     tables: list[pa.Table]
     rows: pa.Table | None
     groups: int
-    few: int
+    sparse_groups: int
 
 
 def fold_adaptively(
-    grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None, *, keeps: int | None
+    grouped: Grouped,
+    blocks: Ints,
+    values: Sequence[pa.Array],
+    slot: int | None,
+    *,
+    row_layout_limit: int | None,
 ) -> Folded:
     """Like `grouped.fold`, but (block, group) pairs of at most `keeps` rows stay rows; None: all are folded, and counted."""
     layouts = grouped.layouts
     layout = layouts[0]
-    if keeps is None:
+    if row_layout_limit is None:
         tables = fold(grouped, blocks, values, slot)
         held = ints(tables[0], layout.cell_names(0)[0])
-        return Folded(tables, None, len(held), int((held <= few_rows(layout)).sum()))
-    if keeps >= EVERY_ROW:
+        return Folded(tables, None, len(held), int((held <= sparse_group_limit(layout)).sum()))
+    if row_layout_limit >= EVERY_ROW:
         return _as_they_are(grouped, blocks, values, slot)
     keys = list(values[: len(grouped.keys)])
     given = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
     groups = group(
-        keys, len(blocks), small=keeps, placed=keeps <= 1 and layout.is_light, blocks=blocks_seen(blocks)
+        keys,
+        len(blocks),
+        small=row_layout_limit,
+        placed=row_layout_limit <= 1 and layout.is_light,
+        blocks=blocks_seen(blocks),
     )
     codes, count, found, member, sizes = by_block_and_group(blocks, groups)
     counted = codes is groups.codes
-    answer = lift(layout.feds, given, codes, count, sizes, groups.live if counted else None)
+    answer = lift(layout.partial_columns, given, codes, count, sizes, groups.live if counted else None)
     taken = groups.keys if counted else [picked(key, member) for key in groups.keys]
     slots = fresh_slots(taken, count, slot)
-    eager, own = _parted(answer.cells[layout.feds[0]][0], groups.large if counted else None, keeps)
-    few, rows = len(found[own]), None
-    if few:
-        read = read_back(layout, answer, own) if keeps == 1 else None
+    eager, own = _parted(
+        answer.cells[layout.partial_columns[0]][0], groups.large if counted else None, row_layout_limit
+    )
+    sparse_groups, rows = len(found[own]), None
+    if sparse_groups:
+        read = read_back(layout, answer, own) if row_layout_limit == 1 else None
         if read is None:
             lazy, own = _rows_of(own, groups.dense().codes if counted else codes, found, count)
             read = [picked(given[argument], lazy) for argument in layout.arguments]
@@ -180,14 +197,14 @@ def fold_adaptively(
         taken = [picked(key, eager) for key in taken]
     partials = layout.table(found, taken, slots, answer)
     others = fold(grouped, blocks, values, slot, beside=True) if len(layouts) > 1 else []
-    return Folded([partials, *others], rows, count, few)
+    return Folded([partials, *others], rows, count, sparse_groups)
 
 
-def _parted(held: Ints, large: int | None, keeps: int) -> tuple[Ints | slice, Ints | slice]:
+def _parted(held: Ints, large: int | None, row_layout_limit: int) -> tuple[Ints | slice, Ints | slice]:
     """The groups of more than `keeps` rows and the others, of which `held` says the rows; `large` where the others come last."""
     if large is not None:
         return slice(0, large), slice(large, len(held))
-    small = held <= keeps
+    small = held <= row_layout_limit
     return np.flatnonzero(~small), np.flatnonzero(small)
 
 
@@ -199,9 +216,9 @@ def _as_they_are(grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slo
     slots = own if slot is None else np.full(len(blocks), slot, np.int16)
     columns = [pa.array(blocks), pa.array(slots), *keys, *(given[each] for each in layout.arguments)]
     rows = in_order([pa.table([flat(each) for each in columns], schema=layout.row_schema())])
-    groups, few = _sampled(layout, blocks, keys, own)
+    groups, sparse_groups = _sampled(layout, blocks, keys, own)
     partials = [layout.schema().empty_table(), *fold(grouped, blocks, values, slot, beside=True)]
-    return Folded(partials, rows, groups, few)
+    return Folded(partials, rows, groups, sparse_groups)
 
 
 def _sampled(layout: Layout, blocks: Ints, keys: Sequence[pa.Array], slots: np.ndarray) -> tuple[int, int]:
@@ -210,9 +227,11 @@ def _sampled(layout: Layout, blocks: Ints, keys: Sequence[pa.Array], slots: np.n
     for some in (np.flatnonzero(slots < _SAMPLED), np.arange(0, len(blocks), _EVERY)):
         groups = group([picked(flat(key), some) for key in keys], len(some))
         codes, count, *_ = by_block_and_group(blocks[some], groups)
-        few = int((np.bincount(codes, minlength=count) <= few_rows(layout)).sum()) if count else 0
+        sparse_groups = (
+            int((np.bincount(codes, minlength=count) <= sparse_group_limit(layout)).sum()) if count else 0
+        )
         scale = len(blocks) / max(1, len(some))
-        found.append((few * scale, count * scale) if count else (len(blocks), len(blocks)))
+        found.append((sparse_groups * scale, count * scale) if count else (len(blocks), len(blocks)))
     small, every = min(found)
     return round(every), round(small)
 
@@ -229,7 +248,7 @@ def _rows_of(own: Ints | slice, codes: Ints, blocks: Ints, count: int) -> tuple[
     return lazy, of_rows
 
 
-def settle(layout: Layout, tables: Sequence[pa.Table], keeps: int | None = None) -> list[pa.Table]:
+def settle(layout: Layout, tables: Sequence[pa.Table], row_layout_limit: int | None = None) -> list[pa.Table]:
     """Tables of both forms with one block's group in one of them: partials, then rows of groups that have few and no partial.
 
     `keeps` says how many are few; None: as many as take less room than a partial.
@@ -238,11 +257,13 @@ def settle(layout: Layout, tables: Sequence[pa.Table], keeps: int | None = None)
     folded = [table for table in tables if not layout.are_rows(table)]
     if not rows:
         return [merge(layout, folded)]
-    if keeps is not None and keeps >= EVERY_ROW:
+    if row_layout_limit is not None and row_layout_limit >= EVERY_ROW:
         return [merge(layout, folded), in_order(rows)]
-    most = few_rows(layout) if keeps is None else keeps
-    if any(fed.has_dictionary for fed in layout.feds):  # whose values have to meet in one
-        lone, lazy = _lone(layout, folded, rows, most)
+    most = sparse_group_limit(layout) if row_layout_limit is None else row_layout_limit
+    if any(
+        partial_column.has_dictionary for partial_column in layout.partial_columns
+    ):  # whose values have to meet in one
+        lone, lazy = _sparse_rows(layout, folded, rows, most)
         if lazy.all():
             return [merge(layout, folded), in_order([lone])]
         return [
@@ -252,21 +273,21 @@ def settle(layout: Layout, tables: Sequence[pa.Table], keeps: int | None = None)
     return _settled(layout, folded, rows, most)
 
 
-def _lone(
+def _sparse_rows(
     layout: Layout, folded: Sequence[pa.Table], rows: Sequence[pa.Table], most: int
 ) -> tuple[pa.Table, np.ndarray]:
     """Rows of several tables as one, and which of them are of groups that have at most so many and no partial."""
     lone, cut = pa.concat_tables(rows), sum(table.num_rows for table in folded)
     heads = headed(layout, [*folded, lone])
     codes, count, *_ = by_block_and_group(heads.blocks, heads.groups)
-    return lone, _are_few(codes, cut, count, most)[codes[cut:]]
+    return lone, _are_sparse(codes, cut, count, most)[codes[cut:]]
 
 
-def _are_few(codes: Ints, cut: int, count: int, most: int) -> np.ndarray:
+def _are_sparse(codes: Ints, cut: int, count: int, most: int) -> np.ndarray:
     """Of which groups there are at most so many rows from `cut` on, and no partial before."""
-    few: np.ndarray = np.bincount(codes[cut:], minlength=count) <= most
-    few[codes[:cut]] = False
-    return few
+    sparse_groups: np.ndarray = np.bincount(codes[cut:], minlength=count) <= most
+    sparse_groups[codes[:cut]] = False
+    return sparse_groups
 
 
 def _settled(
@@ -277,8 +298,8 @@ def _settled(
     lone, cut = pa.concat_tables(rows), held.num_rows
     heads = headed(layout, [held, lone])
     codes, count, blocks, members, _ = by_block_and_group(heads.blocks, heads.groups)
-    few = _are_few(codes, cut, count, most)
-    large, lazy = np.flatnonzero(~few), few[codes[cut:]]
+    sparse_groups = _are_sparse(codes, cut, count, most)
+    large, lazy = np.flatnonzero(~sparse_groups), sparse_groups[codes[cut:]]
     lying = _in_order_of(heads.blocks[cut:], lone, np.flatnonzero(lazy))
     if not len(large):
         return [layout.schema().empty_table(), lying]
@@ -288,7 +309,7 @@ def _settled(
     slots[codes] = heads.slots
     grown = np.flatnonzero(~lazy)
     given = {argument: picked(values, grown) for argument, values in layout.given(lone).items()}
-    answer = lift(layout.feds, given, rank[codes[cut:][grown]], len(large))
+    answer = lift(layout.partial_columns, given, rank[codes[cut:][grown]], len(large))
     if cut:
         answer = answer_onto(layout, Answer(cells_of_partials(layout, held)[0]), rank[codes[:cut]], answer)
     keys = [picked(key, members[large]) for key in heads.groups.keys]
@@ -296,12 +317,12 @@ def _settled(
     return [partials, lying]
 
 
-def _in_order_of(blocks: Ints, lone: pa.Table, places: Ints) -> pa.Table:
+def _in_order_of(blocks: Ints, sparse: pa.Table, places: Ints) -> pa.Table:
     """Some of the rows, in the order of blocks."""
     kept = blocks[places]
     if (np.diff(kept) < 0).any():
         places = places[np.argsort(kept, kind="stable")]
-    return pa.table([picked(flat(column), places) for column in lone.columns], schema=lone.schema)
+    return pa.table([picked(flat(column), places) for column in sparse.columns], schema=sparse.schema)
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:
@@ -314,17 +335,17 @@ def in_order(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def grown_into_partials(
-    layout: Layout, sections: Mapping[str, Sequence[pa.Table]], keeps: int | None = None
+    layout: Layout, sections: Mapping[str, Sequence[pa.Table]], row_layout_limit: int | None = None
 ) -> dict[str, list[pa.Table]]:
     """Sections about to be merged, where groups whose rows have become many are folded."""
     found = {name: list(tables) for name, tables in sections.items()}
-    for few, whole in ((FEW_OPEN, "open0"), (FEW_SEALED, "sealed0")):
-        if not found.get(few, True):
-            del found[few]
-        elif len(found.get(few, ())) > 1:  # in one table alone no group has grown
-            partials, *rows = settle(layout, found.pop(few), keeps)
+    for sparse_groups, whole in ((SPARSE_OPEN, "open0"), (SPARSE_SEALED, "sealed0")):
+        if not found.get(sparse_groups, True):
+            del found[sparse_groups]
+        elif len(found.get(sparse_groups, ())) > 1:  # in one table alone no group has grown
+            partials, *rows = settle(layout, found.pop(sparse_groups), row_layout_limit)
             if partials.num_rows:
                 found.setdefault(whole, []).append(partials)
             if rows and rows[0].num_rows:
-                found[few] = rows
+                found[sparse_groups] = rows
     return found

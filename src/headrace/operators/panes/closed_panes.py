@@ -17,14 +17,14 @@ class ClosedPanes:
     """
 
     lasting: Sequence[pa.Table]
-    spent: Sequence[pa.Table] = ()
+    expired: Sequence[pa.Table] = ()
     ended: Callable[[], Sequence[pa.Table]] = tuple
     _blocks: list[pa.Table] | None = field(default=None, init=False)
 
     @property
     def panes(self) -> list[pa.Table]:
         """Every pane, some perhaps in parts, and some blocks."""
-        return [*self.lasting, *self.spent]
+        return [*self.lasting, *self.expired]
 
     @property
     def blocks(self) -> list[pa.Table]:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.base.operator import Turn
+from headrace.operators.base.operator import Advance
 from headrace.operators.panes.panes import Panes
 from headrace.time import BEGINNING, Instant
 
@@ -23,34 +23,36 @@ HIGHEST_WINDOW: Final = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class EmissionCap:
     """What a step may tell: about `rows` result rows, but never fewer windows than `windows` that have something to tell."""
 
     rows: int = MOST_ROWS
     windows: int = FEWEST_WINDOWS
 
 
-def span(panes: Panes, turn: Turn, pace: Pace) -> tuple[int, int] | None:
+def span(panes: Panes, advance: Advance, cap: EmissionCap) -> tuple[int, int] | None:
     """The last window answered before and the last that punctuation has passed; None when they are few, or nothing is due."""
-    if turn.now == BEGINNING:
+    if advance.punctuation == BEGINNING:
         return None
-    now = panes.last_closed(turn.now)
-    if turn.answered == BEGINNING:
+    now = panes.last_closed(advance.punctuation)
+    if advance.emission_start == BEGINNING:
         return -HIGHEST_WINDOW, now
-    closed = panes.last_closed(turn.answered)
-    return (closed, now) if now - closed > pace.windows else None
+    closed = panes.last_closed(advance.emission_start)
+    return (closed, now) if now - closed > cap.windows else None
 
 
-def reach_over(panes: Panes, first: Ints, last: Ints, groups: int, most: int, pace: Pace) -> Instant | None:
+def emission_limit_over(
+    panes: Panes, first: Ints, last: Ints, groups: int, most: int, cap: EmissionCap
+) -> Instant | None:
     """Where to stop among windows of which item i fills first[i]..last[i], items ascending; None: nowhere.
 
     `groups` is how many rows one window may have, `most` a bound of all rows.
     """
     starts = np.maximum(first, np.r_[first[:1], np.maximum.accumulate(last)[:-1] + 1])
     filled = np.cumsum(np.maximum(last - starts + 1, 0))
-    if not len(filled) or filled[-1] <= pace.windows or min(int(filled[-1]) * groups, most) <= pace.rows:
+    if not len(filled) or filled[-1] <= cap.windows or min(int(filled[-1]) * groups, most) <= cap.rows:
         return None
-    allowed = max(pace.windows, pace.rows // max(1, groups))
+    allowed = max(cap.windows, cap.rows // max(1, groups))
     if filled[-1] <= allowed:
         return None
     item = int(np.searchsorted(filled, allowed))

@@ -18,11 +18,11 @@ from headrace.operators.panes.pane_keys import block_key
 from headrace.time import BEGINNING, Instant
 
 
-def settled_at(closed: Instant, revisions: Revisions | None) -> Instant:
+def settled_at(emitted_to: Instant, revisions: Revisions | None) -> Instant:
     """The instant up to which windows that end there or earlier never change again; BEGINNING when all may."""
-    if revisions is None or closed == BEGINNING:
-        return closed
-    return BEGINNING if revisions.within is None else closed - revisions.within
+    if revisions is None or emitted_to == BEGINNING:
+        return emitted_to
+    return BEGINNING if revisions.within is None else emitted_to - revisions.within
 
 
 def into_blocks(layout: Layout, late: Sequence[pa.Table], before: int, top: int) -> list[pa.Table]:

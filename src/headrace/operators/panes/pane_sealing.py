@@ -15,8 +15,8 @@ import pyarrow as pa
 from headrace.algebra.query import Revisions
 from headrace.operators.aggregates.cell_table import KEY, Layout, merge
 from headrace.operators.base.group_codes import ints
-from headrace.operators.base.operator import Sections, Turn
-from headrace.operators.panes.adaptive_panes import FEW_OPEN, FEW_SEALED, in_order, settle
+from headrace.operators.base.operator import Advance, Sections
+from headrace.operators.panes.adaptive_panes import SPARSE_OPEN, SPARSE_SEALED, in_order, settle
 from headrace.operators.panes.closed_panes import ClosedPanes
 from headrace.operators.panes.late_panes import into_blocks, settled_at
 from headrace.operators.panes.pane_keys import between, block_key, extent, parted
@@ -30,7 +30,7 @@ class Sealed:
 
     still_open: Sequence[pa.Table]
     closed: ClosedPanes
-    kept: Sections
+    sections: Sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,15 @@ class PaneStore:
     panes: Panes
     top: int
     revisions: Revisions | None
-    keeps: int | None
+    row_layout_limit: int | None
 
     def seal(
-        self, layout: Layout, place: int, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn
+        self,
+        layout: Layout,
+        place: int,
+        runs: Sequence[Sections],
+        deltas: Sequence[Sections],
+        advance: Advance,
     ) -> Sealed:
         """Split panes of store `place` at the new punctuation."""
         opened, sealed, arrived = (
@@ -52,23 +57,23 @@ class PaneStore:
             _of(deltas, place, "open"),
         )
         alone = len(deltas) == 1  # one task's rows are folded already
-        if turn.now == BEGINNING:
+        if advance.punctuation == BEGINNING:
             still_open = arrived if alone else self._merged(layout, arrived)
             return Sealed(still_open, ClosedPanes(sealed), _sections(layout, place, still_open, []))
-        edge = HIGHEST if turn.final else self.panes.of_instant(turn.now)
-        before = LOWEST if turn.closed == BEGINNING else self.panes.of_instant(turn.closed)
+        edge = HIGHEST if advance.final else self.panes.of_instant(advance.punctuation)
+        before = LOWEST if advance.emitted_to == BEGINNING else self.panes.of_instant(advance.emitted_to)
         border = block_key(0, edge)
         ripe = between(opened, block_key(0, before), border) if before < edge else []
         passed, later = parted(arrived, border)
         ripe += passed
         still_open = later if alone else self._merged(layout, later)
-        since = self._spent_below(turn.now)
+        since = self._expired_below(advance.punctuation)
         spent, ripe = parted(ripe, block_key(0, since))
         # A pane that is its own window is told now and not kept: there is nothing to save.
         whole = self.panes.per_window == 1 and ripe
         fresh = [merge(layout, ripe)] if whole else self._merged(layout, ripe)
         made = self._with_blocks(layout, fresh, sealed, max(before, since), edge)
-        kept = self.live(made, settled_at(turn.now, self.revisions))
+        kept = self.live(made, settled_at(advance.punctuation, self.revisions))
 
         def ended() -> list[pa.Table]:
             return self._with_blocks(layout, self._merged(layout, spent), sealed, before, since)
@@ -76,7 +81,7 @@ class PaneStore:
         closed = ClosedPanes([*sealed, *made], spent, ended)
         return Sealed(still_open, closed, _sections(layout, place, still_open, kept))
 
-    def _spent_below(self, now: Instant) -> int:
+    def _expired_below(self, now: Instant) -> int:
         """Panes below it are in no window that closes after `now`, and neither are the blocks that hold them."""
         first = self._horizon(now) if self.panes.per_window != 1 and self.revisions is None else None
         return LOWEST if first is None else first >> self.top << self.top
@@ -90,13 +95,13 @@ class PaneStore:
         start, stop = max(before, held[0]), min(edge, _past(held[1], self.top))
         late_panes = between(fresh, block_key(0, LOWEST), block_key(0, before))
         late = into_blocks(layout, late_panes, before, self.top)
-        blocks = parents(layout, [*sealed, *late], fresh, (start, stop), self.top, self.keeps)
+        blocks = parents(layout, [*sealed, *late], fresh, (start, stop), self.top, self.row_layout_limit)
         made = [table for table in (*fresh, *blocks) if table.num_rows]
         return [merge(layout, [*made, *late])] if late else made
 
     def _merged(self, layout: Layout, tables: Sequence[pa.Table]) -> list[pa.Table]:
         """One row a block and group; groups of few rows may stay those rows."""
-        return settle(layout, tables, self.keeps) if tables else []
+        return settle(layout, tables, self.row_layout_limit) if tables else []
 
     def closed(self, runs: Sequence[Sections], place: int) -> list[pa.Table]:
         """Panes of store `place` that are sealed, and their blocks, as they lie in state."""
@@ -132,7 +137,7 @@ def parents(
     fresh: Sequence[pa.Table],
     span: tuple[int, int],
     top: int,
-    keeps: int | None = None,
+    row_layout_limit: int | None = None,
 ) -> list[pa.Table]:
     """Blocks of levels 1..top that become complete when the panes [span) close; `fresh` holds those panes."""
     built: list[pa.Table] = []
@@ -145,7 +150,7 @@ def parents(
         child = block_key(level - 1, 0)
         parts = between([*sealed, *below], child + 2 * low, child + 2 * high)
         raised = [_raised(part, child, block_key(level, 0)) for part in parts]
-        below = settle(layout, raised, keeps) if raised else []
+        below = settle(layout, raised, row_layout_limit) if raised else []
         built += below
     return built
 
@@ -154,7 +159,7 @@ def _of(sections: Sequence[Sections], place: int, name: str) -> list[pa.Table]:
     """Tables of a store's open or sealed panes, those of rows too."""
     names = [f"{name}{place}"]
     if not place:
-        names.append(FEW_OPEN if name == "open" else FEW_SEALED)
+        names.append(SPARSE_OPEN if name == "open" else SPARSE_SEALED)
     return [each[one] for each in sections for one in names if one in each]
 
 
@@ -163,7 +168,10 @@ def _sections(
 ) -> dict[str, pa.Table]:
     """The new state of a store, by form."""
     found: dict[str, pa.Table] = {}
-    for tables, whole, few in ((still_open, f"open{place}", FEW_OPEN), (kept, f"sealed{place}", FEW_SEALED)):
+    for tables, whole, few in (
+        (still_open, f"open{place}", SPARSE_OPEN),
+        (kept, f"sealed{place}", SPARSE_SEALED),
+    ):
         rows: list[pa.Table] = []
         partials: list[pa.Table] = []
         for table in tables:

@@ -70,10 +70,10 @@ class Panes:
     def of_instants(self, at: Ints) -> Ints:
         """The pane of each instant."""
         offset = at - self.anchor
-        turn = offset // self.slide
+        advance = offset // self.slide
         if not self.cut:
-            return turn
-        return 2 * turn + (offset - turn * self.slide >= self.cut)
+            return advance
+        return 2 * advance + (offset - advance * self.slide >= self.cut)
 
     def starts(self, panes: Ints) -> Ints:
         """The first instant of each pane."""
@@ -83,8 +83,8 @@ class Panes:
 
     def of_instant(self, at: Instant) -> int:
         """The pane that holds `at`; every pane below it has ended at or before `at`."""
-        turn, offset = divmod(at - self.anchor, self.slide)
-        return 2 * turn + (offset >= self.cut) if self.cut else turn
+        advance, offset = divmod(at - self.anchor, self.slide)
+        return 2 * advance + (offset >= self.cut) if self.cut else advance
 
     def first(self, window: int) -> int | None:
         """The first pane of a window; None for a landmark."""

@@ -43,7 +43,7 @@ Encoding = Choice[
 
 
 @dataclass(frozen=True, slots=True)
-class Fed:
+class PartialColumn:
     """A partial and what it is fed: an expression's values in an encoding, or just rows; `weight` is what each row weighs."""
 
     partial: Partial
@@ -73,115 +73,118 @@ class Fed:
         return [pa.float64() if self.encoding in ("double", "pair") else pa.int64()] * width
 
 
-def rows_fed() -> Fed:
+def rows_partial() -> PartialColumn:
     """The count of all rows, which every store keeps: it says whether a cell is empty."""
-    return Fed(Count(), None, "rows")
+    return PartialColumn(Count(), None, "rows")
 
 
-def count_fed(expression: Expression) -> Fed:
+def count_partial(expression: Expression) -> PartialColumn:
     """How many values are not NULL."""
-    return Fed(Count(), expression, "rows")
+    return PartialColumn(Count(), expression, "rows")
 
 
-def sum_fed(expression: Expression) -> Fed:
+def sum_partial(expression: Expression) -> PartialColumn:
     """The partial for SUM and AVG over a type; integers and decimals stay exact as limbs of 32 bits, whatever the cut."""
     kind = expression.type
     if kind.name == "DECIMAL":
-        return Fed(Sum(4, integer=True), expression, "limbs4")
+        return PartialColumn(Sum(4, integer=True), expression, "limbs4")
     if kind.name == "BIGINT":
-        return Fed(Sum(2, integer=True), expression, "limbs2")
+        return PartialColumn(Sum(2, integer=True), expression, "limbs2")
     if kind.is_integer:
-        return Fed(Sum(1, integer=True), expression, "int")
-    return Fed(Sum(), expression, "double")
+        return PartialColumn(Sum(1, integer=True), expression, "int")
+    return PartialColumn(Sum(), expression, "double")
 
 
-def extreme_fed(expression: Expression, largest: bool) -> Fed:
+def extreme_partial(expression: Expression, largest: bool) -> PartialColumn:
     """The partial for MIN or MAX over a type."""
     kind = expression.type
     if kind.is_fractional:
-        return Fed(Extreme(largest, integer=False), expression, "double")
+        return PartialColumn(Extreme(largest, integer=False), expression, "double")
     ranked = kind.name in ("STRING", "BINARY", "DECIMAL", "VOID")
-    return Fed(Extreme(largest, integer=True), expression, "ranked" if ranked else "int")
+    return PartialColumn(Extreme(largest, integer=True), expression, "ranked" if ranked else "int")
 
 
-def moments_fed(expression: Expression) -> Fed:
+def moments_partial(expression: Expression) -> PartialColumn:
     """The partial for variances of doubles."""
-    return Fed(Moments(), expression, "double")
+    return PartialColumn(Moments(), expression, "double")
 
 
-def squares_fed(expression: Expression) -> Fed:
+def squares_partial(expression: Expression) -> PartialColumn:
     """The partial for variances of integers and decimals, beside their sum: the exact sum of squares, whatever the cut."""
     width = {"DECIMAL": 8, "BIGINT": 4}.get(expression.type.name, 2)
-    return Fed(Sum(width, integer=True), expression, "squares")
+    return PartialColumn(Sum(width, integer=True), expression, "squares")
 
 
-def synopsis_fed(
+def synopsis_partial(
     kind: Kind, expression: Expression, encoding: Encoding, weight: Expression | None = None
-) -> Fed:
+) -> PartialColumn:
     """The partial for a synopsis of values that are not NULL."""
-    return Fed(Synopsis(kind), expression, encoding, weight)
+    return PartialColumn(Synopsis(kind), expression, encoding, weight)
 
 
-def shape_fed(expression: Expression) -> Fed:
+def shape_partial(expression: Expression) -> PartialColumn:
     """The partial for skewness and kurtosis."""
-    return Fed(Shape(), expression, "double")
+    return PartialColumn(Shape(), expression, "double")
 
 
-def pairs_fed(expression: Expression) -> Fed:
+def pairs_partial(expression: Expression) -> PartialColumn:
     """The partial for all that is made of pairs of numbers."""
-    return Fed(CoMoments(), expression, "pair")
+    return PartialColumn(CoMoments(), expression, "pair")
 
 
-def fading_fed(expression: Expression, half_life: Duration) -> Fed:
+def fading_partial(expression: Expression, half_life: Duration) -> PartialColumn:
     """The partial for a mean that fades with time."""
-    return Fed(Fading(half_life), expression, "timed")
+    return PartialColumn(Fading(half_life), expression, "timed")
 
 
-def placed_fed(expression: Expression, *, last: bool) -> Fed:
+def placed_partial(expression: Expression, *, last: bool) -> PartialColumn:
     """The partial for the first or last value."""
-    return Fed(Placed(last), expression, "placed")
+    return PartialColumn(Placed(last), expression, "placed")
 
 
 def argument(
-    fed: Fed, values: pa.Array | None, dictionary: pa.Array | None = None, weights: pa.Array | None = None
+    partial_column: PartialColumn,
+    values: pa.Array | None,
+    dictionary: pa.Array | None = None,
+    weights: pa.Array | None = None,
 ) -> Argument:
     """A batch's values as numpy, ready to lift; `dictionary` is that of `dictionary_of`."""
     if values is None:
         return Argument(np.empty(0), None)
     valid = ~values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
-    if isinstance(fed.partial, Count):
+    if isinstance(partial_column.partial, Count):
         return Argument(np.empty(0), valid)
-    numbers = _numbers(fed, values, dictionary)
+    numbers = _numbers(partial_column, values, dictionary)
     if weights is None:
         return Argument(numbers, valid)
     heavy = pc.fill_null(_as_double(weights), 0.0).to_numpy(zero_copy_only=False)
     return Argument(numbers, valid, heavy)
 
 
-def _numbers(fed: Fed, values: pa.Array, dictionary: pa.Array | None) -> Column:
-    if fed.encoding == "double":
+def _numbers(partial_column: PartialColumn, values: pa.Array, dictionary: pa.Array | None) -> Column:
+    if partial_column.encoding == "double":
         doubles = values if pa.types.is_float64(values.type) else _as_double(values)
         numbers: Column = pc.fill_null(doubles, 0.0).to_numpy() if values.null_count else doubles.to_numpy()
         return numbers
-    if fed.encoding == "int":
+    if partial_column.encoding == "int":
         return as_int64(values)
-    if fed.encoding == "hash":
+    if partial_column.encoding == "hash":
         return hashes(values)
-    if fed.encoding == "text":
+    if partial_column.encoding == "text":
         texts: Column = values.to_numpy(zero_copy_only=False)
         return texts
-    if fed.encoding == "limbs2":
+    if partial_column.encoding == "limbs2":
         whole = as_int64(values)
         limbs = np.empty((2, len(whole)), np.int64)
         np.bitwise_and(whole, 0xFFFFFFFF, out=limbs[0])
         np.right_shift(whole, 32, out=limbs[1])
         return limbs.T
-    if fed.encoding == "limbs4":
+    if partial_column.encoding == "limbs4":
         return _decimal_limbs(values)
-    if fed.encoding == "squares":
-        return _squares(values, fed.partial.width)
-    if fed.encoding in ("pair", "timed", "placed"):
-        return _structure(fed.encoding, values)
+    if partial_column.encoding == "squares":
+        return _squares(values, partial_column.partial.width)
+    if partial_column.encoding in ("pair", "timed", "placed"):
+        return _structure(partial_column.encoding, values)
     return ranks(values, dictionary)
 
 
@@ -227,11 +230,11 @@ def _structure(encoding: Encoding, values: pa.Array) -> Column:
     return np.stack([numbers, *columns], axis=1)
 
 
-def dictionary_of(fed: Fed, values: pa.Array | None) -> pa.Array | None:
+def dictionary_of(partial_column: PartialColumn, values: pa.Array | None) -> pa.Array | None:
     """What the places of lifted cells point into; None for numbers."""
-    if values is None or not fed.has_dictionary:
+    if values is None or not partial_column.has_dictionary:
         return None
-    return sorted_dictionary(values) if fed.encoding == "ranked" else values.flatten()[0]
+    return sorted_dictionary(values) if partial_column.encoding == "ranked" else values.flatten()[0]
 
 
 def _as_double(values: pa.Array) -> pa.Array:
@@ -266,11 +269,11 @@ def ranks(values: pa.Array, dictionary: pa.Array | None) -> Column:
     return found
 
 
-def store(fed: Fed, cells: Cells, dictionary: pa.Array | None) -> list[pa.Array]:
+def store(partial_column: PartialColumn, cells: Cells, dictionary: pa.Array | None) -> list[pa.Array]:
     """Arrow columns of cells; an empty cell with a dictionary is NULL."""
-    if isinstance(fed.partial, Synopsis):
+    if isinstance(partial_column.partial, Synopsis):
         return [pa.array(cells[0], pa.large_binary())]
-    if not fed.has_dictionary:
+    if not partial_column.has_dictionary:
         return [pa.array(part) for part in cells]
     return [*(pa.array(part) for part in cells[:-1]), unrank(cells[-1], dictionary)]
 
@@ -282,18 +285,24 @@ def unrank(places: Column, dictionary: pa.Array | None) -> pa.Array:
     return dictionary.take(pa.array(np.where(outside, 0, places), mask=outside))
 
 
-def load(fed: Fed, columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Cells, pa.Array | None]:
+def load(
+    partial_column: PartialColumn, columns: Sequence[pa.Array | pa.ChunkedArray]
+) -> tuple[Cells, pa.Array | None]:
     """Cells from Arrow columns, and the dictionary of a partial that has one."""
-    if not fed.has_dictionary:
+    if not partial_column.has_dictionary:
         return tuple(flat(column).to_numpy(zero_copy_only=False) for column in columns), None
     values = flat(columns[-1])
-    if isinstance(fed.partial, Placed):
+    if isinstance(partial_column.partial, Placed):
         at, position = (flat(column).to_numpy(zero_copy_only=False) for column in columns[:-1])
-        return (at, position, np.where(at == fed.partial.never, NOWHERE, np.arange(len(values)))), values
+        return (
+            at,
+            position,
+            np.where(at == partial_column.partial.never, NOWHERE, np.arange(len(values))),
+        ), values
     dictionary = sorted_dictionary(values)
     empty = values.is_null().to_numpy(zero_copy_only=False)
     places = ranks(values, dictionary)
-    places[empty] = fed.partial.identity((1,))[0][0]
+    places[empty] = partial_column.partial.identity((1,))[0][0]
     return (places,), dictionary
 
 

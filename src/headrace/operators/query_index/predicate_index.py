@@ -18,7 +18,7 @@ import numpy as np
 from headrace.algebra.expressions.expression import Expression, conjunction
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.index import QueryIndex
-from headrace.operators.rows.row_pipeline import Keep
+from headrace.operators.rows.row_pipeline import RowFilter
 
 _KEPT: Final = 16
 _NEAR: Final = 0.5
@@ -38,9 +38,9 @@ class Conditioned(Protocol):
 _Member = TypeVar("_Member")
 
 
-def predicate_of(member: Conditioned) -> Expression | None:
+def predicate_of(query: Conditioned) -> Expression | None:
     """The condition of a member whose steps are filters alone; None for all rows."""
-    factors = tuple(step.predicate for step in member.steps if isinstance(step, Keep))
+    factors = tuple(step.predicate for step in query.steps if isinstance(step, RowFilter))
     return conjunction(factors) if factors else None
 
 
@@ -48,7 +48,7 @@ def predicate_of(member: Conditioned) -> Expression | None:
 class Conditions(Generic[_Member]):
     """The conditions of members in one index. `slots[i]` is the place of member i's condition in it."""
 
-    members: tuple[_Member, ...]
+    queries: tuple[_Member, ...]
     index: QueryIndex
     slots: Ints
     places: Mapping[int, int]
@@ -57,21 +57,21 @@ class Conditions(Generic[_Member]):
     """The slot of each condition in the index."""
 
     @staticmethod
-    def condition_of(member: Any) -> Expression | None:
+    def condition_of(query: Any) -> Expression | None:
         """What the index is asked for a member."""
-        return predicate_of(member)
+        return predicate_of(query)
 
-    def anew(self, members: tuple[_Member, ...]) -> Self:
+    def rebuilt(self, queries: tuple[_Member, ...]) -> Self:
         """The plan of members, all conditions compiled."""
-        return _changed(none_yet(type(self)), members)
+        return _changed(none_yet(type(self)), queries)
 
-    def changed(self, members: tuple[_Member, ...]) -> Self:
+    def changed(self, queries: tuple[_Member, ...]) -> Self:
         """The plan of members by what distinguishes them from those of this one."""
-        plan = _changed(self, members)
+        plan = _changed(self, queries)
         if (
             plan.index.next_slot > 2 * len(plan.index) + _SPARE_SLOTS
         ):  # slots of the dropped are not given again
-            return plan.anew(members)
+            return plan.rebuilt(queries)
         return plan
 
 
@@ -83,15 +83,15 @@ def none_yet(kind: type[_Plan]) -> _Plan:
     return kind((), QueryIndex(), np.empty(0, np.int64), {}, {})
 
 
-def _changed(before: _Plan, members: tuple[Any, ...]) -> _Plan:
-    own = np.full(len(members), -1, np.int64)
+def _changed(before: _Plan, queries: tuple[Any, ...]) -> _Plan:
+    own = np.full(len(queries), -1, np.int64)
     wanted: dict[Expression | None, list[int]] = {}
-    for place, member in enumerate(members):
-        known = before.places.get(id(member))
+    for place, query in enumerate(queries):
+        known = before.places.get(id(query))
         if known is not None:
             own[place] = before.slots[known]
         else:
-            wanted.setdefault(before.condition_of(member), []).append(place)
+            wanted.setdefault(before.condition_of(query), []).append(place)
     new = [predicate for predicate in wanted if predicate not in before.known]
     first = before.index.next_slot
     slots = {**before.known, **{predicate: first + n for n, predicate in enumerate(new)}}
@@ -104,8 +104,8 @@ def _changed(before: _Plan, members: tuple[Any, ...]) -> _Plan:
     )
     for predicate in gone:
         del slots[predicate]
-    whose = {id(each): place for place, each in enumerate(members)}
-    return replace(before, members=members, index=index, slots=own, places=whose, known=slots)
+    whose = {id(each): place for place, each in enumerate(queries)}
+    return replace(before, queries=queries, index=index, slots=own, places=whose, known=slots)
 
 
 class Plans(Generic[_Plan]):
@@ -116,22 +116,22 @@ class Plans(Generic[_Plan]):
         self._kept: OrderedDict[tuple[int, ...], _Plan] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, members: tuple[Any, ...]) -> _Plan:
+    def of(self, queries: tuple[Any, ...]) -> _Plan:
         """The plan of members, made by what is new where one like it is there."""
-        key = tuple(map(id, members))
+        key = tuple(map(id, queries))
         with self._lock:
             plan = self._kept.get(key)
             if plan is None:
-                plan = self._made(members, key)
+                plan = self._made(queries, key)
                 self._kept[key] = plan
             self._kept.move_to_end(key)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         return plan
 
-    def _made(self, members: tuple[Any, ...], key: Iterable[int]) -> _Plan:
+    def _made(self, queries: tuple[Any, ...], key: Iterable[int]) -> _Plan:
         wanted = set(key)
         for other in reversed(self._kept.values()):
-            if len(wanted & other.places.keys()) >= _NEAR * max(len(wanted), len(other.members)):
-                return other.changed(members)
-        return self._none.anew(members)
+            if len(wanted & other.places.keys()) >= _NEAR * max(len(wanted), len(other.queries)):
+                return other.changed(queries)
+        return self._none.rebuilt(queries)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.operators.base.operator import Sections, Step, Turn
-from headrace.operators.output.changelog import Telling, Told, tell_changes
+from headrace.operators.base.operator import Advance, Sections, Step
+from headrace.operators.output.changelog import EmitMode, Emitted, emit_changes
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.relations.instant_rows import span_of
@@ -28,13 +28,13 @@ class ChangingRows(RowOperator):
     stream: str
     rows: RowLayout
     finish: Finish
-    telling: Telling
+    emit_mode: EmitMode
     relations: tuple[str, ...] = ()
     rule: str = ""
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Tell the changes at the instants that punctuation passed; keep the others."""
-        span = span_of(turn, self.telling)
+        span = span_of(advance, self.emit_mode)
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
         waiting = arrived.where(arrived.at >= span.limit)
         state = {ROWS: waiting.table} if waiting.rows else {}
@@ -42,15 +42,15 @@ class ChangingRows(RowOperator):
         due = held.where(span.holds(held.at))
         if not due.rows:
             return Step(state)
-        results, rejected = self._told(due)
+        results, rejected = self._emitted_rows(due)
         return Step(state, results, rejected)
 
-    def _told(self, due: Held) -> Told:
+    def _emitted_rows(self, due: Held) -> Emitted:
         columns = {name: due.column(name) for name in self.rows.names}
         signs = columns[self.rows.names[0]].cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return tell_changes(self.finish, columns, due.at, signs, self.telling)
+        return emit_changes(self.finish, columns, due.at, signs, self.emit_mode)
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
         """Changes that are told are not needed."""
         held = hold(self.rows, tables)
-        return held.where(held.at >= turn.closed).table
+        return held.where(held.at >= advance.emitted_to).table

@@ -18,17 +18,17 @@ from headrace.operators.aggregates.aggregate_calls import lift
 from headrace.operators.aggregates.cell_table import KEY, fresh_slots, gather, merge
 from headrace.operators.aggregates.group_by import Grouped
 from headrace.operators.base.group_codes import Ints, flat, group, ints
-from headrace.operators.base.operator import SLOT, Sections, Step, Turn
-from headrace.operators.output.changelog import Items, Span, Telling, tell
+from headrace.operators.base.operator import SLOT, Advance, Sections, Step
+from headrace.operators.output.changelog import EmitMode, Items, Span, emit
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.panes.subwindows import Subwindows
-from headrace.operators.partials.encoding import rows_fed
+from headrace.operators.partials.encoding import rows_partial
 from headrace.operators.relations.instant_rows import Validity, span_of, touched
 from headrace.operators.relations.instant_scanner import InstantScanner
 from headrace.operators.relations.instant_subwindow import CELLS, FIRST, at_now
 from headrace.operators.relations.interval_buckets import SECTION as LIVE
-from headrace.operators.relations.interval_buckets import LiveBuckets, store_of
+from headrace.operators.relations.interval_buckets import IntervalBlocks, store_of
 from headrace.operators.relations.interval_groups import (
     Coded,
     Columns,
@@ -44,7 +44,7 @@ from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
 from headrace.schema import to_arrow
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
-TOLD: Final = "told"
+LAST_EMITTED: Final = "told"
 _PRESENT: Final = "__present"
 _UNTIL: Final = "__until"
 _EXPIRES: Final = "__expires"
@@ -64,14 +64,14 @@ class InstantAggregate(RowOperator):
     rows: RowLayout
     grouped: Grouped
     finish: Finish
-    telling: Telling
+    emit_mode: EmitMode
     relations: tuple[str, ...] = ()
     sums_up: bool = True
     """Whether cells are summed up by stretches of time; not where they are approximate and come anew each time."""
     rule: str = ""
 
     @property
-    def whole(self) -> bool:
+    def is_global(self) -> bool:
         """True without GROUP BY: there is one row from the first instant on."""
         return not self.grouped.keys
 
@@ -81,17 +81,19 @@ class InstantAggregate(RowOperator):
         return self.validity.known_at_once
 
     @property
-    def buckets(self) -> tuple[LiveBuckets, ...]:
+    def buckets(self) -> tuple[IntervalBlocks, ...]:
         """How cells of each store that neither come nor leave in an epoch are found, where rows leave after a time."""
         length = self.validity.length if self.sums_up else None
         if not self.folds or length is None:
             return ()
-        return tuple(LiveBuckets(layout, length, store) for store, layout in enumerate(self.grouped.layouts))
+        return tuple(
+            IntervalBlocks(layout, length, store) for store, layout in enumerate(self.grouped.layouts)
+        )
 
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:
         """The steps of its rows, unless there is one row of the answer from the first instant on."""
-        return () if self.whole else self.rows.routing_steps
+        return () if self.is_global else self.rows.routing_steps
 
     @property
     def title(self) -> str:
@@ -101,7 +103,7 @@ class InstantAggregate(RowOperator):
     @property
     def subwindows(self) -> Subwindows | None:
         """All of the last d, where it says at every instant what changes over the last r >= d."""
-        holds = self.validity.length if self.telling == "changes" and self.folds else None
+        holds = self.validity.length if self.emit_mode == "changes" and self.folds else None
         return None if holds is None else Subwindows(holds - 1)  # rows are there at both ends of the range
 
     def answer_subwindow(
@@ -118,21 +120,21 @@ class InstantAggregate(RowOperator):
         """Folds a task's rows, or keeps them."""
         return InstantScanner(self, self.rows.scanner(relations))
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Tell what changes at the instants that punctuation passed."""
-        span = span_of(turn, self.telling)
+        span = span_of(advance, self.emit_mode)
         state = _arrived(self, runs, deltas, span)
-        if span.limit <= span.closed:
+        if span.limit <= span.emitted_to:
             return Step(state)
         sections = [*runs, state] if self.buckets else [*runs, *deltas]
         first = min((_earliest(section[FIRST]) for section in sections if FIRST in section), default=FOREVER)
         timed = _folded(self, sections, span) if self.folds else _kept(self, sections, span)
-        told = _last_told(self, runs, span)
+        told = _last_emitted(self, runs, span)
         found = coded(
-            timed, [told.column(name) for name in self._key_names()], told.num_rows, whole=self.whole
+            timed, [told.column(name) for name in self._key_names()], told.num_rows, is_global=self.is_global
         )
         own, begin, end = found.own, timed.begin, timed.end
-        if self.whole:
+        if self.is_global:
             own, begin, end = np.r_[own, 0], np.r_[begin, first], np.r_[end, FOREVER]
         segments = segments_of(own, begin, end, span)
         for store in self.buckets:
@@ -140,11 +142,11 @@ class InstantAggregate(RowOperator):
         if not segments.count:
             return Step(state)
         if self.folds:
-            items, after = _by_told(self, found, segments, told, span)
-            state.update({TOLD: after} if after.num_rows else {})
+            items, after = _by_last_emitted(self, found, segments, told, span)
+            state.update({LAST_EMITTED: after} if after.num_rows else {})
         else:
             items = _by_rows(self, found, segments, span, first)
-        results, rejected = tell(self.finish, items, span, self.telling)
+        results, rejected = emit(self.finish, items, span, self.emit_mode)
         return Step(state, results, rejected)
 
     def _key_names(self) -> list[str]:
@@ -155,26 +157,26 @@ class InstantAggregate(RowOperator):
         """True when groups that do not change matter too."""
         return self.finish.needs_whole_window
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Fold what never leaves; drop what is gone, and what was told again since."""
         if section == FIRST:
             whole = pa.concat_tables(tables)
             return whole.slice(int(np.argmin(ints(whole, KEY))), 1) if whole.num_rows else whole
-        if section == TOLD:
+        if section == LAST_EMITTED:
             whole = pa.concat_tables(tables)
-            return whole.take(pa.array(_latest(self, whole, turn.closed)))
+            return whole.take(pa.array(_latest(self, whole, advance.emitted_to)))
         if section == ROWS:
             held = hold(self.rows, tables)
-            waiting = held.at >= turn.closed
+            waiting = held.at >= advance.emitted_to
             settled = np.flatnonzero(~waiting)
             ends = self.validity.ends(held.where(~waiting), self.rows)
-            waiting[settled[ends >= turn.closed]] = True
+            waiting[settled[ends >= advance.emitted_to]] = True
             return held.where(waiting).table
         if section.startswith(LIVE):
             layout = self.grouped.layouts[store_of(section)]
-            return merge(layout, [_holding(self, table, turn.closed) for table in tables])
+            return merge(layout, [_holding(self, table, advance.emitted_to) for table in tables])
         layout = self.grouped.layouts[int(section.removeprefix(CELLS))]
-        return merge(layout, [_holding(self, table, turn.closed) for table in tables])
+        return merge(layout, [_holding(self, table, advance.emitted_to) for table in tables])
 
 
 def _earliest(table: pa.Table) -> Instant:
@@ -218,12 +220,12 @@ def _for_ever(table: pa.Table) -> pa.Table:
     return table.set_column(0, KEY, pa.array(np.full(table.num_rows, BEGINNING)))
 
 
-def _holding(operator: InstantAggregate, table: pa.Table, closed: Instant) -> pa.Table:
+def _holding(operator: InstantAggregate, table: pa.Table, emitted_to: Instant) -> pa.Table:
     """The cells that hold at an instant at or after `closed`, or end there."""
     keys, length = ints(table, KEY), operator.validity.length
     if length is None:
-        return table.filter(pa.array((keys == BEGINNING) | (keys >= closed)))
-    return table.filter(pa.array(keys + length >= closed))
+        return table.filter(pa.array((keys == BEGINNING) | (keys >= emitted_to)))
+    return table.filter(pa.array(keys + length >= emitted_to))
 
 
 def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:
@@ -234,7 +236,7 @@ def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span
         if operator.buckets:
             gathered.append(gather(layout, operator.buckets[place].within(sections, tables, span)))
             continue
-        tables = [_holding(operator, table, span.closed) for table in tables]
+        tables = [_holding(operator, table, span.emitted_to) for table in tables]
         gathered.append(
             gather(layout, [table.filter(pa.array(ints(table, KEY) < span.limit)) for table in tables])
         )
@@ -247,7 +249,7 @@ def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span
             each[place][-1],
             gathered[place].blocks,
             ends[place],
-            gathered[place].answer.cells[rows_fed()][0],
+            gathered[place].answer.cells[rows_partial()][0],
         )
         for place, argument in enumerate(operator.grouped.distinct_arguments, start=1)
     }
@@ -264,16 +266,18 @@ def _kept(operator: InstantAggregate, sections: Sequence[Sections], span: Span) 
     held = held.where(held.at < span.limit)
     first, routed = operator.validity.partitions, operator.rows.routing is not None
     keys = () if operator.needs_all else operator.rows.names[first : first + len(operator.grouped.keys)]
-    held = touched(held, operator.validity.apart(operator.rows, keys, routed=routed), span.closed)
+    held = touched(
+        held, operator.validity.partition_columns(operator.rows, keys, routed=routed), span.emitted_to
+    )
     order = np.lexsort((held.position, held.at))
     held = Held(held.table.take(pa.array(order)), held.at[order], held.position[order], held.live[order])
     ends = operator.validity.ends(held, operator.rows)
-    shown = operator.validity.shown(held, operator.rows) & (ends >= span.closed)
+    shown = operator.validity.shown(held, operator.rows) & (ends >= span.emitted_to)
     held, ends = held.where(shown), ends[shown]
     values = [held.column(name) for name in operator.rows.names[operator.validity.partitions :]]
     keys = tuple(values[: len(operator.grouped.keys)])
     arguments = dict(zip(operator.grouped.arguments, values[len(keys) :], strict=True))
-    answer = lift(operator.grouped.layouts[0].feds, arguments, np.arange(held.rows), held.rows)
+    answer = lift(operator.grouped.layouts[0].partial_columns, arguments, np.arange(held.rows), held.rows)
     distinct = {
         argument: Valued(keys, arguments[argument], held.at, ends, np.ones(held.rows, np.int64))
         for argument in operator.grouped.distinct_arguments
@@ -281,16 +285,16 @@ def _kept(operator: InstantAggregate, sections: Sequence[Sections], span: Span) 
     return Timed(keys, held.at, ends, answer, distinct)
 
 
-def _by_told(
-    operator: InstantAggregate, found: Coded, segments: Segments, told: pa.Table, span: Span
+def _by_last_emitted(
+    operator: InstantAggregate, found: Coded, segments: Segments, last_emitted: pa.Table, span: Span
 ) -> tuple[Items, pa.Table]:
     """Segments after what was told last; and what is told last now, of the groups that have an event."""
     columns, failed, number = of_segments(operator.grouped, found, segments)
-    always = operator.whole and operator.telling != "rstream"  # which speaks only where there is a row
+    always = operator.is_global and operator.emit_mode != "rstream"  # which speaks only where there is a row
     alive = np.ones(segments.count, bool) if always else number > 0
-    shown, stop = _until_event(operator, found.told, segments)
-    shown &= ints(told, _PRESENT)
-    before = {name: flat(told.column(name)).filter(pa.array(shown)) for name in columns}
+    shown, stop = _until_event(operator, found.last_emitted, segments)
+    shown &= ints(last_emitted, _PRESENT)
+    before = {name: flat(last_emitted.column(name)).filter(pa.array(shown)) for name in columns}
     items = _joined(
         [
             (before, np.full(shown.sum(), BEGINNING), stop[shown], np.zeros(shown.sum(), bool)),
@@ -301,7 +305,7 @@ def _by_told(
     timed = found.timed
     there = (timed.begin < span.limit) & (timed.end >= span.limit)
     expires = np.full(found.groups.count, FOREVER, np.int64)
-    if not operator.whole:
+    if not operator.is_global:
         np.minimum.at(expires, found.own[there], timed.end[there])
     keys = [key.take(pa.array(segments.group[last])) for key in found.groups.keys]
     slots = fresh_slots(keys, int(last.sum()), operator.rows.slot if operator.rows.routing is None else None)
@@ -320,21 +324,21 @@ def _by_rows(
     """Segments between what the rows of the last instant told and what those of the newest one tell."""
     columns, failed, number = of_segments(operator.grouped, found, segments)
     is_last = segments.is_last()
-    alive = ~is_last & (operator.whole | (number > 0))
+    alive = ~is_last & (operator.is_global | (number > 0))
     old, old_failed, old_groups = of_moment(
         operator.grouped,
         found,
-        lambda begin, end: (begin < span.closed) & (end >= span.closed),
-        whole=operator.whole,
+        lambda begin, end: (begin < span.emitted_to) & (end >= span.emitted_to),
+        is_global=operator.is_global,
     )
     shown, stop = _until_event(operator, old_groups, segments)
-    if operator.whole:
-        shown &= first < span.closed
+    if operator.is_global:
+        shown &= first < span.emitted_to
     new, new_failed, new_groups = of_moment(
         operator.grouped,
         found,
         lambda begin, end: (begin < span.limit) & (end >= span.limit),
-        whole=operator.whole,
+        is_global=operator.is_global,
     )
     start = np.full(found.groups.count, FOREVER, np.int64)
     start[segments.group[is_last]] = segments.start[is_last]
@@ -368,8 +372,8 @@ def _joined(parts: Sequence[tuple[Columns, Ints, Ints, np.ndarray]]) -> Items:
     return Items(columns, begin, end, failed if failed.any() else None)
 
 
-def _last_told(operator: InstantAggregate, runs: Sequence[Sections], span: Span) -> pa.Table:
-    tables = [run[TOLD] for run in runs if TOLD in run]
+def _last_emitted(operator: InstantAggregate, runs: Sequence[Sections], span: Span) -> pa.Table:
+    tables = [run[LAST_EMITTED] for run in runs if LAST_EMITTED in run]
     if not tables:
         schema = pa.schema([pa.field(_PRESENT, pa.bool_())])
         for key in operator.grouped.keys:
@@ -378,14 +382,14 @@ def _last_told(operator: InstantAggregate, runs: Sequence[Sections], span: Span)
             schema = schema.append(pa.field(item.name, to_arrow(item.call.type)))
         return schema.empty_table()
     whole = pa.concat_tables(tables)
-    return whole.take(pa.array(_latest(operator, whole, span.closed)))
+    return whole.take(pa.array(_latest(operator, whole, span.emitted_to)))
 
 
-def _latest(operator: InstantAggregate, told: pa.Table, closed: Instant) -> Ints:
+def _latest(operator: InstantAggregate, last_emitted: pa.Table, closed: Instant) -> Ints:
     """The rows told last of each group. One that expired was told again, or is gone."""
-    until = ints(told, _UNTIL)
-    valid = np.flatnonzero(ints(told, _EXPIRES) >= closed)
-    keys = [flat(told.column(key.name)).take(pa.array(valid)) for key in operator.grouped.keys]
+    until = ints(last_emitted, _UNTIL)
+    valid = np.flatnonzero(ints(last_emitted, _EXPIRES) >= closed)
+    keys = [flat(last_emitted.column(key.name)).take(pa.array(valid)) for key in operator.grouped.keys]
     codes = group(keys, len(valid)).codes
     order = np.lexsort((until[valid], codes))
     last = np.r_[codes[order][1:] != codes[order][:-1], True] if len(order) else np.zeros(0, bool)

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column
 from headrace.operators.base.group_codes import Ints, group
-from headrace.operators.base.operator import Sections, Step, Turn
+from headrace.operators.base.operator import Advance, Sections, Step
 from headrace.operators.base.ranges import dense_ranks
-from headrace.operators.output.changelog import Items, Span, Telling, tell, unite
+from headrace.operators.output.changelog import EmitMode, Items, Span, emit, unite
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.rows.row_pipeline import RowStep
@@ -34,13 +34,13 @@ class Validity:
     """How long a row holds: `length` microseconds, or until `count` more rows of its partition, or for ever.
 
     A partition is the first `partitions` stored values. With `told` the first stored value is the last instant of each, with
-    `by_changes` it says whether the row comes (+1) or goes (-1): a row holds until an equal one goes.
+    `by_changes` it says whether the row comes (+1) or goes (-1): a row is valid until an equal one goes.
     """
 
     length: Duration | None = None
     count: int | None = None
     partitions: int = 0
-    told: bool = False
+    ends_given: bool = False
     by_changes: bool = False
 
     def display(self) -> Iterator[str]:
@@ -50,7 +50,7 @@ class Validity:
     def _in_words(self) -> str:
         if self.by_changes:
             return "until an equal one goes"
-        if self.told:
+        if self.ends_given:
             return "as long as its pair does"
         if self.length is not None and self.length <= 1:
             return "at its own instant alone"
@@ -64,7 +64,7 @@ class Validity:
     @property
     def known_at_once(self) -> bool:
         """True when the time of a row says how long it holds."""
-        return self.count is None and not self.told and not self.by_changes
+        return self.count is None and not self.ends_given and not self.by_changes
 
     @property
     def for_ever(self) -> bool:
@@ -75,7 +75,7 @@ class Validity:
         """The instant at which each row is gone. All rows given must be settled."""
         if self.length is not None:
             return held.at + self.length
-        if self.told:
+        if self.ends_given:
             last: Ints = held.column(layout.names[0]).to_numpy(zero_copy_only=False)
             return np.where(last == FOREVER, FOREVER, np.minimum(last, FOREVER - 1) + 1)
         if self.by_changes:
@@ -92,7 +92,7 @@ class Validity:
         found = keys[order[place]] == wanted
         return np.where(found, held.at[order[place]], FOREVER)
 
-    def apart(self, layout: RowLayout, keys: Sequence[str], *, routed: bool) -> tuple[str, ...]:
+    def partition_columns(self, layout: RowLayout, keys: Sequence[str], *, routed: bool) -> tuple[str, ...]:
         """Stored values by which rows are apart: what comes and goes among those of one has no part in those of another.
 
         `keys` are those of the groups that are told; `routed`: each of these is of one partition. None of them: not known.
@@ -111,7 +111,7 @@ class Validity:
         ends = np.full(held.rows, FOREVER, np.int64)
         order = np.lexsort((held.at, codes))
         came, gone = order[comes[order]], order[~comes[order]]
-        pairs = _in_turn(codes[came], codes[gone])
+        pairs = _rotation(codes[came], codes[gone])
         came, gone = came[pairs[0]], gone[pairs[1]]
         ends[came] = ends[gone] = np.maximum(held.at[gone], held.at[came])
         return ends
@@ -124,20 +124,20 @@ class Validity:
         return comes
 
 
-def touched(held: Held, apart: Sequence[str], closed: Instant) -> Held:
+def touched(held: Held, partition_columns: Sequence[str], emitted_to: Instant) -> Held:
     """The rows that one has come to since `closed`, or gone from, by the values that set rows apart.
 
     These are told by some bits of their hashes, so a few more rows may be among them.
     """
-    if not apart:
+    if not partition_columns:
         return held
-    bits = key_hashes([held.column(name) for name in apart], held.rows) & _BITS
+    bits = key_hashes([held.column(name) for name in partition_columns], held.rows) & _BITS
     came = np.zeros(_BITS + 1, bool)
-    came[bits[held.at >= closed]] = True
+    came[bits[held.at >= emitted_to]] = True
     return held.where(came[bits])
 
 
-def _in_turn(one: Ints, other: Ints) -> tuple[Ints, Ints]:
+def _rotation(one: Ints, other: Ints) -> tuple[Ints, Ints]:
     """Places of the k-th of each code in two ascending columns of codes, for every k that both have."""
     first = np.searchsorted(one, one)
     wanted = np.searchsorted(other, one) + np.arange(len(one)) - first
@@ -145,14 +145,17 @@ def _in_turn(one: Ints, other: Ints) -> tuple[Ints, Ints]:
     return np.flatnonzero(there), wanted[there]
 
 
-def span_of(turn: Turn, telling: Telling) -> Span:
+def span_of(advance: Advance, emit_mode: EmitMode) -> Span:
     """The instants to tell about: up to punctuation; at the end NOW for relations, everything for streams."""
-    if not turn.final:
-        return Span(turn.closed, turn.now)
-    if telling != "changes":
-        return Span(turn.closed, FOREVER)
+    if not advance.final:
+        return Span(advance.emitted_to, advance.punctuation)
+    if emit_mode != "changes":
+        return Span(advance.emitted_to, FOREVER)
     return Span(
-        turn.closed, max(turn.closed, turn.greatest + 1) if turn.greatest != BEGINNING else turn.closed
+        advance.emitted_to,
+        max(advance.emitted_to, advance.max_event_time + 1)
+        if advance.max_event_time != BEGINNING
+        else advance.emitted_to,
     )
 
 
@@ -166,7 +169,7 @@ class InstantRows(RowOperator):
     validity: Validity
     rows: RowLayout
     finish: Finish
-    telling: Telling
+    emit_mode: EmitMode
     relations: tuple[str, ...] = ()
     rule: str = ""
 
@@ -175,40 +178,40 @@ class InstantRows(RowOperator):
         """The steps of its rows."""
         return self.rows.routing_steps
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Keep what came; tell what changes at the instants that punctuation passed."""
         arrived = [delta[ROWS] for delta in deltas if ROWS in delta]
         state = {ROWS: pa.concat_tables(arrived)} if arrived else {}
-        span = span_of(turn, self.telling)
-        if span.limit <= span.closed:
+        span = span_of(advance, self.emit_mode)
+        if span.limit <= span.emitted_to:
             return Step(state)
         held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), *arrived])
         held = held.where(held.at < span.limit)
-        held = touched(held, self._apart(), span.closed)
+        held = touched(held, self._partition_columns(), span.emitted_to)
         end = self.validity.ends(held, self.rows)
-        live = self.validity.shown(held, self.rows) & (end >= span.closed)
+        live = self.validity.shown(held, self.rows) & (end >= span.emitted_to)
         shown = held.where(live)
         items = Items({name: shown.column(name) for name in self.rows.names}, shown.at, end[live])
-        results, rejected = tell(self.finish, items, span, self.telling)
+        results, rejected = emit(self.finish, items, span, self.emit_mode)
         return Step(state, results, rejected)
 
-    def _apart(self) -> tuple[str, ...]:
+    def _partition_columns(self) -> tuple[str, ...]:
         if not self.finish.is_row_by_row:
             return ()
         shown = [each.expression for each in self.finish.columns]
         outputs = [each.name for each in shown if isinstance(each, Column)]
         known = outputs if len(outputs) == len(shown) else []
-        return self.validity.apart(self.rows, known, routed=not self.finish.distinct)
+        return self.validity.partition_columns(self.rows, known, routed=not self.finish.distinct)
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
         """Rows that are gone before the next instant told about are not needed, nor those that only ever came."""
         held = hold(self.rows, tables)
-        return held.where(self._needed(held, turn)).table
+        return held.where(self._needed(held, advance)).table
 
-    def _needed(self, held: Held, turn: Turn) -> np.ndarray:
-        waiting: np.ndarray = held.at >= turn.closed
+    def _needed(self, held: Held, advance: Advance) -> np.ndarray:
+        waiting: np.ndarray = held.at >= advance.emitted_to
         settled = np.flatnonzero(~waiting)
-        alive = self.validity.ends(held.where(~waiting), self.rows) >= turn.closed
+        alive = self.validity.ends(held.where(~waiting), self.rows) >= advance.emitted_to
         if self.validity.for_ever and self.finish.is_row_by_row:
             alive &= False
             if self.finish.distinct:

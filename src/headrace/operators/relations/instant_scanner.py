@@ -43,6 +43,6 @@ class InstantScanner:
             slot = operator.rows.slot if operator.rows.routing is None else None
             for place, table in enumerate(fold(operator.grouped, held.at, values, slot)):
                 deltas[f"{CELLS}{place}"] = table
-        if operator.whole and self.first != FOREVER:
+        if operator.is_global and self.first != FOREVER:
             deltas[FIRST] = pa.table({KEY: [self.first], SLOT: pa.array([operator.rows.slot], pa.int16())})
         return Scanned(deltas, scanned.rejected, scanned.rows_in, scanned.rows_kept)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.operators.aggregates.cell_table import KEY, merge
 from headrace.operators.base.group_codes import ints
-from headrace.operators.base.operator import Sections, Turn
+from headrace.operators.base.operator import Advance, Sections
 from headrace.time import BEGINNING, Duration, Instant
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def at_now(
         came[FIRST] = _moved(first.slice(0, 1), BEGINNING, now)
     if not came:
         return None
-    return asked.advance((), (came,), Turn(BEGINNING, now + 1, now)).results
+    return asked.advance((), (came,), Advance(BEGINNING, now + 1, now)).results
 
 
 def _moved(table: pa.Table, start: Instant, now: Instant) -> pa.Table:

@@ -30,7 +30,7 @@ LEVELS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class LiveBuckets:
+class IntervalBlocks:
     """The buckets of one store of cells under `[RANGE length]`.
 
     A row of a bucket bears the earliest instant of its group in it as its key: when the first of its cells leaves.
@@ -52,20 +52,20 @@ class LiveBuckets:
 
     def within(self, sections: Sequence[Sections], cells: Sequence[pa.Table], span: Span) -> list[pa.Table]:
         """Cells that come or leave within a span, and those that hold throughout, summed up."""
-        oldest, left = max(span.closed - self.length, BEGINNING), max(span.limit - self.length, BEGINNING)
-        if left >= span.closed:
+        oldest, left = max(span.emitted_to - self.length, BEGINNING), max(span.limit - self.length, BEGINNING)
+        if left >= span.emitted_to:
             return between(cells, oldest, span.limit)
         return [
             *between(cells, oldest, left),
             *self.throughout(sections, cells, span),
-            *between(cells, span.closed, span.limit),
+            *between(cells, span.emitted_to, span.limit),
         ]
 
     def throughout(
         self, sections: Sequence[Sections], cells: Sequence[pa.Table], span: Span
     ) -> list[pa.Table]:
         """Rows that together are the cells that hold at every instant of a span; `cells` in order of instants."""
-        low, high = max(span.limit - self.length, BEGINNING), span.closed
+        low, high = max(span.limit - self.length, BEGINNING), span.emitted_to
         found: list[pa.Table] = []
         for level, start, stop in self.cover(low, high):
             tables = cells if level is None else _of(sections, self.names[level])
@@ -111,7 +111,7 @@ class LiveBuckets:
         below = list(cells)
         for level, name in enumerate(self.names):
             width = self.width(level)
-            first = max(span.closed // width, -((self.length - span.limit) // width))
+            first = max(span.emitted_to // width, -((self.length - span.limit) // width))
             stop = span.limit // width
             ended = between(below, first * width, stop * width) if first < stop else []
             if ended:

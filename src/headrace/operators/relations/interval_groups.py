@@ -18,7 +18,7 @@ from headrace.operators.aggregates.holistic import Histogram, lower_by_value
 from headrace.operators.base.group_codes import Groups, Ints, flat, group
 from headrace.operators.output.changelog import unite
 from headrace.operators.relations.interval_segments import Segments, spread
-from headrace.operators.relations.segment_values import lower_over_segments, pieces
+from headrace.operators.relations.segment_values import lower_over_segments, value_intervals
 
 Columns = dict[str, pa.Array]
 
@@ -57,15 +57,15 @@ class Coded:
     timed: Timed
     groups: Groups
     own: Ints
-    told: Ints
+    last_emitted: Ints
     distinct: Mapping[Expression, Ints]
 
 
-def coded(timed: Timed, told: Sequence[pa.Array], told_rows: int, *, whole: bool) -> Coded:
+def coded(timed: Timed, last_emitted: Sequence[pa.Array], emitted_rows: int, *, is_global: bool) -> Coded:
     """Number the groups; `whole`: there is exactly one, whether or not it has rows."""
-    parts = [timed.keys, tuple(told), *(valued.keys for valued in timed.distinct.values())]
-    sizes = [timed.rows, told_rows, *(len(valued.begin) for valued in timed.distinct.values())]
-    if whole:
+    parts = [timed.keys, tuple(last_emitted), *(valued.keys for valued in timed.distinct.values())]
+    sizes = [timed.rows, emitted_rows, *(len(valued.begin) for valued in timed.distinct.values())]
+    if is_global:
         groups = Groups(np.zeros(sum(sizes), np.int64), 1, ())
     else:
         columns = [
@@ -80,30 +80,32 @@ def of_segments(grouped: Grouped, found: Coded, segments: Segments) -> tuple[Col
     """Columns of every segment, where an aggregate overflowed, and the number of rows of each."""
     timed = found.timed
     run = segments.cover(found.own, timed.begin, timed.end)
-    answer = spread(grouped.layouts[0].feds, timed.answer, *run, segments.count)
+    answer = spread(grouped.layouts[0].partial_columns, timed.answer, *run, segments.count)
 
     def over_distinct(call: AggregateCall, argument: Expression) -> Lowered:
         valued, codes = timed.distinct[argument], found.distinct[argument]
         if call.function in BY_VALUE:
             low, high = segments.cover(codes, valued.begin, valued.end)
-            held = pieces(codes, valued.values, low, high, valued.counts)
+            held = value_intervals(codes, valued.values, low, high, valued.counts)
             return lower_over_segments(call, held, segments)
         same = group([pa.array(codes), valued.values], len(codes)).codes
         first, begin, end = unite(same, valued.begin, valued.end)
         value = Column("__value", argument.type)
         plain = AggregateCall(call.function, value, call.type)
-        feds = aggregate_calls.partials_of([plain])
-        cells = lift(feds, {value: valued.values.take(pa.array(first))}, np.arange(len(first)), len(first))
+        partial_columns = aggregate_calls.partials_of([plain])
+        cells = lift(
+            partial_columns, {value: valued.values.take(pa.array(first))}, np.arange(len(first)), len(first)
+        )
         low, high = segments.cover(codes[first], begin, end)
-        return aggregate_calls.lower(plain, spread(feds, cells, low, high, segments.count))
+        return aggregate_calls.lower(plain, spread(partial_columns, cells, low, high, segments.count))
 
     keys = [key.take(pa.array(segments.group)) for key in found.groups.keys]
     columns, failed = _lowered(grouped, keys, answer, over_distinct, segments.count)
-    return columns, failed, answer.cells[grouped.layouts[0].feds[0]][0]
+    return columns, failed, answer.cells[grouped.layouts[0].partial_columns[0]][0]
 
 
 def of_moment(
-    grouped: Grouped, found: Coded, alive: Callable[[Ints, Ints], np.ndarray], *, whole: bool
+    grouped: Grouped, found: Coded, alive: Callable[[Ints, Ints], np.ndarray], *, is_global: bool
 ) -> tuple[Columns, np.ndarray, Ints]:
     """Columns of every group over the rows that are alive, in the order given; where one overflowed; and the groups.
 
@@ -113,7 +115,11 @@ def of_moment(
     there = alive(timed.begin, timed.end)
     codes = found.own[there]
     answer = reduce_answer(grouped.layouts[0], select(timed.answer, there), codes, count)
-    present = np.arange(count) if whole else np.flatnonzero(answer.cells[grouped.layouts[0].feds[0]][0] > 0)
+    present = (
+        np.arange(count)
+        if is_global
+        else np.flatnonzero(answer.cells[grouped.layouts[0].partial_columns[0]][0] > 0)
+    )
 
     def over_distinct(call: AggregateCall, argument: Expression) -> Lowered:
         valued, owner = timed.distinct[argument], found.distinct[argument]

@@ -15,7 +15,7 @@ import numpy as np
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.output.changelog import Span
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells
 from headrace.time import FOREVER
 
@@ -68,22 +68,26 @@ def segments_of(groups: Ints, begin: Ints, end: Ints, span: Span) -> Segments:
     return Segments(group, instants[place] if len(keys) else place, instants)
 
 
-def spread(feds: Sequence[Fed], answer: Answer, low: Ints, high: Ints, count: int) -> Answer:
+def spread(
+    partial_columns: Sequence[PartialColumn], answer: Answer, low: Ints, high: Ints, count: int
+) -> Answer:
     """The cells of `count` segments, each the combination of all given cells whose run [low, high) holds it."""
     size = 1 << max(count - 1, 0).bit_length()
     node, source = _nodes(low, high, size)
-    cells: dict[Fed, Cells] = {}
+    cells: dict[PartialColumn, Cells] = {}
     with np.errstate(all="ignore"):
-        for fed in feds:
-            own = tuple(part[source] for part in answer.cells[fed])
-            tree = fed.partial.reduce(own, node, 2 * size)
+        for partial_column in partial_columns:
+            own = tuple(part[source] for part in answer.cells[partial_column])
+            tree = partial_column.partial.reduce(own, node, 2 * size)
             level = tuple(part[1:2] for part in tree)
             width = 1
             while width < size:
                 width *= 2
                 below = tuple(part[width : 2 * width] for part in tree)
-                level = fed.partial.combine(tuple(np.repeat(part, 2, axis=0) for part in level), below)
-            cells[fed] = tuple(part[:count] for part in level)
+                level = partial_column.partial.combine(
+                    tuple(np.repeat(part, 2, axis=0) for part in level), below
+                )
+            cells[partial_column] = tuple(part[:count] for part in level)
     return Answer(cells, answer.dictionaries)
 
 

@@ -25,7 +25,7 @@ ENTRIES: Final = 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class ValueIntervals:
     """Value `values[i]` is there `counts[i]` times in the segments [low, high); pieces of one value are disjoint, all are sorted by low."""
 
     low: Ints
@@ -34,18 +34,18 @@ class Pieces:
     counts: Ints
 
 
-def lower_over_segments(call: AggregateCall, found: Pieces, segments: Segments) -> Lowered:
+def lower_over_segments(call: AggregateCall, found: ValueIntervals, segments: Segments) -> Lowered:
     """The aggregate of each segment."""
     made = [
         lower_by_value(call, _histogram(found, segments, start, stop), stop - start).values
-        for start, stop in _stretches(found, segments.count)
+        for start, stop in _interval_batches(found, segments.count)
     ]
     if not made:
         return lower_by_value(call, Histogram(found.low[:0], found.values[:0], found.counts[:0]), 0)
     return Lowered(pa.concat_arrays([flat(values) for values in made]))
 
 
-def pieces(codes: Ints, values: pa.Array, low: Ints, high: Ints, counts: Ints) -> Pieces:
+def value_intervals(codes: Ints, values: pa.Array, low: Ints, high: Ints, counts: Ints) -> ValueIntervals:
     """Of rows with values of groups `codes`, each in a run of segments: how often each value is where."""
     there = np.flatnonzero((low < high) & values.is_valid().to_numpy(zero_copy_only=False))
     values, low, high, counts = values.take(pa.array(there)), low[there], high[there], counts[there]
@@ -59,10 +59,12 @@ def pieces(codes: Ints, values: pa.Array, low: Ints, high: Ints, counts: Ints) -
     until = np.r_[place[1:], 0] if len(place) else place
     lasts = np.flatnonzero((count > 0) & (until > place))
     lasts = lasts[np.argsort(place[lasts], kind="stable")]
-    return Pieces(place[lasts], until[lasts], values.take(pa.array(member[whose[lasts]])), count[lasts])
+    return ValueIntervals(
+        place[lasts], until[lasts], values.take(pa.array(member[whose[lasts]])), count[lasts]
+    )
 
 
-def _stretches(found: Pieces, segments: int) -> Iterator[tuple[int, int]]:
+def _interval_batches(found: ValueIntervals, segments: int) -> Iterator[tuple[int, int]]:
     """Runs of segments of about `ENTRIES` entries, at least one segment each."""
     change = np.zeros(segments + 1, np.int64)
     np.add.at(change, found.low, 1)
@@ -76,7 +78,7 @@ def _stretches(found: Pieces, segments: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _histogram(found: Pieces, segments: Segments, start: int, stop: int) -> Histogram:
+def _histogram(found: ValueIntervals, segments: Segments, start: int, stop: int) -> Histogram:
     """One entry for each segment in [start, stop) that a piece covers."""
     first = int(np.searchsorted(segments.group, segments.group[start]))
     near = slice(*np.searchsorted(found.low, [first, stop]).tolist())

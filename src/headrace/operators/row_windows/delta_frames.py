@@ -23,21 +23,21 @@ def beginnings(codes: Ints, values: Doubles, threshold: float) -> np.ndarray:
 
     Rows without a value (NaN) begin none. A partition's first row is not marked.
     """
-    marked = np.zeros(len(codes), bool)
+    data_punctuation = np.zeros(len(codes), bool)
     valued = np.flatnonzero(~np.isnan(values))
     carried = -1
     for low in range(0, len(valued), _AT_ONCE):
         rows = valued[low : low + _AT_ONCE]
         if carried >= 0 and codes[carried] == codes[rows[0]]:
             rows = np.r_[carried, rows]
-        heads = _heads(codes[rows], values[rows], threshold)
+        heads = _frame_starts(codes[rows], values[rows], threshold)
         fresh = heads[np.r_[False, codes[rows[heads[1:]]] == codes[rows[heads[:-1]]]]]
-        marked[rows[fresh]] = True
+        data_punctuation[rows[fresh]] = True
         carried = int(rows[heads[-1]])
-    return marked
+    return data_punctuation
 
 
-def _heads(codes: Ints, values: Doubles, threshold: float) -> Ints:
+def _frame_starts(codes: Ints, values: Doubles, threshold: float) -> Ints:
     """The places of every frame's first row, those of partitions' first frames too."""
     count = len(codes)
     after = np.minimum(_left(values, threshold), np.searchsorted(codes, codes, side="right")).tolist()

@@ -37,7 +37,7 @@ class Cut:
     first: Ints
     last: Ints
     number: Ints
-    heads: pa.Table
+    open_frames: pa.Table
     open: int
 
 
@@ -74,16 +74,16 @@ class ByDelta:
     threshold: float
     on: str
 
-    def begins(self, stand: _Sorted) -> np.ndarray:
+    def begins(self, current: _Sorted) -> np.ndarray:
         """Which rows begin a frame after another one of their partition."""
-        return beginnings(stand.codes, stand.values, self.threshold)
+        return beginnings(current.codes, current.values, self.threshold)
 
-    def numbers(self, stand: _Sorted, begins: np.ndarray, fresh: np.ndarray) -> Ints:
+    def numbers(self, current: _Sorted, begins: np.ndarray, fresh: np.ndarray) -> Ints:
         """The number of each row's frame: the head's, and one more at each beginning."""
         number = np.cumsum(begins)
         starts = np.flatnonzero(fresh)
         sizes = np.diff(np.r_[starts, len(number)])
-        counted: Ints = number + np.repeat(stand.base[starts] - number[starts], sizes)
+        counted: Ints = number + np.repeat(current.base[starts] - number[starts], sizes)
         return counted
 
     def ended(self, frames: _Frames, limit: Instant) -> np.ndarray:
@@ -91,7 +91,7 @@ class ByDelta:
         over: np.ndarray = ~frames.is_last | (limit == FOREVER)
         return over
 
-    def told_at(self, frames: _Frames) -> Ints:
+    def emitted_at(self, frames: _Frames) -> Ints:
         """When each frame is emitted: at the row that begins the next, the last one at its own last row, but no earlier than
         punctuation stood before the stream ended, or those who read the answers as a stream would have them late.
         """
@@ -101,13 +101,13 @@ class ByDelta:
         """What is shown as the end of frames with these last rows."""
         return last
 
-    def open_heads(self, heads: pa.Table, closed: Instant) -> pa.Table:
+    def unended_frames(self, open_frames: pa.Table, emitted_to: Instant) -> pa.Table:
         """The heads of frames that had not ended by punctuation at `closed`."""
-        return heads if closed < FOREVER else heads.slice(0, 0)
+        return open_frames if emitted_to < FOREVER else open_frames.slice(0, 0)
 
-    def time_ends(self, heads: pa.Table, limit: Instant) -> bool:
+    def time_ends(self, open_frames: pa.Table, limit: Instant) -> bool:
         """True when a frame ends though no row came."""
-        return limit == FOREVER and heads.num_rows > 0
+        return limit == FOREVER and open_frames.num_rows > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +117,18 @@ class ByGap:
     gap: Duration
     on: None = None
 
-    def begins(self, stand: _Sorted) -> np.ndarray:
+    def begins(self, current: _Sorted) -> np.ndarray:
         """Which rows begin a session after another one of their partition."""
-        begins = np.zeros(len(stand.codes), bool)
-        begins[1:] = (stand.codes[1:] == stand.codes[:-1]) & (stand.last[1:] - stand.last[:-1] > self.gap)
+        begins = np.zeros(len(current.codes), bool)
+        begins[1:] = (current.codes[1:] == current.codes[:-1]) & (
+            current.last[1:] - current.last[:-1] > self.gap
+        )
         return begins
 
-    def numbers(self, stand: _Sorted, begins: np.ndarray, fresh: np.ndarray) -> Ints:
+    def numbers(self, current: _Sorted, begins: np.ndarray, fresh: np.ndarray) -> Ints:
         """The number of each row's session: the time of its first row."""
         opens = np.flatnonzero(fresh | begins)
-        started: Ints = stand.first[np.repeat(opens, np.diff(np.r_[opens, len(begins)]))]
+        started: Ints = current.first[np.repeat(opens, np.diff(np.r_[opens, len(begins)]))]
         return started
 
     def ended(self, frames: _Frames, limit: Instant) -> np.ndarray:
@@ -134,7 +136,7 @@ class ByGap:
         over: np.ndarray = ~frames.is_last | (frames.last < self._passed(limit))
         return over
 
-    def told_at(self, frames: _Frames) -> Ints:
+    def emitted_at(self, frames: _Frames) -> Ints:
         """When each session is emitted: at its end."""
         return frames.last + self.gap
 
@@ -142,13 +144,13 @@ class ByGap:
         """The ends of sessions with these last rows."""
         return last + self.gap
 
-    def open_heads(self, heads: pa.Table, closed: Instant) -> pa.Table:
+    def unended_frames(self, open_frames: pa.Table, emitted_to: Instant) -> pa.Table:
         """The heads of sessions that had not ended by punctuation at `closed`."""
-        return heads.filter(pa.array(_ints(heads, _LAST) >= self._passed(closed)))
+        return open_frames.filter(pa.array(_ints(open_frames, _LAST) >= self._passed(emitted_to)))
 
-    def time_ends(self, heads: pa.Table, limit: Instant) -> bool:
+    def time_ends(self, open_frames: pa.Table, limit: Instant) -> bool:
         """True when a session ends though no row came."""
-        return bool((_ints(heads, _LAST) < self._passed(limit)).any())
+        return bool((_ints(open_frames, _LAST) < self._passed(limit)).any())
 
     def _passed(self, limit: Instant) -> Instant:
         """Sessions whose last row is before this instant have ended; all have when the stream has."""
@@ -164,51 +166,53 @@ def cut(
     parts: tuple[str, ...],
     cutter: Cutter,
     rows: Held,
-    heads: pa.Table | None,
+    open_frames: pa.Table | None,
     closed: Instant,
     limit: Instant,
 ) -> Cut:
     """Continue the frames of `heads` with rows that punctuation has passed as it went from `closed` to `limit`."""
-    older = 0 if heads is None else heads.num_rows
-    keys = [_both(rows.table, heads, name) for name in parts]
-    stand = _sorted(group(keys, rows.rows + older).codes, rows, heads, cutter.on)
-    begins = cutter.begins(stand)
-    fresh = np.r_[True, stand.codes[1:] != stand.codes[:-1]]
-    number = cutter.numbers(stand, begins, fresh)
+    older = 0 if open_frames is None else open_frames.num_rows
+    keys = [_both(rows.table, open_frames, name) for name in parts]
+    current = _sorted(group(keys, rows.rows + older).codes, rows, open_frames, cutter.on)
+    begins = cutter.begins(current)
+    fresh = np.r_[True, current.codes[1:] != current.codes[:-1]]
+    number = cutter.numbers(current, begins, fresh)
     opens = np.flatnonzero(fresh | begins)
     stops = np.r_[opens[1:], len(number)]
-    is_last = np.r_[stand.codes[opens[1:]] != stand.codes[opens[:-1]], True]
-    frames = _Frames(opens, stops, stand.first[opens], stand.last[stops - 1], is_last, closed)
+    is_last = np.r_[current.codes[opens[1:]] != current.codes[opens[:-1]], True]
+    frames = _Frames(opens, stops, current.first[opens], current.last[stops - 1], is_last, closed)
     over = cutter.ended(frames, limit)
     ended = np.flatnonzero(over)
-    picked = pa.array(stand.source[opens[ended]])
-    told = cutter.told_at(frames)[ended]
-    ends = Ends(told, stand.codes[opens[ended]], tuple(key.take(picked) for key in keys))
+    picked = pa.array(current.source[opens[ended]])
+    told = cutter.emitted_at(frames)[ended]
+    ends = Ends(told, current.codes[opens[ended]], tuple(key.take(picked) for key in keys))
     of_rows = np.empty(rows.rows + older, np.int64)
-    of_rows[stand.source] = number
+    of_rows[current.source] = number
     return Cut(
         ends,
         number[opens[ended]],
         frames.first[ended],
         cutter.window_end(frames.last[ended]),
         of_rows[: rows.rows],
-        _new_heads(parts, keys, _both(rows.table, heads, SLOT), stand, frames, number, rows.rows),
+        _new_open_frames(
+            parts, keys, _both(rows.table, open_frames, SLOT), current, frames, number, rows.rows
+        ),
         int((~over).sum()),
     )
 
 
-def _new_heads(
+def _new_open_frames(
     parts: Sequence[str],
     keys: Sequence[pa.Array],
     slots: pa.Array,
-    stand: _Sorted,
+    current: _Sorted,
     frames: _Frames,
     number: Ints,
     rows: int,
 ) -> pa.Table:
     """Where each partition that got a row stands now."""
-    now = np.flatnonzero(frames.is_last & (stand.source[frames.stops - 1] < rows))
-    whose = pa.array(stand.source[frames.stops[now] - 1])
+    now = np.flatnonzero(frames.is_last & (current.source[frames.stops - 1] < rows))
+    whose = pa.array(current.source[frames.stops[now] - 1])
     return pa.table(
         {
             SLOT: slots.take(whose),
@@ -216,24 +220,24 @@ def _new_heads(
             NUMBER: pa.array(number[frames.opens[now]]),
             _FIRST: pa.array(frames.first[now]),
             _LAST: pa.array(frames.last[now]),
-            _VALUE: pa.array(_first_values(stand.values, frames.opens, frames.stops)[now]),
+            _VALUE: pa.array(_first_values(current.values, frames.opens, frames.stops)[now]),
         }
     )
 
 
-def _sorted(codes: Ints, rows: Held, heads: pa.Table | None, on: str | None) -> _Sorted:
-    older = 0 if heads is None else heads.num_rows
+def _sorted(codes: Ints, rows: Held, open_frames: pa.Table | None, on: str | None) -> _Sorted:
+    older = 0 if open_frames is None else open_frames.num_rows
     position = np.r_[rows.position, np.full(older, -1)]
     is_row = np.r_[np.ones(rows.rows, bool), np.zeros(older, bool)]
-    at = np.r_[rows.at, _ints(heads, _LAST)]
+    at = np.r_[rows.at, _ints(open_frames, _LAST)]
     order = np.lexsort((position, at, is_row, codes))
     if on is None:
         values = np.full(rows.rows, np.nan)
     else:
         values = flat(rows.column(on)).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    kept = np.empty(0) if heads is None else ints(heads, _VALUE)
-    base = np.r_[np.ones(rows.rows, np.int64), _ints(heads, NUMBER)]
-    first = np.r_[rows.at, _ints(heads, _FIRST)]
+    kept = np.empty(0) if open_frames is None else ints(open_frames, _VALUE)
+    base = np.r_[np.ones(rows.rows, np.int64), _ints(open_frames, NUMBER)]
+    first = np.r_[rows.at, _ints(open_frames, _FIRST)]
     whole = np.r_[values, kept].astype(np.float64)
     return _Sorted(order, codes[order], whole[order], base[order], first[order], at[order])
 
@@ -246,15 +250,15 @@ def _first_values(values: Doubles, opens: Ints, stops: Ints) -> Doubles:
     return np.where(found < stops, np.r_[values, np.nan][found], np.nan)
 
 
-def newest_heads(parts: tuple[str, ...], tables: Sequence[pa.Table]) -> pa.Table | None:
+def latest_open_frames(parts: tuple[str, ...], tables: Sequence[pa.Table]) -> pa.Table | None:
     """The last head of each partition; None without any."""
     if not tables:
         return None
     whole = pa.concat_tables(tables)
-    return whole.filter(pa.array(greatest(whole, parts, _LAST)))
+    return whole.filter(pa.array(max_rows(whole, parts, _LAST)))
 
 
-def greatest(table: pa.Table, parts: Sequence[str], name: str) -> np.ndarray:
+def max_rows(table: pa.Table, parts: Sequence[str], name: str) -> np.ndarray:
     """Which rows have the greatest value of a column in their partition."""
     groups = group([flat(table.column(part)) for part in parts], table.num_rows)
     values = ints(table, name)
@@ -264,12 +268,12 @@ def greatest(table: pa.Table, parts: Sequence[str], name: str) -> np.ndarray:
     return kept
 
 
-def _both(rows: pa.Table, heads: pa.Table | None, name: str) -> pa.Array:
+def _both(rows: pa.Table, open_frames: pa.Table | None, name: str) -> pa.Array:
     own = flat(rows.column(name))
-    return own if heads is None else pa.concat_arrays([own, flat(heads.column(name))])
+    return own if open_frames is None else pa.concat_arrays([own, flat(open_frames.column(name))])
 
 
-def _ints(heads: pa.Table | None, name: str) -> Ints:
-    if heads is None:
+def _ints(open_frames: pa.Table | None, name: str) -> Ints:
+    if open_frames is None:
         return np.empty(0, np.int64)
-    return ints(heads, name)
+    return ints(open_frames, name)

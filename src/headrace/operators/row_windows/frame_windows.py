@@ -25,14 +25,14 @@ from headrace.operators.aggregates.cell_table import (
     select,
 )
 from headrace.operators.base.group_codes import Ints, compact, flat, group, ints
-from headrace.operators.base.operator import Sections, Step, Turn
-from headrace.operators.row_windows.frame_cuts import NUMBER, Cut, Cutter, cut, greatest, newest_heads
+from headrace.operators.base.operator import Advance, Sections, Step
+from headrace.operators.row_windows.frame_cuts import NUMBER, Cut, Cutter, cut, latest_open_frames, max_rows
 from headrace.operators.row_windows.last_window import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
 from headrace.operators.rows.row_state import ROWS, Held, hold
 from headrace.time import FOREVER
 
-_HEADS, _OPEN = "heads", "open"
+_OPEN_FRAMES, _OPEN = "heads", "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +47,27 @@ class FrameWindows(OverPartitions):
         """The class of its window."""
         return Context.FORWARD_AWARE
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Cut the rows that punctuation passed into windows; answer those that end."""
-        limit = FOREVER if turn.final else turn.now
+        limit = FOREVER if advance.final else advance.punctuation
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
         waiting = hold(self.rows, [run[ROWS] for run in runs if ROWS in run])
-        waiting = waiting.where((waiting.at >= turn.closed) & (waiting.at < limit))
+        waiting = waiting.where((waiting.at >= advance.emitted_to) & (waiting.at < limit))
         state: dict[str, pa.Table] = {}
         if (later := arrived.where(arrived.at >= limit)).rows:
             state[ROWS] = later.table
         passed = hold(self.rows, [waiting.table, arrived.where(arrived.at < limit).table])
-        heads = newest_heads(self.spec.parts, [run[_HEADS] for run in runs if _HEADS in run])
+        heads = latest_open_frames(
+            self.spec.parts, [run[_OPEN_FRAMES] for run in runs if _OPEN_FRAMES in run]
+        )
         if heads is not None:
-            heads = self.cutter.open_heads(heads, turn.closed)  # what ended, also with its stream, ends once
+            heads = self.cutter.unended_frames(
+                heads, advance.emitted_to
+            )  # what ended, also with its stream, ends once
         if not (passed.rows or (heads is not None and self.cutter.time_ends(heads, limit))):
             return Step(state, open_windows=0 if heads is None else heads.num_rows)
-        now = cut(self.spec.parts, self.cutter, passed, heads, turn.closed, limit)
-        state |= {_HEADS: now.heads} | self._kept(passed, now.number)
+        now = cut(self.spec.parts, self.cutter, passed, heads, advance.emitted_to, limit)
+        state |= {_OPEN_FRAMES: now.open_frames} | self._stored(passed, now.number)
         if not now.ends.count:
             return Step(state, open_windows=now.open)
         kept = (*runs, state)
@@ -72,7 +76,7 @@ class FrameWindows(OverPartitions):
         results, rejected = self.spec.answered(now.ends, shown, chunks, runs, state)
         return Step(state, results, rejected, now.open)
 
-    def _kept(self, passed: Held, number: Ints) -> dict[str, pa.Table]:
+    def _stored(self, passed: Held, number: Ints) -> dict[str, pa.Table]:
         """The rows that were cut, as they are kept: cells by window and group, or rows with their window."""
         live = np.flatnonzero(passed.live)
         if not len(live):
@@ -117,23 +121,23 @@ class FrameWindows(OverPartitions):
 
     # ------------------------------------------------------------------------------------------------------------- at rest
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Rows that wait, the newest head and the open window of each partition, and its last answer."""
         whole = pa.concat_tables(tables)
         if section == ROWS:
             held = hold(self.rows, tables)
-            return held.where(held.at >= turn.closed).table
-        if section == _HEADS:
-            heads = newest_heads(self.spec.parts, tables)
+            return held.where(held.at >= advance.emitted_to).table
+        if section == _OPEN_FRAMES:
+            heads = latest_open_frames(self.spec.parts, tables)
             assert heads is not None
-            return self.cutter.open_heads(heads, turn.closed)
+            return self.cutter.unended_frames(heads, advance.emitted_to)
         if section in LASTS:
             return newest(whole, self.spec.partitions)
         if section == _OPEN:
-            return whole.filter(pa.array(greatest(whole, self.spec.parts, NUMBER)))
+            return whole.filter(pa.array(max_rows(whole, self.spec.parts, NUMBER)))
         keys = [f"k{part}" for part in range(self.spec.partitions)]
         merged = merge(self.spec.layout_of(section), tables)
-        return merged.filter(pa.array(greatest(merged, keys, KEY)))
+        return merged.filter(pa.array(max_rows(merged, keys, KEY)))
 
 
 def _windows_of(now: Cut, keys: Sequence[pa.Array], numbers: Ints) -> Ints:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, flat, group, ints
 from headrace.operators.base.operator import AT, SLOT, WINDOW, Sections
-from headrace.operators.output.changelog import Telling, consolidated
+from headrace.operators.output.changelog import EmitMode, consolidated
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.row_windows.window_bins import Ends
 from headrace.schema import STAMP
@@ -27,8 +27,8 @@ Chunk: TypeAlias = tuple[Ints, dict[str, pa.Array], np.ndarray | None]
 """Window numbers, columns, and where an aggregate overflowed."""
 
 LAST: Final = "last"
-TOLD: Final = "told"
-LASTS: Final = (LAST, TOLD)
+LAST_EMITTED: Final = "told"
+LASTS: Final = (LAST, LAST_EMITTED)
 LIVE: Final = "__live"
 UNTIL: Final = "__until"
 PART: Final = "__part"
@@ -96,9 +96,9 @@ def newest(kept: pa.Table, partitions: int) -> pa.Table:
     return kept.filter(pa.array(until == last[groups.codes]))
 
 
-def latest_told(runs: Sequence[Sections], telling: Telling | None, partitions: int) -> pa.Table | None:
+def latest_emitted(runs: Sequence[Sections], emit_mode: EmitMode | None, partitions: int) -> pa.Table | None:
     """What was told of the last window of each partition; None when none has ended."""
-    section = LAST if telling is None else TOLD
+    section = LAST if emit_mode is None else LAST_EMITTED
     stored = [run[section] for run in runs if section in run]
     return answers(newest(pa.concat_tables(stored), partitions)) if stored else None
 
@@ -111,7 +111,9 @@ def answers(kept: pa.Table) -> pa.Table:
     )
 
 
-def told_apart(ends: Ends, results: pa.Table, kept: Sequence[pa.Table], telling: Telling) -> pa.Table:
+def window_differences(
+    ends: Ends, results: pa.Table, kept: Sequence[pa.Table], emit_mode: EmitMode
+) -> pa.Table:
     """Each window that closes now against the one before it in its partition."""
     windows = ints(results, WINDOW)
     leaving = np.flatnonzero(~ends.is_last[windows])
@@ -127,15 +129,15 @@ def told_apart(ends: Ends, results: pa.Table, kept: Sequence[pa.Table], telling:
         picked.append(place[old])
         target.append(first[old])
         signs[1] += len(old)
-    told = consolidated(
+    changes = consolidated(
         pa.concat_tables(rows).take(pa.array(np.concatenate(picked))),
         np.concatenate(target),
         np.repeat([1, -1], signs),
-        telling,
+        emit_mode,
     )
-    place = ints(told, AT)
-    told = told.set_column(told.column_names.index(WINDOW), WINDOW, pa.array(place))
-    return told.set_column(told.column_names.index(AT), AT, pa.array(ends.at[place]))
+    place = ints(changes, AT)
+    changes = changes.set_column(changes.column_names.index(WINDOW), WINDOW, pa.array(place))
+    return changes.set_column(changes.column_names.index(AT), AT, pa.array(ends.at[place]))
 
 
 def _first_after(ends: Ends, before: pa.Table) -> tuple[Ints, Ints]:

@@ -19,18 +19,18 @@ from headrace.operators.aggregates.group_by import Grouped, columns_of_cells, fo
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Groups, Ints, flat, group, slots_of
 from headrace.operators.base.operator import SLOT, Sections
-from headrace.operators.output.changelog import Telling
+from headrace.operators.output.changelog import EmitMode
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.row_operator import RowOperator
 from headrace.operators.row_windows.last_window import (
     LAST,
-    TOLD,
+    LAST_EMITTED,
     Chunk,
     Shown,
     finished,
     last_of_each,
-    latest_told,
-    told_apart,
+    latest_emitted,
+    window_differences,
 )
 from headrace.operators.row_windows.window_bins import Ends
 from headrace.operators.rows.row_state import ROWS, RowLayout
@@ -56,7 +56,7 @@ class PartitionedRows:
     grouped: Grouped | None
     finish: Finish
     emit_empty: bool = False
-    telling: Telling | None = None
+    emit_mode: EmitMode | None = None
     relations: tuple[str, ...] = ()
     rule: str = ""
 
@@ -113,7 +113,9 @@ class PartitionedRows:
         if self.emit_empty and not self.grouped.keys:
             missing = np.setdiff1d(np.arange(ends.count), found[0].windows)
             keys = tuple(key.take(pa.array(missing)) for key in ends.keys)
-            chunks.append(WindowCells(missing, keys, nothing(grouped.layouts[0].feds, len(missing))))
+            chunks.append(
+                WindowCells(missing, keys, nothing(grouped.layouts[0].partial_columns, len(missing)))
+            )
         for chunk in chunks:
             columns, failed = columns_of_cells(grouped, chunk, [[part] for part in found[1:]])
             yield chunk.windows, columns, failed
@@ -129,9 +131,11 @@ class PartitionedRows:
         """The results of windows that end now; what the last of each partition answered is added to `state`."""
         results, rejected = finished(self.finish, self.bounds_prefix, ends, shown, chunks)
         state[LAST] = last_of_each(ends, results, self.slots)
-        if self.telling is not None:
-            results = told_apart(ends, results, [run[LAST] for run in runs if LAST in run], self.telling)
-            state[TOLD] = last_of_each(ends, results, self.slots)
+        if self.emit_mode is not None:
+            results = window_differences(
+                ends, results, [run[LAST] for run in runs if LAST in run], self.emit_mode
+            )
+            state[LAST_EMITTED] = last_of_each(ends, results, self.slots)
         return results, rejected
 
 
@@ -188,4 +192,4 @@ class OverPartitions(RowOperator):
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
         """The last window of each partition that has ended: what INVOKE returns. None when there is none."""
-        return latest_told(runs, self.spec.telling, self.spec.partitions)
+        return latest_emitted(runs, self.spec.emit_mode, self.spec.partitions)

@@ -19,7 +19,7 @@ from headrace.operators.aggregates.cell_table import Layout, WindowCells, gather
 from headrace.operators.aggregates.group_by import columns_of_cells, fold, nothing
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints, ints
-from headrace.operators.base.operator import AT, WINDOW, Sections, Step, Turn
+from headrace.operators.base.operator import AT, WINDOW, Advance, Sections, Step
 from headrace.operators.base.ranges import dense_ranks, repeated
 from headrace.operators.output.changelog import consolidated
 from headrace.operators.output.output_stage import finish
@@ -48,12 +48,12 @@ class RowSlides(OverPartitions):
         """The class of its window."""
         return Context.FORWARD_FREE if self.numbered == "row_num" else Context.FORWARD_AWARE
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Rank the rows that punctuation passed; answer the windows they complete."""
-        limit = FOREVER if turn.final or self.numbered == "row_num" else turn.now
+        limit = FOREVER if advance.final or self.numbered == "row_num" else advance.punctuation
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
         waiting = hold(self.rows, [run[ROWS] for run in runs if ROWS in run])
-        waiting = waiting.where((waiting.at >= turn.closed) & (waiting.at < limit))
+        waiting = waiting.where((waiting.at >= advance.emitted_to) & (waiting.at < limit))
         state: dict[str, pa.Table] = {}
         if (later := arrived.where(arrived.at >= limit)).rows:
             state[ROWS] = later.table
@@ -65,20 +65,20 @@ class RowSlides(OverPartitions):
         results, rejected = _answer(self, ranked)
         return Step(state, results, rejected)
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Ranked rows of windows to come, and of the last one closed; unranked rows that still wait.
 
         What ISTREAM and DSTREAM tell of the last one depends on the one before it.
         """
         if section == ROWS:
             held = hold(self.rows, tables)
-            return held.where(held.at >= turn.closed).table
+            return held.where(held.at >= advance.emitted_to).table
         whole = pa.concat_tables(tables)
         ranks = ints(whole, RANK)
         groups = self.spec.partition(whole)
         last = np.zeros(groups.count, np.int64)
         np.maximum.at(last, groups.codes, ranks)
-        shown = last // self.slide - (self.spec.telling is not None)
+        shown = last // self.slide - (self.spec.emit_mode is not None)
         return whole.filter(pa.array(ranks > (shown * self.slide - self.count)[groups.codes]))
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
@@ -159,7 +159,7 @@ Chunk = tuple[Ints, dict[str, pa.Array], np.ndarray | None]
 
 def _answer(operator: RowSlides, ranked: Ranked) -> tuple[pa.Table | None, tuple[Rejected, ...]]:
     last, before = ranked.last // operator.slide, ranked.before // operator.slide
-    first = np.maximum(before if operator.spec.telling else before + 1, 1)
+    first = np.maximum(before if operator.spec.emit_mode else before + 1, 1)
     first = np.where(last > before, first, last + 1)
     series = _Series(np.cumsum(last + 2) - last - 2, first, last)
     if not (last > before).any():
@@ -183,7 +183,7 @@ def _answer(operator: RowSlides, ranked: Ranked) -> tuple[pa.Table | None, tuple
         tables.append(table)
         rejected += bad
     results = pa.concat_tables(tables) if tables else None
-    if operator.spec.telling and results is not None:
+    if operator.spec.emit_mode and results is not None:
         results = _differences(operator, ranked, series, results)
     return results, tuple(rejected)
 
@@ -232,7 +232,7 @@ def _groups(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Ch
             ]
         )
         missing = numbers[~np.isin(numbers, found[0].windows)]
-        chunks.append(WindowCells(missing, (), nothing(grouped.layouts[0].feds, len(missing))))
+        chunks.append(WindowCells(missing, (), nothing(grouped.layouts[0].partial_columns, len(missing))))
     for chunk in chunks:
         if chunk.rows:
             columns, failed = columns_of_cells(grouped, chunk, [[part] for part in found[1:]])
@@ -263,8 +263,8 @@ def _differences(operator: RowSlides, ranked: Ranked, series: _Series, rows: pa.
     picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
     target = np.concatenate([numbers[entering], numbers[leaving] + 1])
     signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
-    assert operator.spec.telling is not None
-    told = consolidated(rows.take(pa.array(picked)), target, signs, operator.spec.telling)
+    assert operator.spec.emit_mode is not None
+    told = consolidated(rows.take(pa.array(picked)), target, signs, operator.spec.emit_mode)
     codes, windows = series.split(ints(told, AT))
     ends = ranked.time_of(codes, windows * operator.slide)
     return told.set_column(told.column_names.index(AT), AT, pa.array(ends))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.algebra.query import Revisions
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.group_codes import Ints, flat, group, ints
-from headrace.operators.base.operator import AT, SLOT, WINDOW, Sections, Step, Turn
+from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, Sections, Step
 from headrace.operators.base.wrapper import Around
 from headrace.operators.panes.late_panes import settled_at
 from headrace.operators.row_windows.frame_windows import FrameWindows
@@ -50,11 +50,11 @@ class RevisingSessions(Around):
         yield revised(self.revisions)
         yield from self.inner.display()
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Tell sessions that end now, and again those that a row which came is in."""
-        layout, floor = self.inner.rows, _floor(runs)
+        layout, min_punctuation = self.inner.rows, _floor(runs)
         kept = hold(layout, [run[ROWS] for run in runs if ROWS in run])
-        kept = kept.where(kept.at >= floor)
+        kept = kept.where(kept.at >= min_punctuation)
         arrived = hold(layout, [delta[ROWS] for delta in deltas if ROWS in delta])
         state: dict[str, pa.Table] = {ROWS: arrived.table} if arrived.rows else {}
         if not kept.rows and not arrived.rows:
@@ -64,35 +64,42 @@ class RevisingSessions(Around):
         every = hold(layout, [every.table.take(pa.array(order))])
         fresh = order >= kept.rows
         sessions = _Sessions.of(every, self.inner.spec.parts, self.gap)
-        limit = FOREVER if turn.final else turn.now
-        due = sessions.touched(fresh) | ((sessions.end >= turn.closed) & (sessions.end < limit))
+        limit = FOREVER if advance.final else advance.punctuation
+        due = sessions.touched(fresh) | ((sessions.end >= advance.emitted_to) & (sessions.end < limit))
         picked = due[sessions.code]
-        step = self._told(every.where(picked), Turn(BEGINNING, turn.now, turn.greatest, turn.final))
-        before = self._told(every.where(picked & ~fresh), Turn(BEGINNING, turn.closed, turn.greatest))
+        step = self._answer(
+            every.where(picked),
+            Advance(BEGINNING, advance.punctuation, advance.max_event_time, advance.final),
+        )
+        before = self._answer(
+            every.where(picked & ~fresh), Advance(BEGINNING, advance.emitted_to, advance.max_event_time)
+        )
         parts = [
             _signed(each.results, sign)
             for each, sign in ((before, -1), (step, 1))
             if each.results is not None and each.results.num_rows
         ]
-        state |= self._settled(sessions, turn, floor)
+        state |= self._settled(sessions, advance, min_punctuation)
         state |= _last(before, step, int(every.position.max()))
         changes = net(pa.concat_tables(parts)) if parts else None
         return Step(state, changes, step.rejected, int((sessions.end >= limit).sum()))
 
-    def _told(self, rows: Held, turn: Turn) -> Step:
+    def _answer(self, rows: Held, advance: Advance) -> Step:
         """What these rows alone make by then."""
-        if not rows.rows or turn.now == BEGINNING:
+        if not rows.rows or advance.punctuation == BEGINNING:
             return Step()
-        return self.inner.advance([], [{ROWS: rows.table}], turn)
+        return self.inner.advance([], [{ROWS: rows.table}], advance)
 
-    def _settled(self, sessions: _Sessions, turn: Turn, floor: Instant) -> dict[str, pa.Table]:
+    def _settled(
+        self, sessions: _Sessions, advance: Advance, min_punctuation: Instant
+    ) -> dict[str, pa.Table]:
         """The new floor: where the first session begins, there or to come, that a late row may still be in."""
-        settled = settled_at(turn.now, self.revisions)
-        if settled == BEGINNING or turn.final:
+        settled = settled_at(advance.punctuation, self.revisions)
+        if settled == BEGINNING or advance.final:
             return {}
         may_change = sessions.end >= settled
         now = min(settled, int(sessions.first[may_change].min(initial=settled)))
-        if now <= floor:
+        if now <= min_punctuation:
             return {}
         columns = [pa.array([now]), pa.array([self.inner.rows.slot], pa.int16())]
         return {FLOOR: pa.table(columns, names=[_AT, SLOT])}
@@ -100,16 +107,16 @@ class RevisingSessions(Around):
     def before_merge(
         self,
         sections: Mapping[str, Sequence[pa.Table]],
-        turn: Turn,  # noqa: ARG002
+        advance: Advance,  # noqa: ARG002
     ) -> Mapping[str, Sequence[pa.Table]]:
         """Sections about to be merged, without rows before the floor."""
         if FLOOR not in sections or ROWS not in sections:
             return sections
-        floor = _floor([{FLOOR: table} for table in sections[FLOOR]])
+        min_punctuation = _floor([{FLOOR: table} for table in sections[FLOOR]])
         held = (hold(self.inner.rows, [table]) for table in sections[ROWS])
-        return {**sections, ROWS: [each.where(each.at >= floor).table for each in held]}
+        return {**sections, ROWS: [each.where(each.at >= min_punctuation).table for each in held]}
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
         """All rows, or the last floor."""
         whole = pa.concat_tables(tables)
         if section == LAST:
@@ -182,8 +189,8 @@ def _newest(kept: pa.Table, partitions: int) -> pa.Table:
 
 
 def _floor(runs: Sequence[Sections]) -> Instant:
-    floors = [ints(run[FLOOR], _AT) for run in runs if FLOOR in run]
-    return max((int(each.max()) for each in floors if len(each)), default=BEGINNING)
+    min_punctuations = [ints(run[FLOOR], _AT) for run in runs if FLOOR in run]
+    return max((int(each.max()) for each in min_punctuations if len(each)), default=BEGINNING)
 
 
 def _signed(results: pa.Table, sign: int) -> pa.Table:

@@ -20,7 +20,7 @@ from headrace.algebra.windows.context import Context
 from headrace.algebra.windows.window import Numbering
 from headrace.operators.aggregates.cell_table import KEY, Layout, WindowCells, merge
 from headrace.operators.base.group_codes import Ints, ints
-from headrace.operators.base.operator import Sections, Step, Turn
+from headrace.operators.base.operator import Advance, Sections, Step
 from headrace.operators.base.ranges import repeated
 from headrace.operators.row_windows.last_window import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
@@ -44,12 +44,12 @@ class TupleSlides(OverPartitions):
         """The class of its window."""
         return Context.FORWARD_AWARE
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Fold what came; answer the windows that end at rows which punctuation passed."""
-        limit = FOREVER if turn.final else turn.now
+        limit = FOREVER if advance.final else advance.punctuation
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
-        state, ends = ends_among(self._numbers, arrived.table, runs, (turn.closed, limit))
-        state |= self._kept(arrived)
+        state, ends = ends_among(self._numbers, arrived.table, runs, (advance.emitted_to, limit))
+        state |= self._stored(arrived)
         if not ends.count:
             return Step(state)
         kept = (*runs, state)
@@ -62,7 +62,7 @@ class TupleSlides(OverPartitions):
     def _numbers(self) -> Numbers:
         return Numbers(self.spec.parts, self.every, self.numbered)
 
-    def _kept(self, arrived: Held) -> dict[str, pa.Table]:
+    def _stored(self, arrived: Held) -> dict[str, pa.Table]:
         """What came, as it is kept: cells a store, or rows."""
         live = arrived.where(arrived.live)
         if not live.rows:
@@ -92,7 +92,7 @@ class TupleSlides(OverPartitions):
 
     # ------------------------------------------------------------------------------------------------------------- at rest
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Cells (or rows) of windows to come, marks that punctuation has not passed, one count a partition."""
         if section == COUNTS:
             return added(self._numbers, tables)
@@ -100,14 +100,20 @@ class TupleSlides(OverPartitions):
             return newest(pa.concat_tables(tables), self.spec.partitions)
         if section == MARKS:
             return _above(
-                pa.concat_tables(tables), TIME, turn.closed - 1 if turn.closed > BEGINNING else BEGINNING
+                pa.concat_tables(tables),
+                TIME,
+                advance.emitted_to - 1 if advance.emitted_to > BEGINNING else BEGINNING,
             )
         if section != ROWS:
-            return _above(merge(self.spec.layout_of(section), tables), KEY, _reach(turn.closed, self.range))
-        return _above(pa.concat_tables(tables), TIME, _reach(turn.closed, self.range))
+            return _above(
+                merge(self.spec.layout_of(section), tables),
+                KEY,
+                _lookback_start(advance.emitted_to, self.range),
+            )
+        return _above(pa.concat_tables(tables), TIME, _lookback_start(advance.emitted_to, self.range))
 
 
-def _reach(at: Instant, length: Duration) -> Instant:
+def _lookback_start(at: Instant, length: Duration) -> Instant:
     """Rows after this instant are in windows that end at `at` or later."""
     return BEGINNING if at < BEGINNING + length else at - length
 
@@ -123,7 +129,7 @@ def _reaching(
 ) -> list[pa.Table]:
     """The stored rows that a window which ends now may hold."""
     tables = [run[section] for run in kept if section in run]
-    low, high = _reach(int(ends.at.min()), operator.range), int(ends.at.max())
+    low, high = _lookback_start(int(ends.at.min()), operator.range), int(ends.at.max())
     found = []
     for table in tables:
         at = ints(table, name)

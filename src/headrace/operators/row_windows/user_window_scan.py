@@ -88,21 +88,23 @@ class UserScanner:
         found = assigned(self.window.kind, batch.at, on)
         if found.failed:
             self._reject(batch, found.failed)
-        marked = {**batch.columns, _ROW: pa.array(np.arange(batch.rows))}
-        passed = self.above.apply(Batch(marked, batch.at, batch.position))
-        passed, values = self.above.evaluate(passed, self.layout.kept)
+        data_punctuation = {**batch.columns, _ROW: pa.array(np.arange(batch.rows))}
+        passed = self.above.apply(Batch(data_punctuation, batch.at, batch.position))
+        passed, values = self.above.evaluate(passed, self.layout.stored)
         rows = flat(passed.columns[_ROW]).to_numpy(zero_copy_only=False)
         copy, pair = _copies(rows, found.row, batch.rows)
         self.rows_kept += passed.rows
         if len(copy):
-            self._keep(passed.take(copy), [flat(value).take(pa.array(copy)) for value in values], found, pair)
+            self._store(
+                passed.take(copy), [flat(value).take(pa.array(copy)) for value in values], found, pair
+            )
 
     def _reject(self, batch: Batch, failed: dict[int, str]) -> None:
         rows = np.array(sorted(failed))
         reasons = tuple(f"the window {self.window.name}: {failed[row]}" for row in rows.tolist())
         self.below.rejected.append(Rejected(batch.at[rows], batch.position[rows], reasons))
 
-    def _keep(self, rows: Batch, values: Sequence[pa.Array], found: Assigned, pair: Ints) -> None:
+    def _store(self, rows: Batch, values: Sequence[pa.Array], found: Assigned, pair: Ints) -> None:
         number = found.number[pair]
         if self.grouped is None:
             table = self.layout.table(rows, values, np.ones(rows.rows, bool))

@@ -28,7 +28,7 @@ from headrace.operators.aggregates.cell_table import (
     select,
 )
 from headrace.operators.base.group_codes import Ints, compact, flat, ints
-from headrace.operators.base.operator import Sections, Step, Turn
+from headrace.operators.base.operator import Advance, Sections, Step
 from headrace.operators.row_windows.last_window import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
 from headrace.operators.row_windows.user_window_scan import END, START, UserScanner
@@ -80,16 +80,16 @@ class UserWindows(OverPartitions):
             RowPipeline.of(self.rows.above, relations),
         )
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Answer the windows whose end punctuation has reached."""
-        limit = FOREVER if turn.final else turn.now
+        limit = FOREVER if advance.final else advance.punctuation
         state: dict[str, pa.Table] = {}
         for section in self.spec.stores:
             arrived = [delta[section] for delta in deltas if section in delta]
             if arrived and (later := _ending_after(pa.concat_tables(arrived), limit)).num_rows:
                 state[section] = later
         held = [table for kept in (*runs, *deltas) if (table := kept.get(self.spec.stores[0])) is not None]
-        known = _windows([_ending_after(table, turn.closed) for table in held])
+        known = _windows([_ending_after(table, advance.emitted_to) for table in held])
         due = known.where(known.end <= limit)
         open_windows = len(known.number) - len(due.number)
         if not len(due.number):
@@ -114,11 +114,11 @@ class UserWindows(OverPartitions):
 
     # ------------------------------------------------------------------------------------------------------------- at rest
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """What windows to come need: one cell a window and group, or their rows."""
         if section in LASTS:
             return newest(pa.concat_tables(tables), 0)
-        whole = _ending_after(pa.concat_tables(tables), turn.closed)
+        whole = _ending_after(pa.concat_tables(tables), advance.emitted_to)
         if section == ROWS:
             return whole
         layout = self.spec.layout_of(section)
@@ -129,8 +129,8 @@ class UserWindows(OverPartitions):
         return merged.append_column(END, pa.array(known.end[at]))
 
 
-def _ending_after(table: pa.Table, closed: int) -> pa.Table:
-    return table.filter(pa.array(ints(table, END) > closed))
+def _ending_after(table: pa.Table, emitted_to: int) -> pa.Table:
+    return table.filter(pa.array(ints(table, END) > emitted_to))
 
 
 def _windows(tables: Sequence[pa.Table]) -> _Windows:

@@ -86,8 +86,8 @@ def bins_between(layout: Layout, cells: Gathered, low: Ints, high: Ints, count: 
     width = count + 1
     ids = np.unique(np.concatenate([codes * width + low, codes * width + high]))
     first, stop = np.searchsorted(ids, codes * width + low), np.searchsorted(ids, codes * width + high)
-    answer = spread(layout.feds, select(cells.answer, inside), first, stop, len(ids))
-    full = np.flatnonzero(answer.cells[layout.feds[0]][0] > 0)
+    answer = spread(layout.partial_columns, select(cells.answer, inside), first, stop, len(ids))
+    full = np.flatnonzero(answer.cells[layout.partial_columns[0]][0] > 0)
     groups, start = np.divmod(ids[full], width)
     end = ids[np.minimum(full + 1, len(ids) - 1)] % width
     keys = tuple(key.take(pa.array(groups)) for key in cells.groups.keys)

@@ -17,13 +17,13 @@ from headrace.algebra.expressions.expression_text import show
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.rows.lookup_join import Index, build, probe
-from headrace.operators.rows.semijoin import Members, Membership, prepare, truth
+from headrace.operators.rows.semijoin import Candidates, Membership, prepare, truth
 from headrace.operators.scalar import Evaluation
 from headrace.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class RowFilter:
     """Keep the rows for which the predicate is true."""
 
     predicate: Expression
@@ -39,7 +39,7 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class LookUp:
+class LookupJoin:
     """Join with a stored relation.
 
     `left_keys[i] = right_keys[i]` find candidates (right keys read the relation's plain columns); `residual` decides over
@@ -66,7 +66,7 @@ class LookUp:
         return f"{'left join' if self.keep_unmatched else 'join'} relation {self.relation}"
 
 
-RowStep: TypeAlias = Keep | LookUp | Membership
+RowStep: TypeAlias = RowFilter | LookupJoin | Membership
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class RowPipeline:
     """Applies row steps to batches; collects rejected rows. One per task and operator."""
 
     steps: tuple[RowStep, ...]
-    prepared: Mapping[int, Prepared | Members]
+    prepared: Mapping[int, Prepared | Candidates]
     rejected: list[Rejected]
 
     @staticmethod
@@ -90,10 +90,10 @@ class RowPipeline:
         """Index the relations that the steps look up."""
         prepared = {
             place: _prepare(step, relations[step.relation])
-            if isinstance(step, LookUp)
+            if isinstance(step, LookupJoin)
             else prepare(step, relations[step.relation])
             for place, step in enumerate(steps)
-            if not isinstance(step, Keep)
+            if not isinstance(step, RowFilter)
         }
         return RowPipeline(steps, prepared, [])
 
@@ -103,12 +103,12 @@ class RowPipeline:
             if batch.rows == 0:
                 return _without_rows(batch, self.steps[place:])
             ready = self.prepared.get(place)
-            if isinstance(step, Keep):
-                batch = self._keep(batch, step.predicate)
-            elif isinstance(step, LookUp) and isinstance(ready, Prepared):
-                batch = self._look_up(batch, step, ready)
-            elif isinstance(step, Membership) and isinstance(ready, Members):
-                batch = self._mark(batch, step, ready)
+            if isinstance(step, RowFilter):
+                batch = self._filter(batch, step.predicate)
+            elif isinstance(step, LookupJoin) and isinstance(ready, Prepared):
+                batch = self._lookup_join(batch, step, ready)
+            elif isinstance(step, Membership) and isinstance(ready, Candidates):
+                batch = self._semijoin(batch, step, ready)
         return batch
 
     def evaluate(self, batch: Batch, expressions: Sequence[Expression]) -> tuple[Batch, list[pa.Array]]:
@@ -122,7 +122,7 @@ class RowPipeline:
         keep = pa.array(~failed.mask)
         return batch.where(~failed.mask), [value.filter(keep) for value in values]
 
-    def _keep(self, batch: Batch, predicate: Expression) -> Batch:
+    def _filter(self, batch: Batch, predicate: Expression) -> Batch:
         evaluation = Evaluation(batch.columns, batch.rows)
         keep = evaluation.mask(predicate)
         if evaluation.errors is not None:
@@ -136,8 +136,8 @@ class RowPipeline:
             Rejected(batch.at[rows], batch.position[rows], tuple(reasons[row] for row in rows.tolist()))
         )
 
-    def _mark(self, batch: Batch, step: Membership, members: Members) -> Batch:
-        column, failed = truth(step, members, batch)
+    def _semijoin(self, batch: Batch, step: Membership, candidates: Candidates) -> Batch:
+        column, failed = truth(step, candidates, batch)
         batch = Batch({**batch.columns, step.name: column}, batch.at, batch.position)
         if not failed:
             return batch
@@ -146,7 +146,7 @@ class RowPipeline:
         self._reject(batch, mask, failed)
         return batch.where(~mask)
 
-    def _look_up(self, batch: Batch, step: LookUp, prepared: Prepared) -> Batch:
+    def _lookup_join(self, batch: Batch, step: LookupJoin, prepared: Prepared) -> Batch:
         batch, keys = self.evaluate(batch, step.left_keys)
         left, right = probe(prepared.index, keys, batch.rows)
         joined = _paired(batch, step, prepared.table, left, right)
@@ -166,7 +166,7 @@ def columns_read(steps: Sequence[RowStep]) -> frozenset[str]:
     """Every column the steps read, of the stream or of relations joined earlier."""
     read: frozenset[str] = frozenset()
     for step in steps:
-        if isinstance(step, Keep):
+        if isinstance(step, RowFilter):
             read |= columns_of(step.predicate)
             continue
         value = (step.value,) if isinstance(step, Membership) else ()
@@ -175,16 +175,16 @@ def columns_read(steps: Sequence[RowStep]) -> frozenset[str]:
     return read
 
 
-def joins_of(steps: Sequence[RowStep]) -> tuple[LookUp | Membership, ...]:
+def joins_of(steps: Sequence[RowStep]) -> tuple[LookupJoin | Membership, ...]:
     """The steps that ask stored relations, without the filters between them."""
-    if not steps or (len(steps) == 1 and isinstance(steps[0], Keep)):  # asked of ten thousand at a time
+    if not steps or (len(steps) == 1 and isinstance(steps[0], RowFilter)):  # asked of ten thousand at a time
         return ()
-    return tuple(step for step in steps if not isinstance(step, Keep))
+    return tuple(step for step in steps if not isinstance(step, RowFilter))
 
 
 def relations_of(steps: Sequence[RowStep]) -> tuple[str, ...]:
     """The relations that the steps look into, each once."""
-    return tuple(dict.fromkeys(step.relation for step in steps if not isinstance(step, Keep)))
+    return tuple(dict.fromkeys(step.relation for step in steps if not isinstance(step, RowFilter)))
 
 
 def _without_rows(batch: Batch, steps: Sequence[RowStep]) -> Batch:
@@ -193,18 +193,18 @@ def _without_rows(batch: Batch, steps: Sequence[RowStep]) -> Batch:
     for step in steps:
         if isinstance(step, Membership):
             added[step.name] = pa.nulls(0, pa.bool_())
-        elif isinstance(step, LookUp):
+        elif isinstance(step, LookupJoin):
             added |= {f"{step.alias}.{field.name}": pa.nulls(0, field.type) for field in step.schema.arrow()}
     return Batch({**batch.columns, **added}, batch.at, batch.position)
 
 
-def _prepare(step: LookUp, table: pa.Table) -> Prepared:
+def _prepare(step: LookupJoin, table: pa.Table) -> Prepared:
     columns = {name: table.column(name).combine_chunks() for name in table.column_names}
     evaluation = Evaluation(columns, table.num_rows)
     return Prepared(table, build([evaluation.values(key) for key in step.right_keys], table.num_rows))
 
 
-def _paired(batch: Batch, step: LookUp, table: pa.Table, left: Ints, right: Ints) -> Batch:
+def _paired(batch: Batch, step: LookupJoin, table: pa.Table, left: Ints, right: Ints) -> Batch:
     rows = batch.take(left)
     picked = pa.array(right)
     extra = {
@@ -214,7 +214,7 @@ def _paired(batch: Batch, step: LookUp, table: pa.Table, left: Ints, right: Ints
     return Batch({**rows.columns, **extra}, rows.at, rows.position)
 
 
-def _with_unmatched(batch: Batch, joined: Batch, matched: Ints, step: LookUp) -> Batch:
+def _with_unmatched(batch: Batch, joined: Batch, matched: Ints, step: LookupJoin) -> Batch:
     alone = np.ones(batch.rows, bool)
     alone[matched] = False
     if not alone.any():

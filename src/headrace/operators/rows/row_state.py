@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Column, Expression, Named, columns_of
 from headrace.algebra.expressions.expression_text import show
-from headrace.operators.base.batch import Batch, as_they_came
+from headrace.operators.base.batch import Batch, insertion_failures
 from headrace.operators.base.group_codes import Ints, flat, ints, slots_of
 from headrace.operators.base.operator import SLOT, Scanned
 from headrace.operators.rows.row_pipeline import RowPipeline, RowStep, columns_read
@@ -55,7 +55,7 @@ class RowLayout:
     """
 
     partition: tuple[Expression, ...]
-    kept: tuple[Expression, ...]
+    stored: tuple[Expression, ...]
     below: tuple[RowStep, ...]
     above: tuple[RowStep, ...]
     counts_all: bool
@@ -67,7 +67,7 @@ class RowLayout:
     @property
     def values(self) -> tuple[Expression, ...]:
         """Everything stored."""
-        return (*self.partition, *self.kept)
+        return (*self.partition, *self.stored)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class RowLayout:
 
     def display(self) -> Iterator[str]:
         """As EXPLAIN shows it among an operator's settings."""
-        yield f"keeps of each row: {', '.join(show(each) for each in self.values) or 'only that it is there'}"
+        yield f"stored of each row: {', '.join(show(each) for each in self.values) or 'only that it is there'}"
         yield from (step.summary for step in (*reversed(self.above), *reversed(self.below)))
 
     def schema(self) -> pa.Schema:
@@ -126,7 +126,7 @@ class RowScanner:
     tables: list[pa.Table] = field(default_factory=list)
     rows_in: int = 0
     rows_kept: int = 0
-    going: list[Ints] = field(default_factory=list)
+    retractions: list[Ints] = field(default_factory=list)
     """Places of rows that go."""
 
     def add(self, batch: Batch) -> None:
@@ -134,13 +134,13 @@ class RowScanner:
         layout = self.layout
         self.rows_in += batch.rows
         if layout.change is not None:
-            self.going.append(batch.going(layout.change))
+            self.retractions.append(batch.retractions(layout.change))
         batch = layout.bounded.apply(self.below.apply(batch))
         batch, partition = self.below.evaluate(batch, layout.partition)
         names = layout.names[: len(partition)]
         carried = {f"__{name}": flat(value) for name, value in zip(names, partition, strict=True)}
         passed = self.above.apply(Batch({**batch.columns, **carried}, batch.at, batch.position))
-        passed, kept = self.above.evaluate(passed, layout.kept)
+        passed, kept = self.above.evaluate(passed, layout.stored)
         self.rows_kept += passed.rows
         if passed.rows:
             own = [passed.columns[name] for name in carried]
@@ -153,13 +153,13 @@ class RowScanner:
         if dropped.any():
             batch = batch.where(dropped)
             own = [flat(value).filter(pa.array(dropped)) for value in partition]
-            nulls = [pa.nulls(batch.rows, to_arrow(value.type)) for value in self.layout.kept]
+            nulls = [pa.nulls(batch.rows, to_arrow(value.type)) for value in self.layout.stored]
             self.tables.append(self.layout.table(batch, [*own, *nulls], np.zeros(batch.rows, bool)))
 
     def finish(self) -> Scanned:
         """The deltas: one section of rows."""
         deltas = {ROWS: pa.concat_tables(self.tables)} if self.tables else {}
-        rejected = as_they_came((*self.below.rejected, *self.above.rejected), self.going)
+        rejected = insertion_failures((*self.below.rejected, *self.above.rejected), self.retractions)
         return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
 
 

@@ -37,7 +37,7 @@ class Membership:
     own: Expression | None
     residual: Expression | None
     value: Expression | None
-    member: Expression | None
+    tested_value: Expression | None
 
     def display(self) -> str:
         """What a subquery of WHERE asks, and which rows of its relation it asks."""
@@ -46,8 +46,8 @@ class Membership:
         tests += [show(part) for part in (self.own, self.residual) if part is not None]
         asked = (
             "exists in"
-            if self.value is None or self.member is None
-            else f"{show(self.value)} in {show(self.member)} of"
+            if self.value is None or self.tested_value is None
+            else f"{show(self.value)} in {show(self.tested_value)} of"
         )
         where = f" where {' and '.join(tests)}" if tests else ""
         return f"{self.name}: {asked} relation {self.relation}{where}"
@@ -68,7 +68,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class Candidates:
     """A relation made ready for one step: its candidates, those with a value under it, those whose value is NULL."""
 
     all: _Rows
@@ -79,13 +79,13 @@ class Members:
 Reasons = dict[int, str]
 
 
-def prepare(step: Membership, table: pa.Table) -> Members:
+def prepare(step: Membership, table: pa.Table) -> Candidates:
     """Index the candidates."""
     columns = {name: table.column(name).combine_chunks() for name in table.column_names}
     evaluation = Evaluation(columns, table.num_rows)
     keys = [evaluation.values(key) for key in step.right_keys]
     keep = np.ones(table.num_rows, bool) if step.own is None else evaluation.mask(step.own)
-    member = pa.nulls(table.num_rows) if step.member is None else evaluation.values(step.member)
+    member = pa.nulls(table.num_rows) if step.tested_value is None else evaluation.values(step.tested_value)
     reasons: dict[int, str] = {}
     if evaluation.errors is not None:
         keep = keep | evaluation.errors.mask
@@ -99,24 +99,24 @@ def prepare(step: Membership, table: pa.Table) -> Members:
         failed = {place: reasons[row] for place, row in enumerate(numbers.tolist()) if row in reasons}
         return _Rows(table.take(picked), index, failed)
 
-    valued = under(keep & ~no_value, [*keys, member]) if step.member is not None else under(keep, keys)
-    return Members(under(keep, keys), valued, under(keep & no_value, keys))
+    valued = under(keep & ~no_value, [*keys, member]) if step.tested_value is not None else under(keep, keys)
+    return Candidates(under(keep, keys), valued, under(keep & no_value, keys))
 
 
-def truth(step: Membership, members: Members, batch: Batch) -> tuple[pa.Array, Reasons]:
+def truth(step: Membership, candidates: Candidates, batch: Batch) -> tuple[pa.Array, Reasons]:
     """The step's column, and the rows on which it fails: those that no candidate matches while the test of one fails."""
     evaluation = Evaluation(batch.columns, batch.rows)
     keys = [evaluation.values(key) for key in step.left_keys]
     failed: Reasons = {}
-    if step.member is None or step.value is None:
-        hit = _met(step, members.all, keys, batch, np.arange(batch.rows), failed)
+    if step.tested_value is None or step.value is None:
+        hit = _matching(step, candidates.all, keys, batch, np.arange(batch.rows), failed)
         unknown = np.zeros(batch.rows, bool)
     else:
         value = evaluation.values(step.value)
-        hit = _met(step, members.valued, [*keys, value], batch, np.arange(batch.rows), failed)
+        hit = _matching(step, candidates.valued, [*keys, value], batch, np.arange(batch.rows), failed)
         absent = value.is_null().to_numpy(zero_copy_only=False)
-        unknown = _met(step, members.all, keys, batch, np.flatnonzero(~hit & absent), failed)
-        unknown |= _met(step, members.nulls, keys, batch, np.flatnonzero(~hit & ~absent), failed)
+        unknown = _matching(step, candidates.all, keys, batch, np.flatnonzero(~hit & absent), failed)
+        unknown |= _matching(step, candidates.nulls, keys, batch, np.flatnonzero(~hit & ~absent), failed)
     failed = {row: reason for row, reason in failed.items() if not hit[row]}
     if evaluation.errors is not None:
         failed |= {
@@ -125,20 +125,20 @@ def truth(step: Membership, members: Members, batch: Batch) -> tuple[pa.Array, R
     return pa.array(hit, mask=unknown), failed
 
 
-def _met(
-    step: Membership, rows: _Rows, keys: Sequence[pa.Array], batch: Batch, asking: Ints, failed: Reasons
+def _matching(
+    step: Membership, rows: _Rows, keys: Sequence[pa.Array], batch: Batch, probing: Ints, failed: Reasons
 ) -> np.ndarray:
     """Which rows of the batch, among those that ask, meet a candidate; notes those for which a candidate's test fails."""
     met = np.zeros(batch.rows, bool)
-    if not len(asking) or not rows.table.num_rows:
+    if not len(probing) or not rows.table.num_rows:
         return met
-    picked = pa.array(asking)
+    picked = pa.array(probing)
     first_only = step.residual is None and not rows.reasons
     if first_only and not keys:
-        met[asking] = True
+        met[probing] = True
         return met
-    left, right = probe(rows.index, [key.take(picked) for key in keys], len(asking))
-    left = asking[left]
+    left, right = probe(rows.index, [key.take(picked) for key in keys], len(probing))
+    left = probing[left]
     if first_only:
         met[left] = True
         return met

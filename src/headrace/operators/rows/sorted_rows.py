@@ -60,26 +60,26 @@ def in_order(tables: Sequence[pa.Table]) -> pa.Table:
     return whole.take(pa.array(np.lexsort([at, hash_]))).combine_chunks()
 
 
-def meeting(asking: Sorted, held: Sorted, longest: Duration | None) -> Iterator[tuple[Ints, Ints]]:
+def overlapping_pairs(probing: Sorted, held: Sorted, longest: Duration | None) -> Iterator[tuple[Ints, Ints]]:
     """(asking row, held row) of one hash whose intervals have an instant in common, a bounded number of pairs at a time.
 
     `longest`: no held row's interval is longer; None when they may have no end.
     """
-    if not asking.rows or not held.rows:
+    if not probing.rows or not held.rows:
         return
-    first, last = (np.searchsorted(held.hash, asking.hash, side) for side in ("left", "right"))
-    least = np.full(asking.rows, BEGINNING) if longest is None else asking.at - longest
+    first, last = (np.searchsorted(held.hash, probing.hash, side) for side in ("left", "right"))
+    least = np.full(probing.rows, BEGINNING) if longest is None else probing.at - longest
     low = _bisected(held.at, first, last, least, after=False)
-    high = np.maximum(low, _bisected(held.at, first, last, asking.until, after=True))
+    high = np.maximum(low, _bisected(held.at, first, last, probing.until, after=True))
     for start, stop in _portions(high - low):
         row, other = _spread(low, high - low, start, stop)
-        meets = held.until[other] >= asking.at[row]
+        meets = held.until[other] >= probing.at[row]
         yield row[meets], other[meets]
 
 
-def of_one_hash(asking: Ints, held: Ints) -> Iterator[tuple[Ints, Ints]]:
+def of_one_hash(probing: Ints, held: Ints) -> Iterator[tuple[Ints, Ints]]:
     """(asking row, held row) of equal ones of two ascending columns of hashes, a bounded number of pairs at a time."""
-    first, last = (np.searchsorted(held, asking, side) for side in ("left", "right"))
+    first, last = (np.searchsorted(held, probing, side) for side in ("left", "right"))
     for start, stop in _portions(last - first):
         yield _spread(first, last - first, start, stop)
 

@@ -13,16 +13,16 @@ from typing import Final
 import numpy as np
 
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Count, Extreme, Sum
 from headrace.operators.query_index.boxes.by_column import LANES, Tile, Words, tiles_of
 from headrace.operators.query_index.index import Compiled
 from headrace.operators.query_index.matching.prepare import Prepared, words_of
 from headrace.operators.shared_aggregation.lanes import Block, Lanes, blocks, laid_out
 from headrace.operators.shared_aggregation.planes import (
-    BlockPlanes,
+    BitSlices,
+    BlockBitSlices,
     Floats,
-    Planes,
     Short,
     first_lanes,
     last_lanes,
@@ -34,9 +34,11 @@ _CELLS: Final = 1 << 22
 """Cells of all queries that are held at once."""
 
 
-def takes(feds: Sequence[Fed]) -> bool:
+def takes(partial_columns: Sequence[PartialColumn]) -> bool:
     """Whether all partials can be made from bitmaps: not those whose deviations or times need the rows."""
-    return all(isinstance(fed.partial, Count | Sum | Extreme) for fed in feds)
+    return all(
+        isinstance(partial_column.partial, Count | Sum | Extreme) for partial_column in partial_columns
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,11 +49,11 @@ class _Column:
     `values` of doubles and extremes.
     """
 
-    fed: Fed
+    partial_column: PartialColumn
     number: int
     kind: int
     valid: Words | None
-    planes: tuple[Planes, ...]
+    planes: tuple[BitSlices, ...]
     values: np.ndarray | None
 
 
@@ -68,38 +70,50 @@ class _Pass:
     lane_of: Ints | None
 
 
-def fold(batch: Prepared, number: int, question: Asked) -> Iterator[tuple[Ints, Ints, Mapping[Fed, Cells]]]:
+def fold(
+    batch: Prepared, number: int, question: Asked
+) -> Iterator[tuple[Ints, Ints, Mapping[PartialColumn, Cells]]]:
     """The cells of one part's queries, some (pane, group)s at a time."""
     compiled = batch.parts[number]
     slots = compiled.part.slots
     live = ~np.isin(slots, np.array(sorted(batch.dead), np.int64))
-    passes = [_laid(batch, number, question, feds) for feds in _passes(question)]
+    passes = [_laid(batch, number, question, partial_columns) for partial_columns in _passes(question)]
     step = max(1, _CELLS // max(len(slots), 1))
     for first in range(0, question.count, step):
         stop = min(question.count, first + step)
-        dense = [fed.partial.identity((len(slots), stop - first)) for fed in question.feds]
+        dense = [
+            partial_column.partial.identity((len(slots), stop - first))
+            for partial_column in question.partial_columns
+        ]
         for one in passes:
             for block in blocks(one.lanes, first, stop):
                 columns = _Block(one, block)
                 for tile in _tiles(compiled, batch, one, block):
                     columns.add(tile, dense, first)
         dense[0][0][~live] = 0
-        yield occupied(dict(zip(question.feds, dense, strict=True)), slots, first, question)
+        yield occupied(dict(zip(question.partial_columns, dense, strict=True)), slots, first, question)
 
 
-def _passes(question: Asked) -> list[tuple[Fed, ...]]:
+def _passes(question: Asked) -> list[tuple[PartialColumn, ...]]:
     """Counts, sums and the extremes of one column together; extremes of every other column by themselves."""
-    additive = tuple(fed for fed in question.feds if not isinstance(fed.partial, Extreme))
-    extremes: dict[object, tuple[Fed, ...]] = {}
-    for fed in question.feds:
-        if isinstance(fed.partial, Extreme):
-            extremes[fed.expression] = (*extremes.get(fed.expression, ()), fed)
+    additive = tuple(
+        partial_column
+        for partial_column in question.partial_columns
+        if not isinstance(partial_column.partial, Extreme)
+    )
+    extremes: dict[object, tuple[PartialColumn, ...]] = {}
+    for partial_column in question.partial_columns:
+        if isinstance(partial_column.partial, Extreme):
+            extremes[partial_column.expression] = (
+                *extremes.get(partial_column.expression, ()),
+                partial_column,
+            )
     first, *others = list(extremes.values()) or [()]
     return [(*additive, *first), *others]
 
 
-def _laid(batch: Prepared, number: int, question: Asked, feds: tuple[Fed, ...]) -> _Pass:
-    values, exact = _sorting(question, feds)
+def _laid(batch: Prepared, number: int, question: Asked, partial_columns: tuple[PartialColumn, ...]) -> _Pass:
+    values, exact = _sorting(question, partial_columns)
     lanes = laid_out(question.codes, question.count, values, exact=exact)
     real = np.unpackbits(lanes.mask.view(np.uint8), bitorder="little").view(bool)
     lane_of = None
@@ -112,40 +126,49 @@ def _laid(batch: Prepared, number: int, question: Asked, feds: tuple[Fed, ...]) 
         for attribute, one in zip(batch.parts[number].part.attributes, batch.at[number], strict=True)
     ]
     kinds: dict[object, int] = {}
-    return _Pass(lanes, at, [_column(fed, question, lanes, real, kinds) for fed in feds], lane_of)
+    return _Pass(
+        lanes,
+        at,
+        [_column(partial_column, question, lanes, real, kinds) for partial_column in partial_columns],
+        lane_of,
+    )
 
 
-def _sorting(question: Asked, feds: Sequence[Fed]) -> tuple[np.ndarray | None, bool]:
+def _sorting(question: Asked, partial_columns: Sequence[PartialColumn]) -> tuple[np.ndarray | None, bool]:
     """By what lanes of a cell are sorted, and whether it must be exact: by the column of extremes, else that of a sum."""
-    for fed in feds:
-        if isinstance(fed.partial, Extreme):
-            return question.arguments[fed].values, True
-    for fed in feds:
-        if isinstance(fed.partial, Sum) and fed.partial.integer:
-            return _integers(fed, question.arguments[fed].values)[-1], False
+    for partial_column in partial_columns:
+        if isinstance(partial_column.partial, Extreme):
+            return question.arguments[partial_column].values, True
+    for partial_column in partial_columns:
+        if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
+            return _integers(partial_column, question.arguments[partial_column].values)[-1], False
     return None, False
 
 
-def _column(fed: Fed, question: Asked, lanes: Lanes, real: np.ndarray, kinds: dict[object, int]) -> _Column:
-    argument, counted, valid = question.arguments[fed], real, None
+def _column(
+    partial_column: PartialColumn, question: Asked, lanes: Lanes, real: np.ndarray, kinds: dict[object, int]
+) -> _Column:
+    argument, counted, valid = question.arguments[partial_column], real, None
     if argument.valid is not None:
         counted = real & argument.valid[lanes.row]
         valid = words_of(counted)
-    kind = kinds.setdefault(None if valid is None else fed.expression, len(kinds))
-    planes: tuple[Planes, ...] = ()
+    kind = kinds.setdefault(None if valid is None else partial_column.expression, len(kinds))
+    planes: tuple[BitSlices, ...] = ()
     values = None
-    if isinstance(fed.partial, Sum) and fed.partial.integer:
-        columns = (Short.of(each).taken(lanes.row) for each in _integers(fed, argument.values))
-        planes = tuple(Planes.of(each, counted) for each in columns)
-    elif not isinstance(fed.partial, Count):
+    if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
+        columns = (Short.of(each).taken(lanes.row) for each in _integers(partial_column, argument.values))
+        planes = tuple(BitSlices.of(each, counted) for each in columns)
+    elif not isinstance(partial_column.partial, Count):
         values = argument.values[lanes.row]
-        values = np.where(counted, values, 0.0) if isinstance(fed.partial, Sum) else values
-    return _Column(fed, question.feds.index(fed), kind, valid, planes, values)
+        values = np.where(counted, values, 0.0) if isinstance(partial_column.partial, Sum) else values
+    return _Column(
+        partial_column, question.partial_columns.index(partial_column), kind, valid, planes, values
+    )
 
 
-def _integers(fed: Fed, values: np.ndarray) -> list[Ints]:
+def _integers(partial_column: PartialColumn, values: np.ndarray) -> list[Ints]:
     """What is summed by itself: limbs, those of a BIGINT as one number."""
-    if fed.encoding == "limbs2":
+    if partial_column.encoding == "limbs2":
         return [(values[:, 1] << 32) | values[:, 0]]
     return [values] if values.ndim == 1 else [values[:, limb] for limb in range(values.shape[1])]
 
@@ -197,18 +220,18 @@ class _Block:
     def _cells(
         self,
         column: _Column,
-        planes: Sequence[BlockPlanes],
+        planes: Sequence[BlockBitSlices],
         words: Words,
         before: Cells,
         counted: tuple[Words, Floats, Ints],
     ) -> Cells:
         held, by_word, by_cell = counted
-        partial = column.fed.partial
+        partial = column.partial_column.partial
         if isinstance(partial, Count):
             return (before[0] + by_cell,)
         if planes:
             sums = [each.sums(words, self._block, by_word, by_cell) for each in planes]
-            if column.fed.encoding == "limbs2":
+            if column.partial_column.encoding == "limbs2":
                 ((low, high),) = sums
                 return before[0] + low, before[1] + high
             return tuple(part + low + (high << 32) for part, (low, high) in zip(before, sums, strict=True))

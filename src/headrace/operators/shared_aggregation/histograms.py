@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Column, Count, Sum
 from headrace.operators.query_index.boxes.box_index import AttributeIndex
 from headrace.operators.query_index.matching.prepare import Prepared
@@ -23,11 +23,12 @@ from headrace.operators.shared_aggregation.query_cells import Asked, occupied
 _CELLS: Final = 1 << 22
 
 
-def takes(batch: Prepared, number: int, feds: Sequence[Fed]) -> bool:
+def takes(batch: Prepared, number: int, partial_columns: Sequence[PartialColumn]) -> bool:
     """Whether the part's queries name one attribute each and all partials can be subtracted exactly."""
     exact = all(
-        isinstance(fed.partial, Count) or (isinstance(fed.partial, Sum) and fed.partial.integer)
-        for fed in feds
+        isinstance(partial_column.partial, Count)
+        or (isinstance(partial_column.partial, Sum) and partial_column.partial.integer)
+        for partial_column in partial_columns
     )
     return exact and batch.parts[number].of_one_attribute
 
@@ -44,16 +45,19 @@ def fold(batch: Prepared, number: int, question: Asked) -> Iterator[Part]:
     everywhere = np.ones(part.queries, bool)
     for attribute, at in zip(part.attributes, batch.at[number], strict=True):
         everywhere[attribute.boxes] = False
-        running = {fed: _running(attribute, at, fed, question) for fed in question.feds}
+        running = {
+            partial_column: _running(attribute, at, partial_column, question)
+            for partial_column in question.partial_columns
+        }
         step = max(1, _CELLS // max(question.count, 1))
         for low in range(0, len(attribute.boxes), step):
             some = np.arange(low, min(low + step, len(attribute.boxes)))
             dense = {
-                fed: tuple(_looked_up(attribute, some, part_) for part_ in running[fed])
-                for fed in question.feds
+                partial_column: tuple(_looked_up(attribute, some, part_) for part_ in running[partial_column])
+                for partial_column in question.partial_columns
             }
             slots = part.slots[attribute.boxes[some]]
-            dense[question.feds[0]][0][np.isin(slots, special)] = 0
+            dense[question.partial_columns[0]][0][np.isin(slots, special)] = 0
             yield occupied(dense, slots, 0, question)
     slots = part.slots[everywhere]
     slots = slots[~np.isin(slots, special)]
@@ -62,11 +66,11 @@ def fold(batch: Prepared, number: int, question: Asked) -> Iterator[Part]:
     yield from fold_patched(batch, number, question)
 
 
-def _running(attribute: AttributeIndex, at: Ints, fed: Fed, question: Asked) -> Cells:
+def _running(attribute: AttributeIndex, at: Ints, partial_column: PartialColumn, question: Asked) -> Cells:
     """(places, cells): at row r the sum over places r and higher; at `blank` nothing, at `null` the NULLs."""
     places = attribute.null + 1
-    lifted = fed.partial.lift(
-        question.arguments[fed], at * question.count + question.codes, places * question.count
+    lifted = partial_column.partial.lift(
+        question.arguments[partial_column], at * question.count + question.codes, places * question.count
     )
     tables = tuple(part.reshape(places, question.count) for part in lifted)
     for table in tables:
@@ -92,11 +96,15 @@ def _looked_up(attribute: AttributeIndex, some: Ints, table: Column) -> Column:
 def _of_all_rows(slots: Ints, question: Asked) -> Part:
     """Queries that name no attribute want every row: one fold, repeated."""
     cells = {
-        fed: fed.partial.lift(question.arguments[fed], question.codes, question.count)
-        for fed in question.feds
+        partial_column: partial_column.partial.lift(
+            question.arguments[partial_column], question.codes, question.count
+        )
+        for partial_column in question.partial_columns
     }
     dense = {
-        fed: tuple(np.broadcast_to(part, (len(slots), question.count)) for part in cells[fed])
-        for fed in cells
+        partial_column: tuple(
+            np.broadcast_to(part, (len(slots), question.count)) for part in cells[partial_column]
+        )
+        for partial_column in cells
     }
     return occupied(dense, slots, 0, question)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from headrace.operators.base.group_codes import Ints, compact
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells
 from headrace.operators.query_index.boxes.by_column import Words, tiles_of
 from headrace.operators.query_index.matching.prepare import Prepared, blocks, truths, words_of
@@ -20,7 +20,7 @@ from headrace.operators.query_index.matching.probe import pairs_of, probe
 from headrace.operators.shared_aggregation.query_cells import Asked, gathered, taken
 
 _PAIRS: Final = 1 << 20
-Part = tuple[Ints, Ints, Mapping[Fed, Cells]]
+Part = tuple[Ints, Ints, Mapping[PartialColumn, Cells]]
 
 
 def fold(batch: Prepared, number: int, question: Asked, *, probing: bool) -> Iterator[Part]:
@@ -62,7 +62,10 @@ def combined(pairs: Iterable[tuple[Ints, Ints]], question: Asked) -> Iterator[Pa
         codes, present = compact(whole.slots * question.count + whole.codes, 2**62)
         with np.errstate(all="ignore"):
             cells = {
-                fed: fed.partial.reduce(whole.answer.cells[fed], codes, len(present)) for fed in question.feds
+                partial_column: partial_column.partial.reduce(
+                    whole.answer.cells[partial_column], codes, len(present)
+                )
+                for partial_column in question.partial_columns
             }
         yield *np.divmod(present, question.count), cells
 
@@ -70,8 +73,10 @@ def combined(pairs: Iterable[tuple[Ints, Ints]], question: Asked) -> Iterator[Pa
 def _lifted(rows: Ints, codes: Ints, present: Ints, question: Asked) -> Part:
     with np.errstate(all="ignore"):
         cells = {
-            fed: fed.partial.lift(taken(question.arguments[fed], rows), codes, len(present))
-            for fed in question.feds
+            partial_column: partial_column.partial.lift(
+                taken(question.arguments[partial_column], rows), codes, len(present)
+            )
+            for partial_column in question.partial_columns
         }
     return *np.divmod(present, question.count), cells
 

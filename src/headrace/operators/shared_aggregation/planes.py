@@ -56,7 +56,7 @@ class Short:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Planes:
+class BitSlices:
     """An integer column in the order of lanes. A number is `least`, and the base of its word, and what the planes hold.
 
     `bases` are None where words have none; `widths` says of each word how many planes its lanes need.
@@ -68,7 +68,7 @@ class Planes:
     planes: tuple[Words, ...]
 
     @staticmethod
-    def of(column: Short, valid: np.ndarray) -> Planes:
+    def of(column: Short, valid: np.ndarray) -> BitSlices:
         """The bases and planes of the valid lanes; lanes that are not valid hold 0 in every plane."""
         by_word, there = column.numbers.reshape(-1, LANES), valid.reshape(-1, LANES)
         none = by_word.dtype.type(0)
@@ -84,14 +84,14 @@ class Planes:
             bases, rest, widths = None, plain, _widths(plain)
         bits = range(int(widths.max(initial=0)))
         one, flat = by_word.dtype.type(1), rest.reshape(-1)
-        return Planes(
+        return BitSlices(
             column.least,
             bases,
             widths,
             tuple(words_of((flat >> by_word.dtype.type(bit)) & one) for bit in bits),
         )
 
-    def of_block(self, block: Block) -> BlockPlanes:
+    def of_block(self, block: Block) -> BlockBitSlices:
         """What of them a block needs."""
         here = slice(block.low, block.high)
         width = min(int(self.widths[here].max()), len(self.planes))
@@ -101,11 +101,11 @@ class Planes:
             for start, stop in pairwise([*starts, width])
         ]
         bases = () if self.bases is None else tuple(_digits(self.bases[here], block))
-        return BlockPlanes(self.least, bases, tuple(groups))
+        return BlockBitSlices(self.least, bases, tuple(groups))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BlockPlanes:
+class BlockBitSlices:
     """An integer column of a block: the sum over rows is low + 2^32 high + least * (number of valid rows).
 
     `bases` are the digits of the words' bases, each with its weight, by word and cell as `Block.belongs`; `groups` the

@@ -12,7 +12,7 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.partials import encoding as at_rest
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Argument, Cells, Column, concatenate
 
 
@@ -26,9 +26,9 @@ class Asked:
 
     codes: Ints
     count: int
-    feds: tuple[Fed, ...]
-    arguments: Mapping[Fed, Argument]
-    dictionaries: Mapping[Fed, pa.Array]
+    partial_columns: tuple[PartialColumn, ...]
+    arguments: Mapping[PartialColumn, Argument]
+    dictionaries: Mapping[PartialColumn, pa.Array]
 
     @property
     def rows(self) -> int:
@@ -36,17 +36,22 @@ class Asked:
         return len(self.codes)
 
 
-def asked(feds: Sequence[Fed], arguments: Mapping[Expression, pa.Array], codes: Ints, count: int) -> Asked:
+def asked(
+    partial_columns: Sequence[PartialColumn],
+    arguments: Mapping[Expression, pa.Array],
+    codes: Ints,
+    count: int,
+) -> Asked:
     """From evaluated arguments, as `grouped.lift` takes them."""
-    ready: dict[Fed, Argument] = {}
-    dictionaries: dict[Fed, pa.Array] = {}
-    for fed in feds:
-        values = arguments[fed.expression] if fed.expression is not None else None
-        if (dictionary := at_rest.dictionary_of(fed, values)) is not None:
-            dictionaries[fed] = dictionary
-        ready[fed] = at_rest.argument(fed, values, dictionaries.get(fed))
-    assert feds[0] == at_rest.rows_fed()
-    return Asked(codes, count, tuple(feds), ready, dictionaries)
+    ready: dict[PartialColumn, Argument] = {}
+    dictionaries: dict[PartialColumn, pa.Array] = {}
+    for partial_column in partial_columns:
+        values = arguments[partial_column.expression] if partial_column.expression is not None else None
+        if (dictionary := at_rest.dictionary_of(partial_column, values)) is not None:
+            dictionaries[partial_column] = dictionary
+        ready[partial_column] = at_rest.argument(partial_column, values, dictionaries.get(partial_column))
+    assert partial_columns[0] == at_rest.rows_partial()
+    return Asked(codes, count, tuple(partial_columns), ready, dictionaries)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,9 +71,14 @@ class QueryCells:
         return len(self.slots)
 
 
-def gathered(parts: Sequence[tuple[Ints, Ints, Mapping[Fed, Cells]]], question: Asked) -> QueryCells:
+def gathered(
+    parts: Sequence[tuple[Ints, Ints, Mapping[PartialColumn, Cells]]], question: Asked
+) -> QueryCells:
     """One answer of (slots, codes, cells) parts whose cells are distinct."""
-    cells = {fed: concatenate([part[2][fed] for part in parts], fed.partial) for fed in question.feds}
+    cells = {
+        partial_column: concatenate([part[2][partial_column] for part in parts], partial_column.partial)
+        for partial_column in question.partial_columns
+    }
     empty = np.empty(0, np.int64)
     return QueryCells(
         np.concatenate([empty, *(part[0] for part in parts)]),
@@ -78,11 +88,14 @@ def gathered(parts: Sequence[tuple[Ints, Ints, Mapping[Fed, Cells]]], question: 
 
 
 def occupied(
-    dense: Mapping[Fed, Cells], slots: Ints, first: int, question: Asked
-) -> tuple[Ints, Ints, Mapping[Fed, Cells]]:
+    dense: Mapping[PartialColumn, Cells], slots: Ints, first: int, question: Asked
+) -> tuple[Ints, Ints, Mapping[PartialColumn, Cells]]:
     """The cells that have rows, of dense ones of shape (queries, cells from `first` on)."""
-    query, cell = np.nonzero(dense[question.feds[0]][0])
-    picked: dict[Fed, Cells] = {fed: tuple(part[query, cell] for part in dense[fed]) for fed in question.feds}
+    query, cell = np.nonzero(dense[question.partial_columns[0]][0])
+    picked: dict[PartialColumn, Cells] = {
+        partial_column: tuple(part[query, cell] for part in dense[partial_column])
+        for partial_column in question.partial_columns
+    }
     return slots[query], cell.astype(np.int64) + first, picked
 
 

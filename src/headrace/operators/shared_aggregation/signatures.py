@@ -63,7 +63,10 @@ def fold(batch: Prepared, number: int, question: Asked) -> Iterator[Part]:
     codes, present = compact(found.of * question.count + question.codes, found.count * question.count)
     with np.errstate(all="ignore"):
         folded = {
-            fed: fed.partial.lift(question.arguments[fed], codes, len(present)) for fed in question.feds
+            partial_column: partial_column.partial.lift(
+                question.arguments[partial_column], codes, len(present)
+            )
+            for partial_column in question.partial_columns
         }
     signature, cell = np.divmod(present, question.count)
     step = max(1, _CELLS // max(question.count, 1))
@@ -72,8 +75,10 @@ def fold(batch: Prepared, number: int, question: Asked) -> Iterator[Part]:
         into, made = compact(queries * question.count + cell[entries], step * question.count)
         with np.errstate(all="ignore"):
             cells = {
-                fed: fed.partial.reduce(tuple(part[entries] for part in folded[fed]), into, len(made))
-                for fed in question.feds
+                partial_column: partial_column.partial.reduce(
+                    tuple(part[entries] for part in folded[partial_column]), into, len(made)
+                )
+                for partial_column in question.partial_columns
             }
         query, code = np.divmod(made, question.count)
         yield slots[low + query], code, cells

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.algebra.expressions.expression import Expression
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.query_index.boxes import by_row
 from headrace.operators.query_index.index import Compiled, QueryIndex
 from headrace.operators.query_index.matching.prepare import Failed, Prepared, prepared
@@ -43,7 +43,7 @@ class Folded:
 def fold(
     index: QueryIndex,
     columns: Mapping[str, pa.Array],
-    feds: Sequence[Fed],
+    partial_columns: Sequence[PartialColumn],
     arguments: Mapping[Expression, pa.Array],
     codes: Ints,
     count: int,
@@ -55,7 +55,7 @@ def fold(
     0..count-1 the (pane, group) of each row. The first of `feds` must count rows. Rows on which a group key or an argument
     fails must have been taken out before. All strategies give equal cells (sums of doubles to rounding).
     """
-    question = asked(feds, arguments, codes, count)
+    question = asked(partial_columns, arguments, codes, count)
     batch = prepared(index, columns, question.rows)
     parts = []
     used: list[Strategy] = []
@@ -105,9 +105,9 @@ def _by_signature_cost(compiled: Compiled, sample: list[Ints], rows: int) -> dic
 def possible(batch: Prepared, number: int, question: Asked) -> frozenset[Strategy]:
     """The strategies that can fold what is asked for a part."""
     found: set[Strategy] = {"pairs", "probing"}
-    if bitmaps.takes(question.feds):
+    if bitmaps.takes(question.partial_columns):
         found.add("bitmaps")
-    if histograms.takes(batch, number, question.feds):
+    if histograms.takes(batch, number, question.partial_columns):
         found.add("histograms")
     if by_row.fits(batch.parts[number].part):
         found.add("signatures")

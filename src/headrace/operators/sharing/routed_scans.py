@@ -18,11 +18,11 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Operator, Scanner
-from headrace.operators.families.harvest import Harvest
+from headrace.operators.families.harvest import ScanOutput
 from headrace.operators.query_index.matching.match import match
 from headrace.operators.query_index.matching.prepare import truths
 from headrace.operators.query_index.predicate_index import Conditions, Plans, none_yet
-from headrace.operators.rows.row_pipeline import Keep
+from headrace.operators.rows.row_pipeline import RowFilter
 
 _BITS_AT_ONCE: Final = 1 << 26
 """Rows are matched so many at a time that the bitmaps of all operators stay below 8 MB."""
@@ -32,7 +32,7 @@ _FEWEST: Final = 64
 def first_filter(operator: Operator) -> Expression | None:
     """The condition without which a row does not matter to the operator; None where every row may matter."""
     steps = operator.routing_steps
-    if not steps or not isinstance(steps[0], Keep):
+    if not steps or not isinstance(steps[0], RowFilter):
         return None
     return steps[0].predicate
 
@@ -42,8 +42,8 @@ class _RoutingPlan(Conditions[Operator]):
     """The first filters of operators that otherwise work alone."""
 
     @staticmethod
-    def condition_of(member: Operator) -> Expression | None:
-        return first_filter(member)
+    def condition_of(query: Operator) -> Expression | None:
+        return first_filter(query)
 
 
 _plans: Final = Plans(none_yet(_RoutingPlan))
@@ -59,14 +59,14 @@ class RoutedRows:
     seen: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def of(members: tuple[Operator, ...], scanners: Mapping[str, Scanner]) -> RoutedRows:
+    def of(queries: tuple[Operator, ...], scanners: Mapping[str, Scanner]) -> RoutedRows:
         """Prepare to give rows to all members, each of which has a first filter."""
-        return RoutedRows(_plans.of(members), scanners)
+        return RoutedRows(_plans.of(queries), scanners)
 
     @property
     def representative(self) -> str:
         """The first member's id."""
-        return self.plan.members[0].id
+        return self.plan.queries[0].id
 
     def add(self, batch: Batch) -> None:
         """Give each member its rows of a batch."""
@@ -76,11 +76,11 @@ class RoutedRows:
         for low in range(0, batch.rows, step):
             for slot, rows in self._matched(batch, low, min(batch.rows, low + step)):
                 wanted.setdefault(slot, []).append(rows)
-        for member, slot in zip(self.plan.members, self.plan.slots.tolist(), strict=True):
+        for query, slot in zip(self.plan.queries, self.plan.slots.tolist(), strict=True):
             if slot in wanted:
                 mine = batch.take(np.concatenate(wanted[slot]))
-                self.seen[member.id] = self.seen.get(member.id, 0) + mine.rows
-                self.scanners[member.id].add(mine)
+                self.seen[query.id] = self.seen.get(query.id, 0) + mine.rows
+                self.scanners[query.id].add(mine)
 
     def _matched(self, batch: Batch, low: int, high: int) -> Iterator[tuple[int, Ints]]:
         """By slot, the rows from `low` on that pass a condition or fail it; only where there are any."""
@@ -93,11 +93,11 @@ class RoutedRows:
                 rows = np.union1d(rows, found.failed[slot].rows)
             yield slot, rows + low
 
-    def finish(self) -> Harvest:
+    def finish(self) -> ScanOutput:
         """What each member made of its rows, and how many there were of all."""
-        found = Harvest()
-        for member in self.plan.members:
-            scanned = self.scanners[member.id].finish()
-            missed = self.rows_in - self.seen.get(member.id, 0)
-            found.add(member, replace(scanned, rows_in=scanned.rows_in + missed))
+        found = ScanOutput()
+        for query in self.plan.queries:
+            scanned = self.scanners[query.id].finish()
+            missed = self.rows_in - self.seen.get(query.id, 0)
+            found.add(query, replace(scanned, rows_in=scanned.rows_in + missed))
         return found

@@ -15,18 +15,18 @@ from typing import Literal as Choice
 
 import pyarrow as pa
 
-from headrace.operators.aggregates.synopsis_aggregates import keeps_synopses
+from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator, Scanner
 from headrace.operators.families.cohort import over_panes
 from headrace.operators.families.family import as_it_runs, state_name
-from headrace.operators.families.harvest import Harvest
+from headrace.operators.families.harvest import ScanOutput
 from headrace.operators.on_demand.row_bitmaps import united
 from headrace.operators.on_demand.selection import Selection
 from headrace.operators.on_demand.shared_selections import BITS, SharedSelections
 from headrace.operators.query_index.predicate_index import predicate_of
 from headrace.operators.query_index.predicates.normal_form import can_fail
-from headrace.operators.rows.row_pipeline import Keep, RowStep, joins_of
+from headrace.operators.rows.row_pipeline import RowFilter, RowStep, joins_of
 from headrace.operators.sharing.routed_scans import RoutedRows, first_filter
 from headrace.operators.sharing.shared_aggregates import SharedPredicates
 from headrace.operators.sharing.shared_panes import SharedPanes
@@ -39,7 +39,7 @@ _ANY: Final = "any condition"
 _Key: TypeAlias = tuple[object, object]
 
 
-class Folding(Protocol):
+class ScanGroup(Protocol):
     """The scan half of one or several operators."""
 
     @property
@@ -51,13 +51,13 @@ class Folding(Protocol):
         """Take in a batch of accepted rows."""
         ...
 
-    def finish(self) -> Harvest:
+    def finish(self) -> ScanOutput:
         """The deltas of all batches."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class Unshared:
     """An operator that shares with nobody."""
 
     operator: Operator
@@ -72,86 +72,91 @@ class Alone:
         """Fold a batch."""
         self.scanner.add(batch)
 
-    def finish(self) -> Harvest:
+    def finish(self) -> ScanOutput:
         """Its deltas."""
-        found = Harvest()
+        found = ScanOutput()
         found.add(self.operator, self.scanner.finish())
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class Selecting:
+class SelectionScan:
     """All selections over the stream that keep something."""
 
-    members: tuple[Selection, ...]
+    queries: tuple[Selection, ...]
     shared: SharedSelections
 
     @property
     def representative(self) -> str:
         """The id of one of them."""
-        return self.members[0].id
+        return self.queries[0].id
 
     def add(self, batch: Batch) -> None:
         """Match a batch."""
         self.shared.add(batch)
 
-    def finish(self) -> Harvest:
+    def finish(self) -> ScanOutput:
         """Everybody's containers as one table, and what each saw."""
-        found = Harvest()
-        for operator, (_, seen) in zip(self.members, self.shared.of_each(), strict=True):
+        found = ScanOutput()
+        for operator, (_, seen) in zip(self.queries, self.shared.of_each(), strict=True):
             found.add(operator, seen)
         tables = [table for table in self.shared.tables if table.num_rows]
         if tables:
-            found.put(f"{state_name(self.members[0])}/{BITS}", united(tables))
+            found.put(f"{state_name(self.queries[0])}/{BITS}", united(tables))
         return found
 
 
-How: TypeAlias = Choice["alone", "routed", "panes", "conditions", "selections"]
+SharingKind: TypeAlias = Choice["alone", "routed", "panes", "conditions", "selections"]
 
 
-def foldings(
-    operators: Iterable[Operator], relations: Mapping[str, pa.Table], adapting: Collection[str] = ()
-) -> list[Folding]:
+def scan_groups(
+    operators: Iterable[Operator], relations: Mapping[str, pa.Table], row_layout_states: Collection[str] = ()
+) -> list[ScanGroup]:
     """Scanners for one task's operators, those that can share together.
 
     `adapting` names the states in which groups of few rows lie as these; an operator that folds alone makes such.
     """
-    return [_folding(how, members, relations, adapting) for how, members in groups(operators)]
+    return [_scan_group(how, queries, relations, row_layout_states) for how, queries in groups(operators)]
 
 
-def _folding(
-    how: How, members: Sequence[Operator], relations: Mapping[str, pa.Table], adapting: Collection[str]
-) -> Folding:
+def _scan_group(
+    how: SharingKind,
+    queries: Sequence[Operator],
+    relations: Mapping[str, pa.Table],
+    row_layout_states: Collection[str],
+) -> ScanGroup:
     if how == "alone":
-        (operator,) = members
-        return Alone(operator, _scanner(operator, relations, adapting))
+        (operator,) = queries
+        return Unshared(operator, _scanner(operator, relations, row_layout_states))
     if how == "routed":
-        scanners = {each.id: _scanner(each, relations, adapting) for each in members}
-        return RoutedRows.of(tuple(members), scanners)
+        scanners = {each.id: _scanner(each, relations, row_layout_states) for each in queries}
+        return RoutedRows.of(tuple(queries), scanners)
     if how == "selections":
-        selecting = tuple(asked for each in members if (asked := each.on_request) is not None)
-        return Selecting(selecting, SharedSelections.of(selecting))
-    sharing = tuple(over_panes(members))
+        selecting = tuple(asked for each in queries if (asked := each.on_request) is not None)
+        return SelectionScan(selecting, SharedSelections.of(selecting))
+    sharing = tuple(over_panes(queries))
     shared = SharedPanes if how == "panes" else SharedPredicates
     return shared.of(sharing, relations)
 
 
-def _scanner(operator: Operator, relations: Mapping[str, pa.Table], adapting: Collection[str]) -> Scanner:
-    return (as_it_runs(operator, adapting) if adapting else operator).scanner(relations)
+def _scanner(
+    operator: Operator, relations: Mapping[str, pa.Table], row_layout_states: Collection[str]
+) -> Scanner:
+    return (as_it_runs(operator, row_layout_states) if row_layout_states else operator).scanner(relations)
 
 
-def groups(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Operator]]]:
+def groups(operators: Iterable[Operator]) -> Iterator[tuple[SharingKind, Sequence[Operator]]]:
     """Who folds together, of operators that see the same rows, and how.
 
     By common panes (the same rows and keys); by an index of their conditions (the same joins and keys); alone, with an index
     that gives each its rows, or without.
     """
     apart: list[Operator] = []
-    for how, members in _sharing(operators):
+    for how, queries in _sharing(operators):
         if how == "alone":
-            apart += members
+            apart += queries
         else:
-            yield how, members
+            yield how, queries
     filtered = [(each, first_filter(each)) for each in apart]
     routed = _are_many(found for _, found in filtered if found is not None)
     if routed:
@@ -161,7 +166,7 @@ def groups(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Operat
             yield "alone", (each,)
 
 
-def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Operator]]]:
+def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[SharingKind, Sequence[Operator]]]:
     alike: dict[_Key, list[PaneAggregate]] = {}
     families: dict[tuple[str, tuple[RowStep, ...]], list[PaneAggregate]] = {}
     selections: list[Selection] = []
@@ -170,24 +175,24 @@ def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[How, Sequence[Oper
             if asked.materialize == "partial":  # of the others nothing is kept
                 selections.append(asked)
             continue
-        folding = operator.over_panes
-        if folding is None or not shares(folding):
+        scan_group = operator.over_panes
+        if scan_group is None or not shares(scan_group):
             yield "alone", (operator,)
-        elif folding.family is not None and _is_filtered(folding):
-            families.setdefault((folding.family, joins_of(folding.steps)), []).append(folding)
+        elif scan_group.family is not None and _is_filtered(scan_group):
+            families.setdefault((scan_group.family, joins_of(scan_group.steps)), []).append(scan_group)
         else:
-            alike.setdefault((folding.steps, _keys(folding)), []).append(folding)
+            alike.setdefault((scan_group.steps, _keys(scan_group)), []).append(scan_group)
     if selections:
         yield "selections", selections
     # those of a family have the same keys and arguments: one is asked for all
-    for (_, joins), members in families.items():
-        if members[0].grouped.distinct_arguments:
-            for member in members:
-                alike.setdefault((member.steps, _keys(member)), []).append(member)
+    for (_, joins), queries in families.items():
+        if queries[0].grouped.distinct_arguments:
+            for query in queries:
+                alike.setdefault((query.steps, _keys(query)), []).append(query)
         else:
-            alike.setdefault((_ANY, (joins, _keys(members[0]))), []).extend(members)
-    for (steps, _), members in alike.items():
-        yield from _together(members, any_condition=steps == _ANY)
+            alike.setdefault((_ANY, (joins, _keys(queries[0]))), []).extend(queries)
+    for (steps, _), queries in alike.items():
+        yield from _together(queries, any_condition=steps == _ANY)
 
 
 def shares(operator: PaneAggregate) -> bool:
@@ -196,7 +201,7 @@ def shares(operator: PaneAggregate) -> bool:
     Synopses say of themselves how wrong they are; a row folded into them once is not folded again.
     """
     alike = not operator.answers_empty and operator.revisions is None and not operator.panes.has_gaps
-    return alike and not operator.alone and not keeps_synopses(operator.aggregates)
+    return alike and not operator.has_own_panes and not uses_synopses(operator.aggregates)
 
 
 def _are_many(predicates: Iterable[object]) -> bool:
@@ -215,7 +220,7 @@ def _is_filtered(operator: PaneAggregate) -> bool:
     """
     if len(operator.steps) < 2:
         return True
-    return not any(can_fail(step.predicate) for step in operator.steps if isinstance(step, Keep))
+    return not any(can_fail(step.predicate) for step in operator.steps if isinstance(step, RowFilter))
 
 
 def _keys(operator: PaneAggregate) -> tuple[object, ...]:
@@ -223,13 +228,13 @@ def _keys(operator: PaneAggregate) -> tuple[object, ...]:
 
 
 def _together(
-    members: Sequence[PaneAggregate], *, any_condition: bool
-) -> Iterator[tuple[How, Sequence[PaneAggregate]]]:
-    if any_condition and _are_many(map(predicate_of, members)):
-        yield "conditions", members
+    queries: Sequence[PaneAggregate], *, any_condition: bool
+) -> Iterator[tuple[SharingKind, Sequence[PaneAggregate]]]:
+    if any_condition and _are_many(map(predicate_of, queries)):
+        yield "conditions", queries
         return
     by_steps: dict[tuple[RowStep, ...], list[PaneAggregate]] = {}
-    for member in members:
-        by_steps.setdefault(member.steps, []).append(member)
+    for query in queries:
+        by_steps.setdefault(query.steps, []).append(query)
     for same in by_steps.values():
         yield "panes" if len(same) > 1 else "alone", same

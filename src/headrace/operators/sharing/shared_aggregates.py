@@ -28,7 +28,7 @@ from headrace.operators.base.block_codes import by_block_and_group
 from headrace.operators.base.group_codes import Groups, Ints, compact, group
 from headrace.operators.base.operator import Scanned, Scanner
 from headrace.operators.families.cohort import together
-from headrace.operators.families.harvest import Harvest
+from headrace.operators.families.harvest import ScanOutput
 from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.query_index.matching.prepare import Failed
 from headrace.operators.rows.row_pipeline import RowPipeline, joins_of
@@ -76,15 +76,15 @@ class SharedPredicates:
     held: list[_Held] = field(default_factory=list)
 
     @staticmethod
-    def of(members: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> SharedPredicates:
+    def of(queries: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> SharedPredicates:
         """Prepare to fold for all members, whose keys are equal and whose steps are the same joins, and filters."""
-        own = _Lazily({member.id: member for member in members}, relations)
-        return SharedPredicates(plan_of(members), RowPipeline.of(joins_of(members[0].steps), relations), own)
+        own = _Lazily({member.id: member for member in queries}, relations)
+        return SharedPredicates(plan_of(queries), RowPipeline.of(joins_of(queries[0].steps), relations), own)
 
     @property
     def representative(self) -> str:
         """The first member's id."""
-        return self.plan.members[0].id
+        return self.plan.queries[0].id
 
     def add(self, batch: Batch) -> None:
         """Take in a batch; it is folded once for all, as soon as there are enough rows."""
@@ -93,7 +93,7 @@ class SharedPredicates:
         values = tuple(evaluation.values(each) for each in self.plan.inputs)
         if self.joins.rejected or evaluation.errors is not None:
             self.joins.rejected.clear()
-            for member in self.plan.members:
+            for member in self.plan.queries:
                 self.own[member.id].add(batch)
             return
         self.rows_in += batch.rows
@@ -119,7 +119,9 @@ class SharedPredicates:
         places, starts = common_panes(self.plan.combs, batch.at)
         groups = group(keys, batch.rows)
         codes, count, found, owner, _ = by_block_and_group(places, groups)
-        folded = fold(self.plan.index, batch.columns, self.plan.layout.feds, arguments, codes, count)
+        folded = fold(
+            self.plan.index, batch.columns, self.plan.layout.partial_columns, arguments, codes, count
+        )
         self._note(batch, folded.failed)
         cells = folded.cells
         picked = [key.take(pa.array(owner[cells.codes])) for key in groups.keys]
@@ -134,10 +136,10 @@ class SharedPredicates:
             told = Rejected(batch.at[rows.rows], batch.position[rows.rows], rows.reasons)
             self.rejected.setdefault(slot, []).append(told)
 
-    def finish(self) -> Harvest:
+    def finish(self) -> ScanOutput:
         """Each member's deltas, as it would have made them alone."""
         self._fold()
-        plan, found = self.plan, Harvest()
+        plan, found = self.plan, ScanOutput()
         cells = gather(plan.layout, self.tables)
         slot_of_row = cells.groups.keys[0].to_numpy()[cells.groups.codes] if cells.rows else np.empty(0, int)
         order = np.argsort(slot_of_row, kind="stable")
@@ -147,7 +149,7 @@ class SharedPredicates:
             if cells.rows:
                 found.put(f"{family}/open0", self._family(places, cells, order, edges))
         rows = kept[plan.slots].astype(np.int64).tolist()
-        for member, slot, rows_kept in zip(plan.members, plan.slots.tolist(), rows, strict=True):
+        for member, slot, rows_kept in zip(plan.queries, plan.slots.tolist(), rows, strict=True):
             rejected = tuple(self.rejected.get(slot, ()))
             shared = Scanned({}, rejected, self.rows_in, rows_kept)
             found.add(
@@ -157,7 +159,7 @@ class SharedPredicates:
 
     def _family(self, places: Ints, cells: Gathered, order: Ints, edges: Ints) -> pa.Table:
         """The cells of one family's members, as rows of their own panes."""
-        example, count = self.plan.members[places[0]], len(places)
+        example, count = self.plan.queries[places[0]], len(places)
         slots = self.plan.slots[places]
         first, counts = edges[slots], edges[slots + 1] - edges[slots]
         whose = np.repeat(np.arange(count), counts)
@@ -189,7 +191,7 @@ def _with(alone: Scanned, shared: Scanned) -> Scanned:
 
 
 def _row_counts(layout: Layout, cells: Gathered) -> Ints:
-    counts: Ints = cells.answer.cells[layout.feds[0]][0]
+    counts: Ints = cells.answer.cells[layout.partial_columns[0]][0]
     return counts
 
 
@@ -218,9 +220,9 @@ def _joined(parts: Sequence[pa.Array]) -> pa.Array:
 class _Lazily(dict[str, Scanner]):
     """Scanners made when they are first asked for: hardly any batch needs them."""
 
-    def __init__(self, members: Mapping[str, PaneAggregate], relations: Mapping[str, pa.Table]) -> None:
+    def __init__(self, queries: Mapping[str, PaneAggregate], relations: Mapping[str, pa.Table]) -> None:
         super().__init__()
-        self._members, self._relations = members, relations
+        self._members, self._relations = queries, relations
 
     def __missing__(self, name: str) -> Scanner:
         self[name] = self._members[name].scanner(self._relations)

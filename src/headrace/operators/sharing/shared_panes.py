@@ -24,7 +24,7 @@ from headrace.operators.aggregates.group_by import Grouped, fold
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import Scanned, Scanner
-from headrace.operators.families.harvest import Harvest
+from headrace.operators.families.harvest import ScanOutput
 from headrace.operators.panes.pane_keys import pane_keys
 from headrace.operators.panes.panes import Panes
 from headrace.operators.rows.row_pipeline import RowPipeline
@@ -42,7 +42,7 @@ _LEAST_GAIN: Final = 4
 class SharedPanes:
     """The scan half of several pane aggregates over the same rows and keys."""
 
-    members: tuple[PaneAggregate, ...]
+    queries: tuple[PaneAggregate, ...]
     union: Grouped
     pipeline: RowPipeline
     own: Mapping[str, Scanner]
@@ -53,19 +53,19 @@ class SharedPanes:
     pays: bool = True
 
     @staticmethod
-    def of(members: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> SharedPanes:
+    def of(queries: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> SharedPanes:
         """Prepare to fold for all members, which have equal steps and keys."""
-        calls = dict.fromkeys(item.call for member in members for item in member.aggregates)
+        calls = dict.fromkeys(item.call for query in queries for item in query.aggregates)
         union = Grouped(
-            members[0].keys, tuple(NamedAggregate(f"a{place}", call) for place, call in enumerate(calls))
+            queries[0].keys, tuple(NamedAggregate(f"a{place}", call) for place, call in enumerate(calls))
         )
-        own = {member.id: member.scanner(relations) for member in members}
-        return SharedPanes(members, union, RowPipeline.of(members[0].steps, relations), own)
+        own = {query.id: query.scanner(relations) for query in queries}
+        return SharedPanes(queries, union, RowPipeline.of(queries[0].steps, relations), own)
 
     @property
     def representative(self) -> str:
         """The first member's id."""
-        return self.members[0].id
+        return self.queries[0].id
 
     def add(self, batch: Batch) -> None:
         """Fold a batch once for all; or once for each, where sharing does not pay or an expression fails."""
@@ -84,31 +84,31 @@ class SharedPanes:
         self.rows_in += batch.rows
         self.rows_kept += kept.rows
         if kept.rows:
-            places, starts = common_panes([member.panes for member in self.members], kept.at)
+            places, starts = common_panes([query.panes for query in self.queries], kept.at)
             folded = fold(self.union, places, values, None)
             self.tables.append([_starting(table, starts) for table in folded])
             self.pays = _LEAST_GAIN * folded[0].num_rows <= kept.rows
         return True
 
-    def finish(self) -> Harvest:
+    def finish(self) -> ScanOutput:
         """Each member's deltas, as it would have made them alone."""
         stores = [
             gather(layout, [folded[place] for folded in self.tables])
             for place, layout in enumerate(self.union.layouts)
         ]
-        found = Harvest()
-        for member in self.members:
-            found.add(member, self._deltas(member, stores))
+        found = ScanOutput()
+        for query in self.queries:
+            found.add(query, self._deltas(query, stores))
         return found
 
-    def _deltas(self, member: PaneAggregate, stores: Sequence[Gathered]) -> Scanned:
-        alone = self.own[member.id].finish()
+    def _deltas(self, query: PaneAggregate, stores: Sequence[Gathered]) -> Scanned:
+        alone = self.own[query.id].finish()
         deltas = dict(alone.deltas)
         arguments = self.union.distinct_arguments
-        places = [0, *(1 + arguments.index(argument) for argument in member.grouped.distinct_arguments)]
-        for own, (place, layout) in enumerate(zip(places, member.layouts, strict=True)):
+        places = [0, *(1 + arguments.index(argument) for argument in query.grouped.distinct_arguments)]
+        for own, (place, layout) in enumerate(zip(places, query.layouts, strict=True)):
             if stores[place].rows:
-                table = _refold(member, layout, stores[place])
+                table = _refold(query, layout, stores[place])
                 section = f"open{own}"
                 deltas[section] = merge(layout, [table, deltas[section]]) if section in deltas else table
         return replace(
@@ -125,12 +125,12 @@ def _starting(table: pa.Table, starts: Ints) -> pa.Table:
     return table.set_column(0, KEY, pa.array(starts[places]))
 
 
-def _refold(member: PaneAggregate, layout: Layout, cells: Gathered) -> pa.Table:
+def _refold(query: PaneAggregate, layout: Layout, cells: Gathered) -> pa.Table:
     """Common cells as rows of a member's own panes."""
     slots = cells.slots
-    if member.single_slot is not None:
-        slots = np.full(cells.rows, member.single_slot, np.int16)
-    blocks = pane_keys(member.panes.of_instants(cells.blocks))
+    if query.single_slot is not None:
+        slots = np.full(cells.rows, query.single_slot, np.int16)
+    blocks = pane_keys(query.panes.of_instants(cells.blocks))
     return merge_gathered(layout, Gathered(blocks, slots, cells.groups, cells.answer))
 
 
@@ -163,6 +163,6 @@ def _grid(combs: Sequence[Panes]) -> tuple[Instant, int]:
 
 def _edges(panes: Panes, low: Instant, high: Instant) -> Ints:
     """Where panes begin, from the pane of `low` to that of `high`."""
-    turns = np.arange((low - panes.anchor) // panes.slide, (high - panes.anchor) // panes.slide + 1)
-    begins = panes.anchor + turns * panes.slide
+    advances = np.arange((low - panes.anchor) // panes.slide, (high - panes.anchor) // panes.slide + 1)
+    begins = panes.anchor + advances * panes.slide
     return np.concatenate([begins, begins + panes.cut]) if panes.cut else begins

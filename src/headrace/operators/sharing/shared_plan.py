@@ -28,7 +28,7 @@ class SharedPlan(Conditions[PaneAggregate]):
     def families(self) -> dict[str, Ints]:
         """The places of members by the name of their family."""
         found: dict[str, list[int]] = {}
-        for place, member in enumerate(self.members):
+        for place, member in enumerate(self.queries):
             assert member.family is not None
             found.setdefault(member.family, []).append(place)
         return {family: np.array(places, np.int64) for family, places in found.items()}
@@ -36,19 +36,21 @@ class SharedPlan(Conditions[PaneAggregate]):
     @cached_property
     def numbers(self) -> Ints:
         """The members' numbers."""
-        return np.array([number_of(member.id) for member in self.members], np.int64)
+        return np.array([number_of(member.id) for member in self.queries], np.int64)
 
     @cached_property
     def routed(self) -> Ints:
         """The slot to which all rows of a member go, -1 where each goes to its own."""
-        slots = (-1 if each.single_slot is None else each.single_slot for each in self.members)
-        return np.fromiter(slots, np.int16, len(self.members))
+        slots = (-1 if each.single_slot is None else each.single_slot for each in self.queries)
+        return np.fromiter(slots, np.int16, len(self.queries))
 
     @cached_property
     def layout(self) -> Layout:
         """The cells of all members: by condition, then by the keys they share."""
-        feds = dict.fromkeys(fed for one in self._examples for fed in one.layouts[0].feds)
-        return Layout((_PREDICATE, *self.members[0].keys), tuple(feds))
+        partial_columns = dict.fromkeys(
+            partial_column for one in self._examples for partial_column in one.layouts[0].partial_columns
+        )
+        return Layout((_PREDICATE, *self.queries[0].keys), tuple(partial_columns))
 
     @cached_property
     def combs(self) -> tuple[Panes, ...]:
@@ -58,13 +60,17 @@ class SharedPlan(Conditions[PaneAggregate]):
     @property
     def _examples(self) -> list[PaneAggregate]:
         """One member of each family: its windows and aggregates are those of all."""
-        return [self.members[places[0]] for places in self.families.values()]
+        return [self.queries[places[0]] for places in self.families.values()]
 
     @cached_property
     def arguments(self) -> tuple[Expression, ...]:
         """What is aggregated."""
-        feds = (fed.expression for fed in self.layout.feds if fed.expression is not None)
-        return tuple(dict.fromkeys(feds))
+        partial_columns = (
+            partial_column.expression
+            for partial_column in self.layout.partial_columns
+            if partial_column.expression is not None
+        )
+        return tuple(dict.fromkeys(partial_columns))
 
     @cached_property
     def inputs(self) -> tuple[Expression, ...]:
@@ -72,19 +78,19 @@ class SharedPlan(Conditions[PaneAggregate]):
         return (*(key.expression for key in self.layout.keys[1:]), *self.arguments)
 
 
-def plan_anew(members: tuple[PaneAggregate, ...]) -> SharedPlan:
+def rebuilt_plan(queries: tuple[PaneAggregate, ...]) -> SharedPlan:
     """The plan of members, all conditions compiled."""
-    return none_yet(SharedPlan).anew(members)
+    return none_yet(SharedPlan).rebuilt(queries)
 
 
-def plan_from(before: SharedPlan, members: tuple[PaneAggregate, ...]) -> SharedPlan:
+def plan_from(before: SharedPlan, queries: tuple[PaneAggregate, ...]) -> SharedPlan:
     """The plan of members by what distinguishes them from those of another plan."""
-    return before.changed(members)
+    return before.changed(queries)
 
 
 _plans: Final = Plans(none_yet(SharedPlan))
 
 
-def plan_of(members: tuple[PaneAggregate, ...]) -> SharedPlan:
+def plan_of(queries: tuple[PaneAggregate, ...]) -> SharedPlan:
     """The plan of members with equal keys, of which this process remembers some."""
-    return _plans.of(members)
+    return _plans.of(queries)

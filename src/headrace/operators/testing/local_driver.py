@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import SLOTS, ints
-from headrace.operators.base.operator import SLOT, Operator, Sections, Turn
+from headrace.operators.base.operator import SLOT, Advance, Operator, Sections
 from headrace.time import BEGINNING, FOREVER, Instant
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DriveResult:
     """What an operator gave over all epochs: result rows (None: never any), rejects, and the state that is left."""
 
     results: pa.Table | None
@@ -59,7 +59,7 @@ def drive(
     relations: Mapping[str, pa.Table] | None = None,
     compact_after: Collection[int] | Mapping[int, int] = (),
     keeping: Mapping[int, int] | None = None,
-) -> Told:
+) -> DriveResult:
     """Run the operator over epochs (each a sequence of splits), with the punctuation after each.
 
     `tasks`: state tasks, one number or one per epoch. `compact_after`: epochs, counted from 0, after which runs are merged
@@ -72,9 +72,9 @@ def drive(
             state.compact(compact_after[number] if isinstance(compact_after, Mapping) else len(state.runs))
     left = tuple(state.runs)
     if final:
-        state.step([], Turn(state.closed, FOREVER, state.greatest, final=True), state.tasks)
+        state.step([], Advance(state.closed, FOREVER, state.greatest, final=True), state.tasks)
     found = pa.concat_tables(state.results) if state.results else None
-    return Told(found, tuple(state.rejected), left)
+    return DriveResult(found, tuple(state.rejected), left)
 
 
 class _State:
@@ -101,13 +101,13 @@ class _State:
             self.rejected += scanned.rejected
             if batch.rows:
                 self.greatest = max(self.greatest, int(batch.at.max()))
-        self.step(deltas, Turn(self.closed, punctuation, self.greatest), tasks)
+        self.step(deltas, Advance(self.closed, punctuation, self.greatest), tasks)
         self.closed, self.tasks = punctuation, tasks
 
-    def step(self, deltas: Sequence[Sections], turn: Turn, tasks: int) -> None:
+    def step(self, deltas: Sequence[Sections], advance: Advance, tasks: int) -> None:
         made: list[Sections] = []
         for owned in _owners(tasks):
-            step = self.operator.advance(_of(self.runs, owned), _of(deltas, owned), turn)
+            step = self.operator.advance(_of(self.runs, owned), _of(deltas, owned), advance)
             if step.results is not None and step.results.num_rows:
                 self.results.append(step.results)
             self.rejected += step.rejected
@@ -117,15 +117,15 @@ class _State:
     def compact(self, newest: int) -> None:
         cut = max(0, len(self.runs) - newest)
         kept, chosen = self.runs[:cut], self.runs[cut:]
-        turn = Turn(self.closed, self.closed, self.greatest)
+        advance = Advance(self.closed, self.closed, self.greatest)
         merged: list[Sections] = []
         for owned in _owners(self.tasks):
             mine = _of(chosen, owned)
             names = sorted({name for run in mine for name in run})
             tables = self.operator.before_merge(
-                {name: [run[name] for run in mine if name in run] for name in names}, turn
+                {name: [run[name] for run in mine if name in run] for name in names}, advance
             )
-            merged.append({name: self.operator.compact(name, tables[name], turn) for name in tables})
+            merged.append({name: self.operator.compact(name, tables[name], advance) for name in tables})
         self.runs = [*kept, *(run for run in merged if run)]
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.expression import Column
 from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.base.group_codes import Ints, flat, ints
-from headrace.operators.base.operator import AT, Sections, Step, Turn
+from headrace.operators.base.operator import AT, Advance, Sections, Step
 from headrace.operators.output.output_stage import HIDDEN
 from headrace.operators.panes.pane_keys import between, block_key
 from headrace.operators.panes.panes import HIGHEST
@@ -31,16 +31,16 @@ BoundsOf: TypeAlias = Callable[[Mapping[str, pa.Array], int, Mapping[str, Instan
 
 
 @dataclass(frozen=True, slots=True)
-class GroupTurn:
+class GroupAdvance:
     """How far groups are by promises on some columns, by the promises' names, and how far they go now."""
 
     columns: tuple[str, ...]
     before: Mapping[str, Instant]
-    now: Mapping[str, Instant]
+    punctuations: Mapping[str, Instant]
     bounds_of: BoundsOf
 
 
-def columns_kept(operator: PaneAggregate, columns: tuple[str, ...]) -> tuple[str, ...]:
+def grouping_columns(operator: PaneAggregate, columns: tuple[str, ...]) -> tuple[str, ...]:
     """Which of the columns are keys of an operator whose windows can close group by group; of others none."""
     closes_by_group = (
         operator.family is None
@@ -52,9 +52,9 @@ def columns_kept(operator: PaneAggregate, columns: tuple[str, ...]) -> tuple[str
     return tuple(name for name in columns if _place(operator, name) is not None) if closes_by_group else ()
 
 
-def without_done(operator: PaneAggregate, section: str, table: pa.Table, groups: GroupTurn) -> pa.Table:
+def without_done(operator: PaneAggregate, section: str, table: pa.Table, groups: GroupAdvance) -> pa.Table:
     """Rows of its state about to be merged, but those of groups of which no row will ever follow and all has been told."""
-    whole = {name: at for name, at in groups.now.items() if at == FOREVER}
+    whole = {name: at for name, at in groups.punctuations.items() if at == FOREVER}
     if not whole or KEY not in table.column_names or section == SEEN or not table.num_rows:
         return table
     return table.filter(pa.array(_bounds(operator, table, groups, whole, "k") < FOREVER))
@@ -64,16 +64,16 @@ def advance_groups(
     operator: PaneAggregate,
     runs: Sequence[Sections],
     deltas: Sequence[Sections],
-    turn: Turn,
-    groups: GroupTurn,
+    advance: Advance,
+    groups: GroupAdvance,
 ) -> Step:
     """The operator's step, where groups that are ahead are told as far as their own punctuation, and not again."""
-    step = operator.advance(runs, deltas, turn)
+    step = operator.advance(runs, deltas, advance)
     tables = []
     if step.results is not None:
         done = _bounds(operator, step.results, groups, groups.before, HIDDEN)
         tables.append(step.results.filter(pa.array(_at(step.results) > done)))
-    early = None if turn.final else _early(operator, runs, deltas, turn, groups)
+    early = None if advance.final else _early(operator, runs, deltas, advance, groups)
     if early is not None:
         tables.append(early)
     results = pa.concat_tables(tables) if tables else None
@@ -84,23 +84,25 @@ def _early(
     operator: PaneAggregate,
     runs: Sequence[Sections],
     deltas: Sequence[Sections],
-    turn: Turn,
-    groups: GroupTurn,
+    advance: Advance,
+    groups: GroupAdvance,
 ) -> pa.Table | None:
     """Windows that end above the stream's punctuation, of groups whose own has passed them in this turn."""
     moved = {
-        name: at for name, at in groups.now.items() if at > max(turn.now, groups.before.get(name, BEGINNING))
+        name: at
+        for name, at in groups.punctuations.items()
+        if at > max(advance.punctuation, groups.before.get(name, BEGINNING))
     }
     if not moved:
         return None
-    parts = _rows_of(operator, runs, deltas, turn, groups, moved)
+    parts = _rows_of(operator, runs, deltas, advance, groups, moved)
     if not parts:
         return None
-    step = operator.advance([], parts, Turn(BEGINNING, max(moved.values()), turn.greatest))
+    step = operator.advance([], parts, Advance(BEGINNING, max(moved.values()), advance.max_event_time))
     if step.results is None:
         return None
     told, at = step.results, _at(step.results)
-    done = np.maximum(_bounds(operator, told, groups, groups.before, HIDDEN), turn.now)
+    done = np.maximum(_bounds(operator, told, groups, groups.before, HIDDEN), advance.punctuation)
     return told.filter(pa.array((at > done) & (at <= _bounds(operator, told, groups, moved, HIDDEN))))
 
 
@@ -108,15 +110,15 @@ def _rows_of(
     operator: PaneAggregate,
     runs: Sequence[Sections],
     deltas: Sequence[Sections],
-    turn: Turn,
-    groups: GroupTurn,
+    advance: Advance,
+    groups: GroupAdvance,
     moved: Mapping[str, Instant],
 ) -> list[Sections]:
     """Partials of the groups that moved, in panes that a window not told yet may hold, all as rows that just came."""
     panes = operator.panes
-    begun = turn.closed != BEGINNING
-    opened = block_key(0, panes.of_instant(turn.closed) if begun else -HIGHEST)
-    reached = min(max(turn.closed, groups.before.get(name, BEGINNING)) for name in moved)
+    begun = advance.emitted_to != BEGINNING
+    opened = block_key(0, panes.of_instant(advance.emitted_to) if begun else -HIGHEST)
+    reached = min(max(advance.emitted_to, groups.before.get(name, BEGINNING)) for name in moved)
     first = panes.first(panes.last_closed(reached) + 1) if reached != BEGINNING else -HIGHEST
     assert first is not None
     low, high = block_key(0, first), block_key(0, HIGHEST)
@@ -134,7 +136,7 @@ def _rows_of(
 
 
 def _bounds(
-    operator: PaneAggregate, table: pa.Table, groups: GroupTurn, bounds: Mapping[str, Instant], prefix: str
+    operator: PaneAggregate, table: pa.Table, groups: GroupAdvance, bounds: Mapping[str, Instant], prefix: str
 ) -> Ints:
     """The bound of each row's group; its keys are at rest (`k0`) or the hidden columns of results."""
     if not bounds:

@@ -20,32 +20,32 @@ from headrace.algebra.query import Revisions
 from headrace.algebra.windows.context import Context
 from headrace.operators.aggregates.cell_table import KEY, Layout, merge
 from headrace.operators.aggregates.group_by import Grouped
-from headrace.operators.aggregates.synopsis_aggregates import keeps_synopses
+from headrace.operators.aggregates.synopsis_aggregates import uses_synopses
 from headrace.operators.base.batch import Batch, Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import (
+    Advance,
     BaseOperator,
+    EmittedCounts,
     Operator,
     Scanned,
     Sections,
     StateOwner,
     Step,
-    Told,
-    Turn,
 )
 from headrace.operators.families import cohort, harvest
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.panes.adaptive_panes import (
     EVERY_ROW,
-    FEW_OPEN,
-    FEW_SEALED,
-    few_rows,
+    SPARSE_OPEN,
+    SPARSE_SEALED,
     fold_adaptively,
     grown_into_partials,
     in_order,
     settle,
+    sparse_group_limit,
 )
-from headrace.operators.panes.emission_limit import Pace
+from headrace.operators.panes.emission_limit import EmissionCap
 from headrace.operators.panes.late_panes import settled_at
 from headrace.operators.panes.pane_keys import block_key, pane_keys
 from headrace.operators.panes.pane_sealing import PaneStore
@@ -53,8 +53,8 @@ from headrace.operators.panes.panes import Panes
 from headrace.operators.panes.subwindows import Subwindows
 from headrace.operators.rows.row_pipeline import RowPipeline, RowStep, columns_read
 from headrace.operators.time_windows import group_punctuation, pane_display, pane_subwindow
-from headrace.operators.time_windows.group_punctuation import GroupTurn
-from headrace.operators.window_assembly.pane_emission_limit import reach
+from headrace.operators.time_windows.group_punctuation import GroupAdvance
+from headrace.operators.window_assembly.pane_emission_limit import emission_limit
 from headrace.operators.window_assembly.pane_extent import SEEN, extent_table, one_extent
 from headrace.operators.window_assembly.window_closing import close
 from headrace.time import BEGINNING, Duration, Instant
@@ -89,9 +89,9 @@ class PaneAggregate(BaseOperator):
     """How many of the steps stand below the window: rows they drop are in no window, others only in no answer."""
     family: str | None = None
     """The name of the state it shares with queries of its shape; see `headrace.operators.families.family`."""
-    keeps: int | None = None
+    row_layout_limit: int | None = None
     """Groups of at most so many rows in a pane lie as their rows; None: all are folded. See `adaptive_panes`."""
-    alone: bool = False
+    has_own_panes: bool = False
     """Whether it folds rows and keeps panes by itself, also where queries alike could do it for it."""
     sheds: bool = False
     """Whether it is shown the rows that the stream keeps, with what each stands for, instead of all."""
@@ -111,15 +111,15 @@ class PaneAggregate(BaseOperator):
     def adapts(self) -> bool:
         """True where a group of few rows can lie as these rows: not where all of the past, or late rows, meet them again."""
         once = self.revisions is None and not self.answers_empty and self.panes.back is not None
-        return once and not keeps_synopses(self.aggregates)
+        return once and not uses_synopses(self.aggregates)
 
-    def adapting(self, *, folds: bool = True) -> PaneAggregate:
+    def with_row_layout(self, *, folds: bool = True) -> PaneAggregate:
         """The operator while it keeps groups of few rows as these; without `folds` all groups, until their rows meet."""
-        return self.keeping(few_rows(self.layouts[0]) if folds else EVERY_ROW)
+        return self.keeping(sparse_group_limit(self.layouts[0]) if folds else EVERY_ROW)
 
     def keeping(self, most: int | None) -> PaneAggregate:
         """The operator while it keeps groups of at most so many rows in a pane as these."""
-        return replace(self, keeps=most) if self.adapts else self
+        return replace(self, row_layout_limit=most) if self.adapts else self
 
     @property
     def context(self) -> Context:
@@ -144,11 +144,11 @@ class PaneAggregate(BaseOperator):
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:
         """Its steps, unless a row that they drop makes a window answer all the same."""
-        return () if self.answers_empty or self.alone else self.steps
+        return () if self.answers_empty or self.has_own_panes else self.steps
 
     def unshared(self) -> PaneAggregate:
         """The operator, folding and storing its panes by itself."""
-        return replace(self, family=None, alone=True)
+        return replace(self, family=None, has_own_panes=True)
 
     @property
     def family_key(self) -> str | None:
@@ -172,17 +172,17 @@ class PaneAggregate(BaseOperator):
         return list(tables) if self.family is None else cohort.Cohort.of((self,)).own_rows(tables)
 
     def owners(
-        self, members: Sequence[Operator], turn_of: Callable[[Operator], Turn]
-    ) -> Sequence[tuple[StateOwner, Turn]]:
+        self, members: Sequence[Operator], advance_of: Callable[[Operator], Advance]
+    ) -> Sequence[tuple[StateOwner, Advance]]:
         """The cohorts of its family."""
         if self.family is None:
-            return [(self, turn_of(self))]
-        return cohort.cohorts(members, {each.id: turn_of(each) for each in members})
+            return [(self, advance_of(self))]
+        return cohort.cohorts(members, {each.id: advance_of(each) for each in members})
 
     @property
     def store(self) -> PaneStore:
         """How its panes are kept once they are closed."""
-        return PaneStore(self.panes, self.top_level, self.revisions, self.keeps)
+        return PaneStore(self.panes, self.top_level, self.revisions, self.row_layout_limit)
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -202,8 +202,12 @@ class PaneAggregate(BaseOperator):
     @property
     def top_level(self) -> int:
         """The highest level of blocks worth keeping."""
-        reach = self.panes.per_window
-        return 0 if reach is None or reach < _LEAST_PANES_FOR_BLOCKS else reach.bit_length() - 1
+        emission_limit = self.panes.per_window
+        return (
+            0
+            if emission_limit is None or emission_limit < _LEAST_PANES_FOR_BLOCKS
+            else emission_limit.bit_length() - 1
+        )
 
     @property
     def emission_windows(self) -> Panes:
@@ -211,11 +215,11 @@ class PaneAggregate(BaseOperator):
         return self.panes
 
     def emission_limit(
-        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
         """Up to where to answer in one step, see `emission_limit`."""
         keys, empty = len(self.keys), self.answers_empty
-        return reach(self.panes, runs, deltas, turn, pace, keys=keys, answers_empty=empty)
+        return emission_limit(self.panes, runs, deltas, advance, cap, keys=keys, answers_empty=empty)
 
     @property
     def ends_in_parts(self) -> bool:
@@ -224,15 +228,15 @@ class PaneAggregate(BaseOperator):
 
     def group_columns(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Which of the columns are group keys, where windows close group by group."""
-        return group_punctuation.columns_kept(self, columns)
+        return group_punctuation.grouping_columns(self, columns)
 
     def advance_groups(
-        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, groups: GroupTurn
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, groups: GroupAdvance
     ) -> Step:
         """`advance`, where single groups go as far as their own punctuation."""
-        return group_punctuation.advance_groups(self, runs, deltas, turn, groups)
+        return group_punctuation.advance_groups(self, runs, deltas, advance, groups)
 
-    def without_done(self, section: str, table: pa.Table, groups: GroupTurn) -> pa.Table:
+    def without_done(self, section: str, table: pa.Table, groups: GroupAdvance) -> pa.Table:
         """Rows about to be merged, without groups of which all was emitted and no row will follow."""
         return group_punctuation.without_done(self, section, table, groups)
 
@@ -267,55 +271,55 @@ class PaneAggregate(BaseOperator):
         """Of each sketch so many in each pane."""
         return pane_display.sketch_bytes(self)
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Seal the panes that punctuation passed, build their blocks, answer the windows that closed."""
-        closed = close(self, runs, deltas, turn)
+        closed = close(self, runs, deltas, advance)
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
-        told = Told()
+        told = EmittedCounts()
         for chunk in closed.chunks:
             told = told.plus(len(chunk.windows), chunk.held)
             table, bad = finish(self.finish, chunk.columns, chunk.windows, chunk.ends, chunk.failed)
             tables.append(table)
             rejected += bad
         results = pa.concat_tables(tables) if tables else None
-        return Step(closed.state, results, tuple(rejected), closed.open_windows, closed.again, told)
+        return Step(closed.state, results, tuple(rejected), closed.open_windows, closed.revised_windows, told)
 
     def before_merge(
-        self, sections: Mapping[str, Sequence[pa.Table]], turn: Turn
+        self, sections: Mapping[str, Sequence[pa.Table]], advance: Advance
     ) -> Mapping[str, Sequence[pa.Table]]:
         """Sections about to be merged, with groups folded of which the parts have many rows together."""
-        if FEW_OPEN not in sections and FEW_SEALED not in sections:
+        if SPARSE_OPEN not in sections and SPARSE_SEALED not in sections:
             return sections
         needed = dict(sections)
-        for name, kept in ((FEW_OPEN, self.store.opened), (FEW_SEALED, self.store.live)):
+        for name, kept in ((SPARSE_OPEN, self.store.opened), (SPARSE_SEALED, self.store.live)):
             if name in sections:
-                needed[name] = kept(sections[name], turn.closed)
-        return grown_into_partials(self.layouts[0], needed, self.keeps)
+                needed[name] = kept(sections[name], advance.emitted_to)
+        return grown_into_partials(self.layouts[0], needed, self.row_layout_limit)
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Merge parts of open panes; drop blocks no later window holds; a landmark's past becomes one pane."""
         if section == SEEN:
             return one_extent([*tables])
-        if section in (FEW_SEALED, FEW_OPEN):
-            kept = self.store.live if section == FEW_SEALED else self.store.opened
-            found = kept(tables, turn.closed) or [tables[0].slice(0, 0)]
+        if section in (SPARSE_SEALED, SPARSE_OPEN):
+            kept = self.store.live if section == SPARSE_SEALED else self.store.opened
+            found = kept(tables, advance.emitted_to) or [tables[0].slice(0, 0)]
             return found[0] if len(found) == 1 else in_order(found)
         layout = self.layouts[int(section.removeprefix("open").removeprefix("sealed"))]
         if section.startswith("open"):
-            opened = self.store.opened(tables, turn.closed)
+            opened = self.store.opened(tables, advance.emitted_to)
             return opened[0] if len(opened) == 1 else merge(layout, opened)
-        settled = settled_at(turn.closed, self.revisions)
+        settled = settled_at(advance.emitted_to, self.revisions)
         if settled == BEGINNING:
             return merge(layout, tables)
         if self.panes.back is None:
-            return _one_past(
+            return _landmark_pane(
                 layout, tables, None if self.revisions is None else self.panes.of_instant(settled)
             )
         return merge(layout, self.store.live(tables, settled))
 
 
-def _one_past(layout: Layout, tables: Sequence[pa.Table], edge: int | None) -> pa.Table:
+def _landmark_pane(layout: Layout, tables: Sequence[pa.Table], edge: int | None) -> pa.Table:
     """A landmark's past as one pane; with an `edge` only what lies below it, since a window may still end after it."""
     whole = merge(layout, tables)
     keys = ints(whole, KEY)
@@ -339,7 +343,7 @@ class PaneScanner:
     rows_in: int = 0
     rows_kept: int = 0
     groups: int = 0
-    few: int = 0
+    sparse_groups: int = 0
 
     def add(self, batch: Batch) -> None:
         """Fold a batch."""
@@ -356,9 +360,12 @@ class PaneScanner:
         self.rows_kept += batch.rows
         if batch.rows:
             blocks = pane_keys(self.operator.panes.of_instants(batch.at))
-            slot, keeps = self.operator.single_slot, self.operator.keeps
-            folded = fold_adaptively(grouped, blocks, values, slot, keeps=keeps)
-            self.groups, self.few = self.groups + folded.groups, self.few + folded.few
+            slot, row_layout_limit = self.operator.single_slot, self.operator.row_layout_limit
+            folded = fold_adaptively(grouped, blocks, values, slot, row_layout_limit=row_layout_limit)
+            self.groups, self.sparse_groups = (
+                self.groups + folded.groups,
+                self.sparse_groups + folded.sparse_groups,
+            )
             self.tables.append(folded.tables)
             self.rows += [folded.rows] if folded.rows is not None else []
 
@@ -368,15 +375,17 @@ class PaneScanner:
         for place, layout in enumerate(self.operator.layouts):
             tables = [folded[place] for folded in self.tables]
             if len(tables) > 1 and place == 0 and self.rows:
-                tables, self.rows = _halves(settle(layout, [*tables, *self.rows], self.operator.keeps))
+                tables, self.rows = _halves(
+                    settle(layout, [*tables, *self.rows], self.operator.row_layout_limit)
+                )
             if tables:
                 deltas[f"open{place}"] = tables[0] if len(tables) == 1 else merge(layout, tables)
         if self.rows:
-            deltas[FEW_OPEN] = self.rows[0]
+            deltas[SPARSE_OPEN] = self.rows[0]
         if self.seen:
             deltas[SEEN] = one_extent(self.seen)
         rejected = (*self.below.rejected, *self.pipeline.rejected)
-        return Scanned(deltas, rejected, self.rows_in, self.rows_kept, self.groups, self.few)
+        return Scanned(deltas, rejected, self.rows_in, self.rows_kept, self.groups, self.sparse_groups)
 
 
 def _halves(settled: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:

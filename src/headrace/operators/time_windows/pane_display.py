@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from headrace.algebra.expressions.expression_text import show
 from headrace.operators.output.display import argument, keys, steps_up
-from headrace.operators.panes.adaptive_panes import EVERY_ROW, few_rows, partial_bytes, row_bytes
+from headrace.operators.panes.adaptive_panes import EVERY_ROW, partial_bytes, row_bytes, sparse_group_limit
 from headrace.operators.panes.window_cost_model import MOST_WINDOWS, cost, rows_for_panes_to_pay
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.synopsis_partial import Synopsis
 from headrace.time import render_duration
 
@@ -32,11 +32,11 @@ def lines(operator: PaneAggregate) -> Iterator[str]:
     cut = "" if not panes.cut else f", cut at {render_duration(panes.cut)}"
     yield f"pane partials: {panes.per_slide} a slide{cut}; {', '.join(partials(operator))}"
     yield from _synopses(operator)
-    yield from _few_rows(operator)
+    yield from _sparse_groups(operator)
     yield routed(operator)
     if operator.sheds:
         yield "answered from the rows that the stream keeps, maybe fewer than there are (WITH SHEDDING)"
-    if operator.alone:
+    if operator.has_own_panes:
         yield "shares its panes with no query (sharing 'off')"
     yield from steps_up(operator.steps)
 
@@ -53,25 +53,29 @@ def routed(operator: PaneAggregate) -> str:
     return f"group by {keys(operator.keys)} (routed to {where})"
 
 
-def _few_rows(operator: PaneAggregate) -> Iterator[str]:
+def _sparse_groups(operator: PaneAggregate) -> Iterator[str]:
     """Whether groups of few rows lie as these, or when they would."""
     layout = operator.layouts[0]
-    most = few_rows(layout)
+    most = sparse_group_limit(layout)
     if not operator.adapts or operator.family is None or not most:
         return
     sizes = f"{row_bytes(layout)} bytes a row, {partial_bytes(layout)} a partial"
     few = f"groups of at most {most} {'row' if most == 1 else 'rows'} in a pane"
-    if operator.keeps is not None and operator.keeps >= EVERY_ROW:
+    if operator.row_layout_limit is not None and operator.row_layout_limit >= EVERY_ROW:
         yield f"rows are not folded into panes as they come: too few share a group's pane ({sizes})"
-    elif operator.keeps is not None:
-        yield f"{few} lie as their rows, since many are that small ({sizes})"
+    elif operator.row_layout_limit is not None:
+        yield f"{few} are stored as rows, since many are that small ({sizes})"
     else:
-        yield f"{few} are kept as their rows when many are that small ({sizes})"
+        yield f"{few} are stored as rows when many are that small ({sizes})"
 
 
 def _costs(operator: PaneAggregate) -> Iterator[str]:
     """What the cost model says of windows that close alone and of many that close together, and when panes pay."""
-    subtracts = all(fed.partial.subtracts for layout in operator.layouts for fed in layout.feds)
+    subtracts = all(
+        partial_column.partial.subtracts
+        for layout in operator.layouts
+        for partial_column in layout.partial_columns
+    )
     for many in (1, MOST_WINDOWS):
         found = cost(operator.panes, many)
         rolled = (
@@ -98,28 +102,32 @@ def window(operator: PaneAggregate) -> str:
 
 def partials(operator: PaneAggregate) -> list[str]:
     """What is kept in each pane: `count(*)`, `sum(price)`."""
-    return [f"{_kind(fed)}({argument(fed)})" for layout in operator.layouts for fed in layout.feds]
+    return [
+        f"{_kind(partial_column)}({argument(partial_column)})"
+        for layout in operator.layouts
+        for partial_column in layout.partial_columns
+    ]
 
 
-def _kind(fed: Fed) -> str:
-    partial = fed.partial
-    if fed.encoding == "squares":
+def _kind(partial_column: PartialColumn) -> str:
+    partial = partial_column.partial
+    if partial_column.encoding == "squares":
         return "squares"
     return type(partial.kind if isinstance(partial, Synopsis) else partial).__name__.lower()
 
 
 def _synopses(operator: PaneAggregate) -> Iterator[str]:
     """A line for each synopsis: how much a group takes in a pane of many rows, and in a window."""
-    for fed in operator.layouts[0].feds:
-        if isinstance(fed.partial, Synopsis) and fed.expression is not None:
-            size = fed.partial.kind.full_bytes
-            yield f"synopsis {_kind(fed)}({show(fed.expression)}): at most about {size:,} bytes a group and pane"
+    for partial_column in operator.layouts[0].partial_columns:
+        if isinstance(partial_column.partial, Synopsis) and partial_column.expression is not None:
+            size = partial_column.partial.kind.full_bytes
+            yield f"synopsis {_kind(partial_column)}({show(partial_column.expression)}): at most about {size:,} bytes a group and pane"
 
 
 def sketch_bytes(operator: PaneAggregate) -> dict[str, int]:
     """How many bytes each sketch takes at most, for one group in one pane."""
     return {
-        f"{type(fed.partial.kind).__name__.lower()}({argument(fed)})": fed.partial.kind.full_bytes
-        for fed in operator.layouts[0].feds
-        if isinstance(fed.partial, Synopsis)
+        f"{type(partial_column.partial.kind).__name__.lower()}({argument(partial_column)})": partial_column.partial.kind.full_bytes
+        for partial_column in operator.layouts[0].partial_columns
+        if isinstance(partial_column.partial, Synopsis)
     }

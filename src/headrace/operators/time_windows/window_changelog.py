@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.base.group_codes import ints
-from headrace.operators.base.operator import AT, SLOT, WINDOW, Operator, Sections, Step, Turn
+from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, Operator, Sections, Step
 from headrace.operators.base.wrapper import Around
 from headrace.operators.output.changelog import consolidated
 from headrace.operators.output.output_stage import Finish
-from headrace.operators.panes.emission_limit import Pace
+from headrace.operators.panes.emission_limit import EmissionCap
 from headrace.operators.panes.panes import Panes
 from headrace.time import BEGINNING, Instant
 
@@ -42,45 +42,49 @@ class WindowChanges(Around):
         return self.panes
 
     def emission_limit(
-        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
         """As far as the inner operator."""
-        return self.inner.emission_limit([_without(run) for run in runs], deltas, turn, pace)
+        return self.inner.emission_limit([_without(run) for run in runs], deltas, advance, cap)
 
     def display(self) -> Iterator[str]:
         """What is taken of the differences, then the inner operator's lines."""
         yield f"{self.kind}: what differs from each window to the next"
         yield from self.inner.display()
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Answer the windows that closed, and tell what differs from each to the next."""
-        step = self.inner.advance([_without(run) for run in runs], deltas, turn)
-        if turn.now == BEGINNING:
+        step = self.inner.advance([_without(run) for run in runs], deltas, advance)
+        if advance.punctuation == BEGINNING:
             return step
-        now = self.panes.last_closed(turn.now)
-        if turn.closed != BEGINNING and now == self.panes.last_closed(turn.closed):
+        now = self.panes.last_closed(advance.punctuation)
+        if advance.emitted_to != BEGINNING and now == self.panes.last_closed(advance.emitted_to):
             return step
-        older = [] if turn.closed == BEGINNING else self._of_window(runs, self.panes.last_closed(turn.closed))
+        older = (
+            []
+            if advance.emitted_to == BEGINNING
+            else self._of_window(runs, self.panes.last_closed(advance.emitted_to))
+        )
         fresh = [step.results] if step.results is not None else []
         if not older and not fresh:
             return step
         rows = pa.concat_tables([*older, *fresh])
-        told = self._differences(rows, sum(table.num_rows for table in older), now, turn)
+        told = self._differences(rows, sum(table.num_rows for table in older), now, advance)
         state = dict(step.state)
         last = rows.filter(pa.array(_windows(rows) == now))
         if last.num_rows:
             state[_BEFORE] = last.append_column(SLOT, pa.array(np.full(last.num_rows, self.slot, np.int16)))
         return Step(state, told, step.rejected, step.open_windows)
 
-    def _differences(self, rows: pa.Table, older: int, now: int, turn: Turn) -> pa.Table:
+    def _differences(self, rows: pa.Table, older: int, now: int, advance: Advance) -> pa.Table:
         window = _windows(rows)
         entering = np.arange(rows.num_rows) >= older
-        if not turn.final:
+        if not advance.final:
             leaving = window < now
         elif self.panes.back is not None:
             leaving = np.ones(rows.num_rows, bool)
         else:
-            leaving = window < self.panes.last_closed(turn.greatest) + 1
+            leaving = window < self.panes.last_closed(advance.max_event_time) + 1
         picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
         ends = self.panes.anchor + np.concatenate([window[entering], window[leaving] + 1]) * self.panes.slide
         signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
@@ -93,14 +97,14 @@ class WindowChanges(Around):
         found = [table.filter(pa.array(_windows(table) == window)) for table in stored]
         return [table for table in found if table.num_rows]
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Only the rows of the last window that closed matter."""
         if section != _BEFORE:
-            return self.inner.compact(section, tables, turn)
+            return self.inner.compact(section, tables, advance)
         whole = pa.concat_tables(tables)
-        if turn.closed == BEGINNING:
+        if advance.emitted_to == BEGINNING:
             return whole
-        return whole.filter(pa.array(_windows(whole) == self.panes.last_closed(turn.closed)))
+        return whole.filter(pa.array(_windows(whole) == self.panes.last_closed(advance.emitted_to)))
 
 
 def _windows(rows: pa.Table) -> np.ndarray:

@@ -17,15 +17,15 @@ import pyarrow as pa
 from headrace.algebra.query import Revisions
 from headrace.algebra.windows.window import CHANGE
 from headrace.operators.base.group_codes import Ints, flat, group, ints
-from headrace.operators.base.operator import AT, SLOT, WINDOW, Operator, Sections, Step, Turn
+from headrace.operators.base.operator import AT, SLOT, WINDOW, Advance, Operator, Sections, Step
 from headrace.operators.base.wrapper import Around
 from headrace.operators.output.output_stage import Finish
-from headrace.operators.panes.emission_limit import Pace
+from headrace.operators.panes.emission_limit import EmissionCap
 from headrace.operators.panes.late_panes import settled_at
 from headrace.operators.panes.panes import Panes
 from headrace.time import BEGINNING, Instant, render_duration
 
-TOLD: Final = "told"
+LAST_EMITTED: Final = "told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +44,41 @@ class Revising(Around):
         return self.panes
 
     def emission_limit(
-        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
         """As far as the inner operator."""
-        return self.inner.emission_limit([_without(run) for run in runs], deltas, turn, pace)
+        return self.inner.emission_limit([_without(run) for run in runs], deltas, advance, cap)
 
     def display(self) -> Iterator[str]:
         """For which rows, then the inner operator's lines."""
         yield revised(self.revisions)
         yield from self.inner.display()
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Answer the windows that closed, and those that late rows changed."""
-        step = self.inner.advance([_without(run) for run in runs], deltas, turn)
-        told = [run[TOLD].drop_columns([SLOT]) for run in runs if TOLD in run] if step.again else []
-        earlier = [_negated(table.filter(pa.array(_within(_windows(table), step.again)))) for table in told]
+        step = self.inner.advance([_without(run) for run in runs], deltas, advance)
+        told = (
+            [run[LAST_EMITTED].drop_columns([SLOT]) for run in runs if LAST_EMITTED in run]
+            if step.revised_windows
+            else []
+        )
+        earlier = [
+            _negated(table.filter(pa.array(_within(_windows(table), step.revised_windows)))) for table in told
+        ]
         fresh = [_signed(step.results)] if step.results is not None else []
         parts = [table for table in (*earlier, *fresh) if table.num_rows]
         if not parts:
             return Step(step.state, None, step.rejected, step.open_windows)
         changes = net(pa.concat_tables(parts))
         kept = changes.append_column(SLOT, pa.array(np.full(changes.num_rows, self.slot, np.int16)))
-        return Step({**step.state, TOLD: kept}, changes, step.rejected, step.open_windows)
+        return Step({**step.state, LAST_EMITTED: kept}, changes, step.rejected, step.open_windows)
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """What was told of windows that may still change, as it stands."""
-        if section != TOLD:
-            return self.inner.compact(section, tables, turn)
+        if section != LAST_EMITTED:
+            return self.inner.compact(section, tables, advance)
         whole = pa.concat_tables(tables)
-        settled = settled_at(turn.closed, self.revisions)
+        settled = settled_at(advance.emitted_to, self.revisions)
         if settled != BEGINNING:
             whole = whole.filter(pa.array(_windows(whole) > self.panes.last_closed(settled)))
         return net(whole)
@@ -82,7 +88,7 @@ def revised(revisions: Revisions) -> str:
     """As EXPLAIN shows it: what is emitted once more, and for which rows."""
     within = revisions.within
     reach = "however late" if within is None else f"up to {render_duration(within)} late"
-    return f"windows told again, what goes as -1 and what comes as +1, for rows {reach}"
+    return f"closed windows are revised (retractions -1, insertions +1) for rows {reach}"
 
 
 def net(changes: pa.Table) -> pa.Table:
@@ -122,7 +128,7 @@ def _within(windows: Ints, ranges: Sequence[range]) -> np.ndarray:
 
 
 def _without(run: Sections) -> Sections:
-    return {name: table for name, table in run.items() if name != TOLD}
+    return {name: table for name, table in run.items() if name != LAST_EMITTED}
 
 
 __all__ = ["AT", "Revising", "net"]

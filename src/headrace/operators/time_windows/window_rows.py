@@ -16,11 +16,11 @@ from headrace.algebra.query import Revisions
 from headrace.algebra.windows.context import Context
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.base.operator import Sections, Step, Turn, Windows
+from headrace.operators.base.operator import Advance, Sections, Step, Windows
 from headrace.operators.base.ranges import repeated
 from headrace.operators.output.output_stage import Finish, finish
 from headrace.operators.output.row_operator import RowOperator
-from headrace.operators.panes.emission_limit import HIGHEST_WINDOW, Pace, reach_over, span
+from headrace.operators.panes.emission_limit import HIGHEST_WINDOW, EmissionCap, emission_limit_over, span
 from headrace.operators.panes.late_panes import settled_at
 from headrace.operators.panes.panes import Panes
 from headrace.operators.rows.row_pipeline import RowStep
@@ -68,12 +68,12 @@ class WindowRows(RowOperator):
         """Each window is made of its rows alone."""
         return True
 
-    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn) -> Step:
+    def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Keep what came; answer the windows that closed."""
         arrived = [delta[ROWS] for delta in deltas if ROWS in delta]
         state = {ROWS: pa.concat_tables(arrived)} if arrived else {}
-        closed, now = self._closed(turn)
-        again = self._again(arrived, turn, closed)
+        closed, now = self._closed(advance)
+        again = self._revised_windows(arrived, advance, closed)
         if now <= closed and not again:
             return Step(state)
         held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), *arrived])
@@ -90,35 +90,37 @@ class WindowRows(RowOperator):
         return Step(state, pa.concat_tables(tables) if tables else None, tuple(rejected), open_windows, again)
 
     def emission_limit(
-        self, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn, pace: Pace
+        self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
         """Up to where to answer in one step, see `emission_limit`."""
-        if span(self.panes, turn, pace) is None:
+        if span(self.panes, advance, cap) is None:
             return None
         held = hold(self.rows, [each[ROWS] for each in (*runs, *deltas) if ROWS in each])
-        closed, now = self._closed(turn)
+        closed, now = self._closed(advance)
         low, high = self._windows(held.at)
         low, high = np.maximum(low, closed + 1), np.minimum(high, min(now, HIGHEST_WINDOW))
         due = np.flatnonzero(low <= high)
         due = due[np.argsort(low[due], kind="stable")]
         most = int((high[due] - low[due] + 1).sum())
-        return reach_over(self.panes, low[due], high[due], len(due), most, pace)
+        return emission_limit_over(self.panes, low[due], high[due], len(due), most, cap)
 
-    def _again(self, arrived: Sequence[pa.Table], turn: Turn, closed: int) -> Windows:
+    def _revised_windows(self, arrived: Sequence[pa.Table], advance: Advance, closed: int) -> Windows:
         """Windows up to `closed` that late rows are in."""
-        if self.revisions is None or turn.closed == BEGINNING or not arrived:
+        if self.revisions is None or advance.emitted_to == BEGINNING or not arrived:
             return ()
         at = hold(self.rows, arrived).at
-        return self.panes.holding(self.panes.of_instants(at[at < turn.closed]), closed)
+        return self.panes.holding(self.panes.of_instants(at[at < advance.emitted_to]), closed)
 
-    def _closed(self, turn: Turn) -> tuple[int, int]:
+    def _closed(self, advance: Advance) -> tuple[int, int]:
         """The last window answered before, and the last one to answer now."""
-        closed = _LOWEST if turn.answered == BEGINNING else self.panes.last_closed(turn.answered)
-        if turn.now == BEGINNING:
+        closed = (
+            _LOWEST if advance.emission_start == BEGINNING else self.panes.last_closed(advance.emission_start)
+        )
+        if advance.punctuation == BEGINNING:
             return closed, closed
-        if turn.final and self.panes.back is None:
-            return closed, max(closed, self.panes.last_closed(turn.greatest) + 1)
-        return closed, self.panes.last_closed(turn.now)
+        if advance.final and self.panes.back is None:
+            return closed, max(closed, self.panes.last_closed(advance.max_event_time) + 1)
+        return closed, self.panes.last_closed(advance.punctuation)
 
     def _windows(self, at: Ints) -> tuple[Ints, Ints]:
         """The first and the last window that holds each instant; last < first when none does."""
@@ -143,10 +145,10 @@ class WindowRows(RowOperator):
             rejected += bad
         return (pa.concat_tables(tables) if tables else None), tuple(rejected)
 
-    def compact(self, section: str, tables: Sequence[pa.Table], turn: Turn) -> pa.Table:  # noqa: ARG002
+    def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
         """Rows whose last window has closed are gone."""
         held = hold(self.rows, tables)
-        settled = settled_at(turn.closed, self.revisions)
+        settled = settled_at(advance.emitted_to, self.revisions)
         closed = _LOWEST if settled == BEGINNING else self.panes.last_closed(settled)
         low, high = self._windows(held.at)
         return held.where((high > closed) & (low <= high)).table

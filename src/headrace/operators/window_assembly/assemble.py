@@ -33,7 +33,7 @@ from headrace.operators.panes.pane_keys import at_keys, between, block_key, cove
 from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
 from headrace.operators.panes.window_cost_model import MOST_WINDOWS, cost
 from headrace.operators.partials import encoding as at_rest
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells
 from headrace.operators.window_assembly.rolling_windows import rolling
 
@@ -92,12 +92,14 @@ def windows(layout: Layout, panes: Panes, closed: ClosedPanes, due: range, top: 
 def _panes_alone(layout: Layout, panes: Panes, table: pa.Table) -> WindowCells:
     """Windows that are a pane each, of one table: its rows are their cells already."""
     columns = {name: flat(table.column(name)) for name in table.column_names}
-    cells: dict[Fed, Cells] = {}
-    dictionaries: dict[Fed, pa.Array] = {}
-    for place, fed in enumerate(layout.feds):
-        cells[fed], dictionary = at_rest.load(fed, [columns[name] for name in layout.cell_names(place)])
+    cells: dict[PartialColumn, Cells] = {}
+    dictionaries: dict[PartialColumn, pa.Array] = {}
+    for place, partial_column in enumerate(layout.partial_columns):
+        cells[partial_column], dictionary = at_rest.load(
+            partial_column, [columns[name] for name in layout.cell_names(place)]
+        )
         if dictionary is not None:
-            dictionaries[fed] = dictionary
+            dictionaries[partial_column] = dictionary
     pane = columns[KEY].to_numpy() - block_key(0, 0)
     keys = tuple(columns[name] for name in layout.key_names)
     return WindowCells(pane // panes.per_slide + 1, keys, Answer(cells, dictionaries))
@@ -129,7 +131,7 @@ def _repeated(found: WindowCells, windows: range) -> Iterator[WindowCells]:
 
 def _rolled_length(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
     """How many windows to roll over together, by the rows of their panes; 0 when they are too few for that."""
-    subtracts = all(fed.partial.subtracts for fed in layout.feds)
+    subtracts = all(partial_column.partial.subtracts for partial_column in layout.partial_columns)
     if panes.back is None or not due or not cost(panes, len(due)).rolls(subtracts=subtracts):
         return 0
     rows = _rows_held(panes, sealed, due)
@@ -236,22 +238,22 @@ def _dense(
         else np.zeros(len(due), int)
     )
     stops = np.array([panes.stop(window) for window in due])
-    cells: dict[Fed, Cells] = {}
+    cells: dict[PartialColumn, Cells] = {}
     with np.errstate(all="ignore"):
-        for fed in layout.feds:
-            grid = _Grid(fed, rows, count)
+        for partial_column in layout.partial_columns:
+            grid = _Grid(partial_column, rows, count)
             backward = grid.table(left, left_range[1] - 1 - pane[left], left_range[1] - left_range[0])
             forward = grid.table(right, pane[right] - right_range[0], right_range[1] - right_range[0])
             centre = grid.table(middle, np.zeros(middle.stop - middle.start, np.int64), 0)
-            whole = fed.partial.combine(_at(backward, left_range[1] - firsts), centre)
-            whole = fed.partial.combine(whole, _at(forward, stops - right_range[0]))
-            cells[fed] = tuple(part.reshape(-1) for part in whole)
+            whole = partial_column.partial.combine(_at(backward, left_range[1] - firsts), centre)
+            whole = partial_column.partial.combine(whole, _at(forward, stops - right_range[0]))
+            cells[partial_column] = tuple(part.reshape(-1) for part in whole)
     return _alive(layout, rows, Answer(cells, rows.answer.dictionaries), due)
 
 
 def _alive(layout: Layout, rows: Gathered, answer: Answer, due: range) -> WindowCells:
     """Of a cell for each window and group, windows slowest, those that hold a row."""
-    held = answer.cells[layout.feds[0]][0] > 0
+    held = answer.cells[layout.partial_columns[0]][0] > 0
     if held.all():
         window, member = np.divmod(np.arange(len(held)), rows.groups.count)
     else:
@@ -266,7 +268,7 @@ def _alive(layout: Layout, rows: Gathered, answer: Answer, due: range) -> Window
 class _Grid:
     """One partial's rows as dense tables: steps down, groups across, accumulated downwards."""
 
-    fed: Fed
+    partial_column: PartialColumn
     rows: Gathered
     groups: int
 
@@ -275,10 +277,10 @@ class _Grid:
         offset = 0 if steps == 0 else 1
         height = steps + 1
         codes = (step + offset) * self.groups + self.rows.groups.codes[chosen]
-        chosen_cells = tuple(part[chosen] for part in self.rows.answer.cells[self.fed])
-        flat_cells = self.fed.partial.reduce(chosen_cells, codes, height * self.groups)
+        chosen_cells = tuple(part[chosen] for part in self.rows.answer.cells[self.partial_column])
+        flat_cells = self.partial_column.partial.reduce(chosen_cells, codes, height * self.groups)
         grid = tuple(part.reshape(height, self.groups) for part in flat_cells)
-        return self.fed.partial.accumulate(grid) if steps else grid
+        return self.partial_column.partial.accumulate(grid) if steps else grid
 
 
 def _at(cells: Cells, places: Ints) -> Cells:

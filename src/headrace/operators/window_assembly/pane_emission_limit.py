@@ -10,29 +10,29 @@ import pyarrow as pa
 
 from headrace.operators.aggregates.cell_table import KEY
 from headrace.operators.base.group_codes import Ints, flat, group, ints
-from headrace.operators.base.operator import Sections, Turn
-from headrace.operators.panes.adaptive_panes import FEW_OPEN, FEW_SEALED
-from headrace.operators.panes.emission_limit import HIGHEST_WINDOW, Pace, reach_over, span
+from headrace.operators.base.operator import Advance, Sections
+from headrace.operators.panes.adaptive_panes import SPARSE_OPEN, SPARSE_SEALED
+from headrace.operators.panes.emission_limit import HIGHEST_WINDOW, EmissionCap, emission_limit_over, span
 from headrace.operators.panes.pane_keys import between, block_key
 from headrace.operators.panes.panes import HIGHEST, LOWEST, Panes
 from headrace.operators.window_assembly.pane_extent import SEEN
 from headrace.time import Instant
 
-_SECTIONS: Final = ("open0", "sealed0", FEW_OPEN, FEW_SEALED)
+_SECTIONS: Final = ("open0", "sealed0", SPARSE_OPEN, SPARSE_SEALED)
 
 
-def reach(
+def emission_limit(
     panes: Panes,
     runs: Sequence[Sections],
     deltas: Sequence[Sections],
-    turn: Turn,
-    pace: Pace,
+    advance: Advance,
+    cap: EmissionCap,
     *,
     keys: int,
     answers_empty: bool,
 ) -> Instant | None:
     """The instant up to which an aggregate by so many keys should answer now; None: all of the way."""
-    due = span(panes, turn, pace)
+    due = span(panes, advance, cap)
     if due is None:
         return None
     names = (SEEN,) if answers_empty else _SECTIONS
@@ -41,25 +41,25 @@ def reach(
     if not tables:
         return None
     filled = np.unique(np.concatenate([_panes(table) for table in tables]))
-    first, last = _filled(panes, filled, due, turn, answers_empty=answers_empty)
-    if int(last.max()) - int(first.min()) < pace.windows:
+    first, last = _filled(panes, filled, due, advance, answers_empty=answers_empty)
+    if int(last.max()) - int(first.min()) < cap.windows:
         return None
     rows = sum(table.num_rows for table in tables)
     most = rows * panes.back if panes.back and not answers_empty else 1 << 60
-    found = reach_over(panes, first, last, rows if keys else 1, most, pace)
+    found = emission_limit_over(panes, first, last, rows if keys else 1, most, cap)
     if found is None or not keys:
         return found
-    return reach_over(panes, first, last, _groups(keys, tables), most, pace)
+    return emission_limit_over(panes, first, last, _groups(keys, tables), most, cap)
 
 
 def _filled(
-    maps: Panes, panes: Ints, due: tuple[int, int], turn: Turn, *, answers_empty: bool
+    maps: Panes, panes: Ints, due: tuple[int, int], advance: Advance, *, answers_empty: bool
 ) -> tuple[Ints, Ints]:
     """The first and the last window among those that are due that each pane gives something to tell."""
     closed, now = due[0], min(due[1], HIGHEST_WINDOW)
-    if turn.final:
+    if advance.final:
         final = maps.last_window(int(panes[-1]))
-        now = min(now, maps.first_window(maps.of_instant(turn.greatest)) if final is None else final)
+        now = min(now, maps.first_window(maps.of_instant(advance.max_event_time)) if final is None else final)
     first = panes // maps.per_slide + 1
     if maps.back is None or answers_empty:
         first, last = first[:1], np.array([now])

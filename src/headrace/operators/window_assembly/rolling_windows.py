@@ -13,7 +13,7 @@ import numpy as np
 from headrace.operators.aggregates.aggregate_calls import Answer
 from headrace.operators.aggregates.cell_table import Gathered, Layout
 from headrace.operators.base.group_codes import Ints
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.partials.partial import Cells, Partial
 
 
@@ -25,13 +25,15 @@ def rolling(layout: Layout, rows: Gathered, places: Ints, starts: Ints, length: 
     count = rows.groups.count
     stretches = int(starts[-1]) // length + 2
     codes = places * count + rows.groups.codes
-    cells: dict[Fed, Cells] = {}
+    cells: dict[PartialColumn, Cells] = {}
     with np.errstate(all="ignore"):
-        for fed in layout.feds:
-            flat = fed.partial.reduce(rows.answer.cells[fed], codes, stretches * length * count)
-            made = _differences if fed.partial.subtracts else _windows
-            windows = made(fed.partial, flat, starts, length, count)
-            cells[fed] = tuple(part.reshape(-1) for part in windows)
+        for partial_column in layout.partial_columns:
+            flat = partial_column.partial.reduce(
+                rows.answer.cells[partial_column], codes, stretches * length * count
+            )
+            made = _differences if partial_column.partial.subtracts else _windows
+            windows = made(partial_column.partial, flat, starts, length, count)
+            cells[partial_column] = tuple(part.reshape(-1) for part in windows)
     return Answer(cells, rows.answer.dictionaries)
 
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from headrace.operators.aggregates.cell_table import KEY, WindowCells
 from headrace.operators.aggregates.group_by import columns_of_cells, nothing
 from headrace.operators.base.group_codes import Ints, ints
-from headrace.operators.base.operator import Sections, Turn, Windows
-from headrace.operators.panes.adaptive_panes import FEW_OPEN
+from headrace.operators.base.operator import Advance, Sections, Windows
+from headrace.operators.panes.adaptive_panes import SPARSE_OPEN
 from headrace.operators.panes.pane_keys import between, block_key, extent
 from headrace.operators.panes.pane_sealing import Sealed
 from headrace.operators.panes.panes import LOWEST
@@ -53,46 +53,50 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosedWindows:
     """What closing windows gives before it is finished: new state, the windows a chunk at a time, how many stay open."""
 
     state: Sections
     chunks: Iterable[Chunk] = ()
     open_windows: int = 0
-    again: Windows = ()
+    revised_windows: Windows = ()
     """Windows among them that had been answered before, without rows that came late."""
 
 
 def close(
-    operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], turn: Turn
-) -> Closed:
+    operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
+) -> ClosedWindows:
     """Merge deltas with runs, seal what punctuation passed, and combine the windows that closed."""
     stores = []
     state: dict[str, pa.Table] = {}
     for place, layout in enumerate(operator.layouts):
-        store = operator.store.seal(layout, place, runs, deltas, turn)
+        store = operator.store.seal(layout, place, runs, deltas, advance)
         stores.append(store)
-        state |= store.kept
+        state |= store.sections
     arrived = [delta[SEEN] for delta in deltas if SEEN in delta]
     if arrived:
         state[SEEN] = one_extent(arrived)
     present = extent(stores[0].closed.panes)
     if operator.answers_empty:
         present = extent([*arrived, *(run[SEEN] for run in runs if SEEN in run)])
-    every = (part[name] for part in (*runs, *deltas) for name in ("open0", FEW_OPEN) if name in part)
+    every = (part[name] for part in (*runs, *deltas) for name in ("open0", SPARSE_OPEN) if name in part)
     opened = [table for table in every if table.num_rows]
-    if turn.now == BEGINNING or present is None:
-        return Closed(state, open_windows=_open_windows(operator, present, opened, turn.now))
-    closed = LOWEST if turn.answered == BEGINNING else operator.panes.last_closed(turn.answered)
-    now = operator.panes.last_closed(turn.now)
-    if turn.final and operator.panes.back is None:
-        now = max(closed, operator.panes.first_window(operator.panes.of_instant(turn.greatest)))
+    if advance.punctuation == BEGINNING or present is None:
+        return ClosedWindows(
+            state, open_windows=_open_windows(operator, present, opened, advance.punctuation)
+        )
+    closed = (
+        LOWEST if advance.emission_start == BEGINNING else operator.panes.last_closed(advance.emission_start)
+    )
+    now = operator.panes.last_closed(advance.punctuation)
+    if advance.final and operator.panes.back is None:
+        now = max(closed, operator.panes.first_window(operator.panes.of_instant(advance.max_event_time)))
     due = closing(operator.panes, closed, now, present)
-    if operator.answers_empty and not turn.final:
+    if operator.answers_empty and not advance.final:
         due = range(due.start, max(due.stop, now + 1))
     again = _again(operator, deltas, present[0], closed)
     chunks = itertools.chain.from_iterable(chunks_of(operator, stores, each) for each in (*again, due))
-    return Closed(state, chunks, _open_windows(operator, present, opened, turn.now), again)
+    return ClosedWindows(state, chunks, _open_windows(operator, present, opened, advance.punctuation), again)
 
 
 def _again(operator: PaneAggregate, deltas: Sequence[Sections], first: int, closed: int) -> Windows:
@@ -148,7 +152,7 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
         if operator.range is None:
             columns[f"{operator.window_alias}.window_start"] = pa.nulls(chunk.rows, STAMP)
         columns[f"{operator.window_alias}.window_id"] = pa.array(chunk.windows)
-        held = int(chunk.answer.cells[operator.layouts[0].feds[0]][0].sum())
+        held = int(chunk.answer.cells[operator.layouts[0].partial_columns[0]][0].sum())
         yield Chunk(columns, chunk.windows, ends, failed, held)
 
 
@@ -163,4 +167,4 @@ def _with_empty(operator: PaneAggregate, chunks: Iterable[WindowCells], due: ran
     missing = every[~np.isin(every, have)]
     yield from found
     if len(missing):
-        yield WindowCells(missing, (), nothing(operator.layouts[0].feds, len(missing)))
+        yield WindowCells(missing, (), nothing(operator.layouts[0].partial_columns, len(missing)))

@@ -58,9 +58,9 @@ class Picture:
     lines: tuple[Line, ...]
 
 
-def picture(told: Explained, query: str | None = None) -> Picture:
+def picture(graph: Explained, query: str | None = None) -> Picture:
     """All that runs, or what one query needs and shares."""
-    drawn = _Drawing(told, query)
+    drawn = _Drawing(graph, query)
     boxes = tuple(drawn.boxes())
     lines = dict[tuple[str, str], int]()
     for ends in drawn.lines():
@@ -70,20 +70,20 @@ def picture(told: Explained, query: str | None = None) -> Picture:
 
 @dataclass(frozen=True)
 class _Drawing:
-    told: Explained
+    graph: Explained
     query: str | None
 
     @cached_property
     def operators(self) -> dict[str, str]:
         """Those that are drawn, with their queries: for one query also those whose results it reads."""
         if self.query is None:
-            return dict(self.told.owners)
+            return dict(self.graph.owners)
         found: dict[str, str] = {}
-        waiting = [operator for operator, owner in self.told.owners.items() if owner == self.query]
+        waiting = [operator for operator, owner in self.graph.owners.items() if owner == self.query]
         while waiting:
             operator = waiting.pop()
-            found[operator] = self.told.owners[operator]
-            maker = self.told.makers.get(self._work_of(operator, "read").stream)
+            found[operator] = self.graph.owners[operator]
+            maker = self.graph.makers.get(self._work_of(operator, "read").stream)
             if maker is not None and maker not in found:
                 waiting.append(maker)
         return found
@@ -92,47 +92,47 @@ class _Drawing:
     def levels(self) -> dict[str, int]:
         """By stream, how many queries stand between it and a source."""
         found: dict[str, int] = {}
-        for work in self.told.sharing.works:
+        for work in self.graph.sharing.works:
             if work.kind == "read":
                 self._level(work.stream, found)
         return found
 
     def _level(self, stream: str, found: dict[str, int]) -> int:
         if stream not in found:
-            maker = self.told.makers.get(stream)
-            known = maker is not None and maker in self.told.sharing.places
+            maker = self.graph.makers.get(stream)
+            known = maker is not None and maker in self.graph.sharing.places
             found[stream] = 1 + self._level(self._work_of(str(maker), "read").stream, found) if known else 0
         return found[stream]
 
     def _work_of(self, operator: str, kind: str) -> Work:
-        return self.told.sharing.works[self._place(operator, kind)]
+        return self.graph.sharing.works[self._place(operator, kind)]
 
     def _place(self, operator: str, kind: str) -> int:
-        works = self.told.sharing.works
-        return next(place for place in self.told.sharing.places[operator] if works[place].kind == kind)
+        works = self.graph.sharing.works
+        return next(place for place in self.graph.sharing.places[operator] if works[place].kind == kind)
 
     @cached_property
     def drawn(self) -> dict[int, str]:
         """The box of each piece of work: its own, or that of all the rest of its column."""
-        places = {place for each in self.operators for place in self.told.sharing.places[each]}
+        places = {place for each in self.operators for place in self.graph.sharing.places[each]}
         found: dict[int, str] = {}
         taken: dict[int, int] = {}
-        for place in self.told.by_weight(places):
+        for place in self.graph.by_weight(places):
             column = self._column(place)
             taken[column] = taken.get(column, 0) + 1
-            many = taken[column] > _MOST[self.told.sharing.works[place].kind]
+            many = taken[column] > _MOST[self.graph.sharing.works[place].kind]
             found[place] = f"more{column}" if many else f"work{place}"
         return found
 
     def _column(self, place: int) -> int:
-        work = self.told.sharing.works[place]
+        work = self.graph.sharing.works[place]
         return _COLUMNS * self.levels[work.stream] + _PLACE[work.kind]
 
     @cached_property
     def queries(self) -> dict[str, str]:
         """The box of each query, of those in `operators`, the costliest first."""
         names = set(self.operators.values())
-        costs = [each.name for each in self.told.costs if each.name in names]
+        costs = [each.name for each in self.graph.costs if each.name in names]
         if self.query is not None:
             costs.remove(self.query)
             costs.insert(0, self.query)
@@ -143,7 +143,7 @@ class _Drawing:
     def boxes(self) -> Iterator[Box]:
         rest: dict[str, list[int]] = {}
         for place, box in self.drawn.items():
-            work = self.told.sharing.works[place]
+            work = self.graph.sharing.works[place]
             if not box.startswith("more"):
                 yield Box(
                     box,
@@ -151,38 +151,38 @@ class _Drawing:
                     work.kind,
                     work.label,
                     self._lines(place),
-                    self.told.share(place),
+                    self.graph.share(place),
                 )
             else:
                 rest.setdefault(box, []).append(place)
         for box, places in rest.items():
-            users = {user for place in places for user in self.told.sharing.works[place].users}
-            kind = self.told.sharing.works[places[0]].kind
+            users = {user for place in places for user in self.graph.sharing.works[place].users}
+            kind = self.graph.sharing.works[places[0]].kind
             title = f"{len(places):,} more {kind}s"
-            whose = count(len(self.told.queries_of(sorted(users))), "query", "queries")
+            whose = count(len(self.graph.queries_of(sorted(users))), "query", "queries")
             yield Box(
                 box,
                 self._column(places[0]),
                 "more",
                 title,
                 (f"of {whose}",),
-                sum(map(self.told.share, places)),
+                sum(map(self.graph.share, places)),
             )
         yield from self._query_boxes()
 
     def _lines(self, place: int) -> tuple[str, ...]:
-        work, seen = self.told.sharing.works[place], self.told.measured(place)
-        users = count(len(self.told.queries_of(work.users)), "query", "queries")
-        if seen is None or self.told.seen is None:
+        work, seen = self.graph.sharing.works[place], self.graph.measured(place)
+        users = count(len(self.graph.queries_of(work.users)), "query", "queries")
+        if seen is None or self.graph.seen is None:
             return (users,)
-        epochs = self.told.seen.epochs
+        epochs = self.graph.seen.epochs
         rows = f"{rows_of(seen.rows_in / epochs)} in, {rows_of(seen.rows_out / epochs)} out{ratio_of(seen.rows_in, seen.rows_out)}"
         state = f", state {bytes_of(seen.state_bytes)}" if work.kind == "state" else ""
-        cost = f"{time_of(seen.nanoseconds / epochs)}, {percent_of(self.told.share(place))}"
+        cost = f"{time_of(seen.nanoseconds / epochs)}, {percent_of(self.graph.share(place))}"
         return (f"{users}{state}", rows, cost)
 
     def _query_boxes(self) -> Iterator[Box]:
-        costs = {each.name: each for each in self.told.costs}
+        costs = {each.name: each for each in self.graph.costs}
         total = sum(each.nanoseconds for each in costs.values()) or 1.0
         columns = {
             owner: _COLUMNS * self.levels[self._work_of(operator, "state").stream] + _PLACE["query"]
@@ -193,11 +193,13 @@ class _Drawing:
         for name, box in self.queries.items():
             if box != "others":
                 share = costs[name].nanoseconds / total
-                cost = (f"{time_of(costs[name].nanoseconds)}, {percent_of(share)}",) if self.told.seen else ()
+                cost = (
+                    (f"{time_of(costs[name].nanoseconds)}, {percent_of(share)}",) if self.graph.seen else ()
+                )
                 yield Box(box, columns[name], "query", name, cost, share)
         if others:
             share = sum(costs[name].nanoseconds for name in others) / total
-            cost = (f"together {percent_of(share)}",) if self.told.seen else ()
+            cost = (f"together {percent_of(share)}",) if self.graph.seen else ()
             yield Box(
                 "others",
                 max(columns[name] for name in others),
@@ -215,7 +217,7 @@ class _Drawing:
             yield self.drawn[fold], self.drawn[state]
             if "." not in operator:
                 yield self.drawn[state], self.queries[owner]
-            maker = self.told.makers.get(self.told.sharing.works[read].stream)
+            maker = self.graph.makers.get(self.graph.sharing.works[read].stream)
             if maker in self.operators:
                 made = self.drawn[self._place(str(maker), "state")]
                 yield (
@@ -227,7 +229,7 @@ class _Drawing:
         """What the picture is of, and when it was measured."""
         names = set(self.operators.values())
         of = f"query {self.query}" if self.query is not None else count(len(names), "query", "queries")
-        seen = self.told.seen
+        seen = self.graph.seen
         if seen is None:
             return f"{of}; nothing is measured yet"
         return (

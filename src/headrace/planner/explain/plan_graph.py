@@ -101,7 +101,7 @@ class Explained:
         """The places where streams are read."""
         return self.by_weight([n for n, each in enumerate(self.sharing.works) if each.kind == "read"])
 
-    def kept(self, work: Work) -> float | None:
+    def pass_rate(self, work: Work) -> float | None:
         """The share of the rows it was offered that a query of a fold keeps, in the mean."""
         if self.seen is None or work.kind != "fold":
             return None

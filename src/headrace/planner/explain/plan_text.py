@@ -25,45 +25,45 @@ _MOST: Final = {"read": 12, "fold": 8, "state": 6}
 _QUERIES: Final = 10
 
 
-def all_lines(told: Explained) -> Iterator[str]:
+def all_lines(graph: Explained) -> Iterator[str]:
     """All work from the streams to the states, then the costliest queries."""
-    works = told.sharing.works
+    works = graph.sharing.works
     kinds = {kind: sum(each.kind == kind for each in works) for kind in ("read", "fold", "state")}
-    names = set(told.owners.values())
+    names = set(graph.owners.values())
     yield (
         f"{count(len(names), 'query', 'queries')} over {count(kinds['read'], 'stream', 'streams')}: "
         f"{count(kinds['fold'], 'fold', 'folds')}, {count(kinds['state'], 'state', 'states')}"
     )
-    yield _when(told)
-    yield from _level(told, told.streams(), 0, set())
+    yield _when(graph)
+    yield from _level(graph, graph.streams(), 0, set())
     if names:
-        yield from _queries(told)
+        yield from _queries(graph)
 
 
-def query_lines(told: Explained, name: str) -> Iterator[str]:
+def query_lines(graph: Explained, name: str) -> Iterator[str]:
     """What one query shares with whom, what it costs, and which part of that is its own."""
-    mine = [operator for operator, owner in told.owners.items() if owner == name]
+    mine = [operator for operator, owner in graph.owners.items() if owner == name]
     yield "  who shares its work, in the order of the data:"
-    for place in dict.fromkeys(place for each in mine for place in told.sharing.places[each]):
-        work = told.sharing.works[place]
-        others = [each for each in told.queries_of(work.users) if each != name]
+    for place in dict.fromkeys(place for each in mine for place in graph.sharing.places[each]):
+        work = graph.sharing.works[place]
+        others = [each for each in graph.queries_of(work.users) if each != name]
         shown = ", ".join(others[:3]) + (f" and {len(others) - 3:,} more" if len(others) > 3 else "")
         whom = f"shared with {count(len(others), 'query', 'queries')}: {shown}" if others else "its own"
         yield f"    {work.label}: {whom}"
-        yield from (f"      {line}" for line in _measures(told, place))
-    if told.seen is not None:
-        costs = told.costs
+        yield from (f"      {line}" for line in _measures(graph, place))
+    if graph.seen is not None:
+        costs = graph.costs
         rank, cost = next((n, each) for n, each in enumerate(costs, 1) if each.name == name)
         total = sum(each.nanoseconds for each in costs)
         share = cost.nanoseconds / total if total else 0.0
         place_of = f", number {rank:,} of {len(costs):,}" if len(costs) > 1 else ""
         yield f"  cost: {time_of(cost.nanoseconds)} an epoch, {percent_of(share)} of all work{place_of}"
-        yield f"    {_own(cost, told.seen.epochs)}"
-    yield f"  {_when(told)}"
+        yield f"    {_own(cost, graph.seen.epochs)}"
+    yield f"  {_when(graph)}"
 
 
-def _when(told: Explained) -> str:
-    seen = told.seen
+def _when(graph: Explained) -> str:
+    seen = graph.seen
     if seen is None:
         return "nothing is measured yet: figures come with the first epoch"
     epochs = f"epoch {seen.last}" if seen.epochs == 1 else f"epochs {seen.first} to {seen.last}"
@@ -75,49 +75,49 @@ def _when(told: Explained) -> str:
     )
 
 
-def _level(told: Explained, places: Sequence[int], depth: int, seen: set[int]) -> Iterator[str]:
+def _level(graph: Explained, places: Sequence[int], depth: int, seen: set[int]) -> Iterator[str]:
     """Work of one kind with what takes its rows, indented; a state that several folds feed is told once."""
     margin = "  " * depth
     fresh = [place for place in places if place not in seen]
     seen.update(fresh)
-    most = _MOST[told.sharing.works[fresh[0]].kind] if fresh else 0
+    most = _MOST[graph.sharing.works[fresh[0]].kind] if fresh else 0
     for place in fresh[:most]:
-        work = told.sharing.works[place]
-        yield f"{margin}{work.label}  [{told.shared_with(work.users)}]"
-        yield from (f"{margin}    {line}" for line in _measures(told, place))
-        yield from _level(told, told.below(place), depth + 1, seen)
+        work = graph.sharing.works[place]
+        yield f"{margin}{work.label}  [{graph.shared_with(work.users)}]"
+        yield from (f"{margin}    {line}" for line in _measures(graph, place))
+        yield from _level(graph, graph.below(place), depth + 1, seen)
     rest = fresh[most:]
     if rest:
-        kind = told.sharing.works[rest[0]].kind
-        users = [user for place in rest for user in told.sharing.works[place].users]
+        kind = graph.sharing.works[rest[0]].kind
+        users = [user for place in rest for user in graph.sharing.works[place].users]
         word = {"read": "streams", "fold": "folds", "state": "states"}[kind]
-        share = percent_of(sum(told.share(place) for place in rest))
-        cost = "" if told.seen is None else f", {share} of the work"
-        yield f"{margin}and {len(rest):,} more {word} of {count(len(told.queries_of(users)), 'query', 'queries')}{cost}"
+        share = percent_of(sum(graph.share(place) for place in rest))
+        cost = "" if graph.seen is None else f", {share} of the work"
+        yield f"{margin}and {len(rest):,} more {word} of {count(len(graph.queries_of(users)), 'query', 'queries')}{cost}"
 
 
-def _measures(told: Explained, place: int) -> Iterator[str]:
+def _measures(graph: Explained, place: int) -> Iterator[str]:
     """`50,000 rows in, 1,200 out (2.4 %); a query keeps 1.3 %; state 12.3 MB; 35 ms (70 %)`."""
-    seen, work = told.measured(place), told.sharing.works[place]
-    if seen is None or told.seen is None:
+    seen, work = graph.measured(place), graph.sharing.works[place]
+    if seen is None or graph.seen is None:
         return
-    epochs = told.seen.epochs
+    epochs = graph.seen.epochs
     out = {"read": "on time", "fold": "cells out", "state": "results out"}[work.kind]
     parts = [
         f"{rows_of(seen.rows_in / epochs)} rows in, {rows_of(seen.rows_out / epochs)} {out}{ratio_of(seen.rows_in, seen.rows_out)}"
     ]
-    kept = told.kept(work)
+    kept = graph.pass_rate(work)
     if kept is not None:
         parts.append(f"{'a query keeps' if len(work.users) > 1 else 'keeps'} {percent_of(kept)}")
     if work.kind == "state":
         parts.append(f"state {bytes_of(seen.state_bytes)}")
-    parts.append(f"{time_of(seen.nanoseconds / epochs)} ({percent_of(told.share(place))})")
+    parts.append(f"{time_of(seen.nanoseconds / epochs)} ({percent_of(graph.share(place))})")
     yield "; ".join(parts)
 
 
-def _queries(told: Explained) -> Iterator[str]:
-    costs = told.costs
-    if told.seen is None or len(costs) < 2:
+def _queries(graph: Explained) -> Iterator[str]:
+    costs = graph.costs
+    if graph.seen is None or len(costs) < 2:
         return
     total = sum(each.nanoseconds for each in costs) or 1.0
     first = costs[:_QUERIES]
@@ -125,13 +125,13 @@ def _queries(told: Explained) -> Iterator[str]:
     width = max(len(each.name) for each in first)
     for each in first:
         share = percent_of(each.nanoseconds / total)
-        yield f"  {each.name:<{width}}  {time_of(each.nanoseconds):>8} {share:>6}  {_own(each, told.seen.epochs)}"
+        yield f"  {each.name:<{width}}  {time_of(each.nanoseconds):>8} {share:>6}  {_own(each, graph.seen.epochs)}"
     rest = costs[_QUERIES:]
     if rest:
         spent = sum(each.nanoseconds for each in rest)
         yield (
             f"  and {len(rest):,} more, {time_of(spent / len(rest))} each in the mean, together {percent_of(spent / total)}; "
-            "EXPLAIN QUERY name tells one"
+            "EXPLAIN QUERY name shows one"
         )
 
 

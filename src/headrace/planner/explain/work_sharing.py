@@ -17,9 +17,9 @@ from headrace.operators.base.operator import Operator
 from headrace.operators.families.cohort import over_panes
 from headrace.operators.families.family import state_name
 from headrace.operators.query_index.predicate_index import predicate_of
-from headrace.operators.rows.row_pipeline import Keep, joins_of
+from headrace.operators.rows.row_pipeline import RowFilter, joins_of
 from headrace.operators.sharing.routed_scans import first_filter
-from headrace.operators.sharing.scan_sharing import How, groups
+from headrace.operators.sharing.scan_sharing import SharingKind, groups
 from headrace.operators.time_windows.pane_display import partials
 
 Kind = Choice["read", "fold", "state"]
@@ -63,7 +63,7 @@ class Sharing:
 
 def sharing(
     operators: Mapping[str, Operator],
-    apart: Mapping[str, object],
+    channels: Mapping[str, object],
     titles: Mapping[str, str],
     met: Mapping[str, Iterable[str]],
 ) -> Sharing:
@@ -79,7 +79,7 @@ def sharing(
     for stream, readers in by_stream.items():
         users = tuple(each.id for each in readers)
         works.append(Work("read", stream, f"read {titles.get(stream, f'stream {stream}')}", users, stream))
-        works += _folds(stream, readers, apart)
+        works += _folds(stream, readers, channels)
         works += _states(stream, readers)
     places: dict[str, tuple[int, ...]] = {}
     for place, work in enumerate(works):
@@ -92,32 +92,32 @@ def sharing(
     return Sharing(tuple(works), places, keys)
 
 
-def _folds(stream: str, readers: Iterable[Operator], apart: Mapping[str, object]) -> Iterator[Work]:
+def _folds(stream: str, readers: Iterable[Operator], channels: Mapping[str, object]) -> Iterator[Work]:
     seeing: dict[object, list[Operator]] = {}
     for each in readers:
-        seeing.setdefault(apart.get(each.id), []).append(each)
+        seeing.setdefault(channels.get(each.id), []).append(each)
     for rows, together in seeing.items():
-        for how, members in groups(together):
-            label = f"{'' if rows is None else f'{rows}: '}{_fold_label(how, members)}"
-            yield Work("fold", members[0].id, _cut(label), tuple(each.id for each in members), stream)
+        for how, operators in groups(together):
+            label = f"{'' if rows is None else f'{rows}: '}{_fold_label(how, operators)}"
+            yield Work("fold", operators[0].id, _cut(label), tuple(each.id for each in operators), stream)
 
 
-def _fold_label(how: How, members: Sequence[Operator]) -> str:
-    first, folding = members[0], over_panes(members)
+def _fold_label(how: SharingKind, operators: Sequence[Operator]) -> str:
+    first, scan_group = operators[0], over_panes(operators)
     if how == "selections":
-        asked = {predicate_of(each) for member in members if (each := member.on_request) is not None}
+        asked = {predicate_of(each) for member in operators if (each := member.on_request) is not None}
         return f"match {len(asked):,} condition{'s' * (len(asked) > 1)} in one index, into bitmaps of rows"
     if how == "routed":
-        filters = {first_filter(member) for member in members}
+        filters = {first_filter(member) for member in operators}
         return f"match {len(filters):,} conditions in one index, and give each query its rows"
-    if not folding:
+    if not scan_group:
         return f"keep rows{_filter(first)} for {first.title}"
-    by = ", ".join(show(key.expression) for key in folding[0].keys) or "nothing (one group)"
-    panes = {member.panes for member in folding}
-    cells = dict.fromkeys(cell for member in folding for cell in partials(member))
+    by = ", ".join(show(key.expression) for key in scan_group[0].keys) or "nothing (one group)"
+    panes = {member.panes for member in scan_group}
+    cells = dict.fromkeys(cell for member in scan_group for cell in partials(member))
     folded = f"fold by {by} into panes of {len(panes)} window{'s' * (len(panes) > 1)}: {', '.join(cells)}"
     if how == "conditions":
-        conditions = {predicate_of(member) for member in folding}
+        conditions = {predicate_of(member) for member in scan_group}
         return f"{_joined(first)}match {len(conditions):,} conditions in one index, {folded}"
     return f"{folded}{_filter(first)}"
 
@@ -128,7 +128,7 @@ def _joined(operator: Operator) -> str:
 
 
 def _filter(operator: Operator) -> str:
-    kept = [show(step.predicate) for step in operator.row_steps if isinstance(step, Keep)]
+    kept = [show(step.predicate) for step in operator.row_steps if isinstance(step, RowFilter)]
     joined = [step.relation for step in joins_of(operator.row_steps)]
     where = f" where {' and '.join(kept)}" if kept else ""
     return where + (f" with {', '.join(joined)}" if joined else "")
@@ -138,9 +138,9 @@ def _states(stream: str, readers: Iterable[Operator]) -> Iterator[Work]:
     keeping: dict[str, list[Operator]] = {}
     for each in readers:
         keeping.setdefault(state_name(each), []).append(each)
-    for name, members in keeping.items():
-        label = members[0].state_label
-        yield Work("state", name, _cut(label), tuple(each.id for each in members), stream)
+    for name, operators in keeping.items():
+        label = operators[0].state_label
+        yield Work("state", name, _cut(label), tuple(each.id for each in operators), stream)
 
 
 def _cut(label: str) -> str:

@@ -48,9 +48,9 @@ def with_relations(query: Query) -> Query:
 def logged(operator: Operator) -> Operator:
     """The operator of a relation that is read: those who read it may look at it later than its own NOW."""
     if isinstance(operator, InstantRows | InstantAggregate | ChangingRows):
-        return replace(operator, telling="log")
+        return replace(operator, emit_mode="log")
     if isinstance(operator, ApproximateInstants):
-        return replace(operator, exactly=replace(operator.exactly, telling="log"))
+        return replace(operator, exactly=replace(operator.exactly, emit_mode="log"))
     raise AssertionError(f"{type(operator).__name__} holds no relation")
 
 

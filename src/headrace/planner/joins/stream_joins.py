@@ -50,7 +50,7 @@ from headrace.operators.base.group_codes import slot_of_name
 from headrace.operators.joins.changelog_join import RelationJoin
 from headrace.operators.joins.join_side import JoinSpec, Side
 from headrace.operators.joins.window_join import UNTIL, Grid, WindowJoin
-from headrace.operators.rows.row_pipeline import Keep
+from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.planner.rules import Rule, always, first_of
 from headrace.schema import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP, TINYINT, Field, Schema
 from headrace.time import Duration
@@ -62,20 +62,20 @@ _CHANGE: Final = Field(CHANGE, TINYINT)
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class UnionStream:
     """Streams that are read together: by name each with (its column, the column's name among all)."""
 
     name: str
     schema: Schema
-    members: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    inputs: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pairing:
+class JoinStage:
     """An operator that makes pairs, and the streams it reads together."""
 
     operator: WindowJoin | RelationJoin
-    met: Met
+    union: UnionStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +111,13 @@ def _is_of_streams(node: Node) -> bool:
     return isinstance(node, Join) and isinstance(node.right, Windowed)
 
 
-def taken_apart(
+def decompose(
     name: str,
     query: Query,
     operator_id: str,
     inner_of: Callable[[str], str],
     stream_of: Callable[[str], str],
-) -> tuple[Query, tuple[Pairing, ...]]:
+) -> tuple[Query, tuple[JoinStage, ...]]:
     """The query over pairs, and the joins that make them, outermost first.
 
     `inner_of` names the operator whose results an operator reads, `stream_of` the stream of an operator's results. Streams
@@ -127,12 +127,12 @@ def taken_apart(
     windows = _windows(top)
     free = frozenset(name for window in windows for name in window.source.schema.names)
     parts = _Parts(name, query, windows, _factors(top), [])
-    root = rewritten(query.root, _Said(windows), lambda node: parts.over(node, top, free))
+    root = rewritten(query.root, _PairColumns(windows), lambda node: parts.over(node, top, free))
     wanted = _wanted(query.root, top, free, parts.factors)
     inner = inner_of(operator_id)
-    pairings = tuple(parts.pairings(inner, len(windows) - 1, wanted, inner_of, stream_of))
-    pairs = StreamScan(stream_of(inner), PAIRS, pairings[0].operator.spec.shown, None)
-    return replace(query, root=_placed(root, parts.windowed(pairs))), pairings
+    join_stages = tuple(parts.join_stages(inner, len(windows) - 1, wanted, inner_of, stream_of))
+    pairs = StreamScan(stream_of(inner), PAIRS, join_stages[0].operator.spec.shown, None)
+    return replace(query, root=_placed(root, parts.windowed(pairs))), join_stages
 
 
 def _windows(node: Node) -> list[Windowed]:
@@ -187,12 +187,12 @@ class _Parts:
         own = [factor for factor in factors if columns_of(factor) and columns_of(factor) <= free]
         self.factors += own
         rest = [factor for factor in factors if factor not in own]
-        below = rewritten(node.source, _Said(self.windows), lambda under: self.over(under, top, free))
+        below = rewritten(node.source, _PairColumns(self.windows), lambda under: self.over(under, top, free))
         if not rest:
             return below
         return rewritten(
             Filter(_PLACE, conjunction(rest)),
-            _Said(self.windows),
+            _PairColumns(self.windows),
             lambda under: below if under is _PLACE else None,
         )
 
@@ -202,7 +202,7 @@ class _Parts:
         return slides(self.windows[0].window)
 
     @property
-    def told(self) -> Field:
+    def validity_field(self) -> Field:
         """The column of pairs that says until when they hold, or whether they come or go; NULL where there is no pair."""
         return _CHANGE if any(isinstance(each.window, Changing) for each in self.windows) else _UNTIL
 
@@ -213,7 +213,7 @@ class _Parts:
         return Grid(window.slide, window.anchor) if isinstance(window, TimeSlide) else None
 
     @property
-    def tells_first(self) -> bool:
+    def emits_first(self) -> bool:
         """Whether the answer has a row from the first row of any stream on."""
         groups = [node for node in walk(self.query.root) if isinstance(node, Aggregate)]
         return bool(groups) and not groups[0].keys and not self.slides
@@ -221,15 +221,15 @@ class _Parts:
     def windowed(self, pairs: StreamScan) -> Node:
         """The pairs under the window that they are in."""
         source: Node = pairs
-        if self.tells_first:
-            told = Column(f"{PAIRS}.{self.told.name}", self.told.type)
+        if self.emits_first:
+            told = Column(f"{PAIRS}.{self.validity_field.name}", self.validity_field.type)
             source = Filter(pairs, Call("isnotnull", (told,), BOOLEAN))
         return Windowed(source, PAIRS, self._window())
 
     def _window(self) -> Window:
-        if self.told is _CHANGE:
+        if self.validity_field is _CHANGE:
             return Changing(Column(f"{PAIRS}.{CHANGE}", TINYINT))
-        until, ranges = Column(f"{PAIRS}.{UNTIL}", BIGINT), [_reach(each.window) for each in self.windows]
+        until, ranges = Column(f"{PAIRS}.{UNTIL}", BIGINT), [_lookback(each.window) for each in self.windows]
         first = self.windows[0].window
         if isinstance(first, TimeSlide):
             if set(ranges) == {first.slide}:
@@ -238,14 +238,14 @@ class _Parts:
             return Custom(JOINED, tuple(Literal(each, BIGINT) for each in given), on=(until,))
         return Unbounded() if set(ranges) == {None} else Lasting(until)
 
-    def pairings(
+    def join_stages(
         self,
         operator_id: str,
         last: int,
         wanted: frozenset[str],
         inner_of: Callable[[str], str],
         stream_of: Callable[[str], str],
-    ) -> Iterator[Pairing]:
+    ) -> Iterator[JoinStage]:
         """The join of the windows up to number `last`, and those it reads; `wanted` are the columns that pairs are to have."""
         right = self.windows[last]
         known = frozenset(name for each in self.windows[:last] for name in each.source.schema.names)
@@ -259,22 +259,22 @@ class _Parts:
             left_side = self._side(
                 self.windows[0], tested & known, tuple(key for key, _ in keys), self.factors
             )
-            left_met = _members(self.windows[0])
+            left_met = _inputs(self.windows[0])
         else:
             inner = inner_of(operator_id)
-            found = list(self.pairings(inner, last - 1, tested & known, inner_of, stream_of))
+            found = list(self.join_stages(inner, last - 1, tested & known, inner_of, stream_of))
             shown = found[0].operator.spec.shown
             left_side = self._side_of_pairs(shown, tuple(key for key, _ in keys), last)
             left_met = [(stream_of(inner), shown, tuple((name, name) for name in shown.names))]
-        met = _met(
-            [left_met, _members(right)], [_title(each) for each in self.windows[: last + 1]], operator_id
+        union = _union_stream(
+            [left_met, _inputs(right)], [_title(each) for each in self.windows[: last + 1]], operator_id
         )
         sides = (
-            replace(left_side, members=tuple(range(len(left_met)))),
-            replace(right_side, members=tuple(range(len(left_met), len(met.members)))),
+            replace(left_side, inputs=tuple(range(len(left_met)))),
+            replace(right_side, inputs=tuple(range(len(left_met), len(union.inputs)))),
         )
-        yield Pairing(
-            self._operator(operator_id, met, sides, conjunction(both) if both else None, wanted), met
+        yield JoinStage(
+            self._operator(operator_id, union, sides, conjunction(both) if both else None, wanted), union
         )
         if last > 1:
             yield from found
@@ -282,15 +282,15 @@ class _Parts:
     def _operator(
         self,
         operator_id: str,
-        met: Met,
+        union: UnionStream,
         sides: tuple[Side, Side],
         condition: Expression | None,
         wanted: frozenset[str],
     ) -> WindowJoin | RelationJoin:
         """The join of two sides, with the wanted columns of their rows."""
         fields = [field for side in sides for field in side.stored if field.name in wanted]
-        shown, slot = Schema((*fields, self.told)), slot_of_name(operator_id)
-        spec = JoinSpec(operator_id, self.name, met.name, sides, condition, shown, slot, self.tells_first)
+        shown, slot = Schema((*fields, self.validity_field)), slot_of_name(operator_id)
+        spec = JoinSpec(operator_id, self.name, union.name, sides, condition, shown, slot, self.emits_first)
         joined = Joined(spec, self.grid)
         rule = first_of(JOINS, joined)
         return rule.build(replace(joined, spec=replace(spec, rule=rule.name)))
@@ -298,9 +298,9 @@ class _Parts:
     def _side_of_pairs(self, shown: Schema, keys: tuple[Expression, ...], last: int) -> Side:
         """Pairs that an inner join makes of the windows before number `last`."""
         stored = Schema(shown.fields[:-1])
-        if self.told is _CHANGE:
+        if self.validity_field is _CHANGE:
             return Side((), stored, (), keys, None, changes=CHANGE)
-        longest = _shortest([_reach(each.window) for each in self.windows[:last]])
+        longest = _shortest([_lookback(each.window) for each in self.windows[:last]])
         return Side((), stored, (), keys, None, UNTIL, longest)
 
     def _side(
@@ -313,28 +313,28 @@ class _Parts:
         own = frozenset(window.source.schema.names)
         alone = [each for each in factors if columns_of(each) and columns_of(each) <= own]
         fields = tuple(field for field in window.source.schema if field.name in stored)
-        reach, keeps = _reach(window.window), (Keep(conjunction(alone)),) if alone else ()
+        reach, keeps = _lookback(window.window), (RowFilter(conjunction(alone)),) if alone else ()
         changes = f"{window.alias}.{CHANGE}" if isinstance(window.window, Changing) else None
         return Side((), Schema(fields), keeps, keys, reach, None, reach, changes)
 
 
-def _members(window: Windowed) -> list[tuple[str, Schema, tuple[tuple[str, str], ...]]]:
+def _inputs(window: Windowed) -> list[tuple[str, Schema, tuple[tuple[str, str], ...]]]:
     """The streams of a source, each with its columns' names among all."""
     source = window.source
     assert isinstance(source, StreamScan | QueryScan | UnionAll)
     names = source.schema.names
-    streams = source.members if isinstance(source, UnionAll) else (source,)
+    streams = source.inputs if isinstance(source, UnionAll) else (source,)
     return [(each.name, source.schema, tuple(zip(each.table.names, names, strict=True))) for each in streams]
 
 
-def _met(
+def _union_stream(
     sides: Sequence[Sequence[tuple[str, Schema, tuple[tuple[str, str], ...]]]],
     titles: Sequence[str],
     operator_id: str,
-) -> Met:
-    members = tuple((name, columns) for side in sides for name, _, columns in side)
+) -> UnionStream:
+    inputs = tuple((name, columns) for side in sides for name, _, columns in side)
     fields = tuple(field for side in sides for field in side[0][1])
-    return Met(f"@{' JOIN '.join(titles)} of {operator_id}", Schema(fields), members)
+    return UnionStream(f"@{' JOIN '.join(titles)} of {operator_id}", Schema(fields), inputs)
 
 
 def _title(window: Windowed) -> str:
@@ -356,7 +356,7 @@ def _equality(
     return None
 
 
-def _reach(window: Window) -> Duration | None:
+def _lookback(window: Window) -> Duration | None:
     return window.range if isinstance(window, TimeSlide | TimeRange) else None
 
 
@@ -365,12 +365,12 @@ def _shortest(reaches: Sequence[Duration | None]) -> Duration | None:
     return min((each for each in reaches if each is not None), default=None)
 
 
-class _Said:
+class _PairColumns:
     """Columns of the streams, and bounds of their windows, as columns of pairs."""
 
     def __init__(self, windows: Sequence[Windowed]) -> None:
         self._columns = {name for each in windows for name in each.source.schema.names}
-        self._ranges = {f"{each.alias}.window_start": _reach(each.window) for each in windows}
+        self._ranges = {f"{each.alias}.window_start": _lookback(each.window) for each in windows}
         self._bounds = {
             f"{each.alias}.window_{bound}": f"{PAIRS}.window_{bound}"
             for each in windows

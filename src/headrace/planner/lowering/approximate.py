@@ -21,7 +21,7 @@ from headrace.operators.aggregates import aggregate_calls
 from headrace.operators.approximate.approximate_instants import ApproximateInstants
 from headrace.operators.approximate.approximate_windows import ApproximateWindows
 from headrace.operators.panes.panes import Panes
-from headrace.operators.partials.encoding import Fed
+from headrace.operators.partials.encoding import PartialColumn
 from headrace.operators.relations.instant_aggregate import InstantAggregate
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.planner.lowering.group_comparisons import comparing
@@ -84,7 +84,7 @@ def approximate_instants(
     answering: InstantAggregate, asked: tuple[NamedAggregate, ...]
 ) -> ApproximateInstants:
     """The operator; `answering` answers the query of `with_bounds`, `asked` are its aggregates as they were."""
-    feds = answering.grouped.layouts[0].feds
+    partial_columns = answering.grouped.layouts[0].partial_columns
     forms = _forms(asked)
     pairs = zip(answering.grouped.aggregates, asked, strict=True)
     bounds = {
@@ -92,7 +92,10 @@ def approximate_instants(
         for item, was in pairs
         if was.call.part == "bound"
     }
-    chosen = tuple(None if fed in bounds else forms.get(fed, _PRESENCE) for fed in feds)
+    chosen = tuple(
+        None if partial_column in bounds else forms.get(partial_column, _PRESENCE)
+        for partial_column in partial_columns
+    )
     return ApproximateInstants(replace(answering, sums_up=False), chosen, bounds)
 
 
@@ -152,17 +155,19 @@ def approximate_windows(
     """The operator; `pane_aggregate` answers the same query exactly."""
     wanted = _forms(asked)
     counting = replace(pane_aggregate, family=None)
-    forms = tuple(wanted.get(fed, _PRESENCE) for fed in counting.layouts[0].feds)
+    forms = tuple(
+        wanted.get(partial_column, _PRESENCE) for partial_column in counting.layouts[0].partial_columns
+    )
     return ApproximateWindows(counting, asked, forms)
 
 
-def _forms(asked: tuple[NamedAggregate, ...]) -> dict[Fed, Form]:
+def _forms(asked: tuple[NamedAggregate, ...]) -> dict[PartialColumn, Form]:
     """The strictest form asked of each partial."""
-    wanted: dict[Fed, Form] = {}
+    wanted: dict[PartialColumn, Form] = {}
     for item in asked:
-        fed, form = aggregate_calls.measure_of(exact(item.call)), _form(item)
-        known = wanted.get(fed)
-        wanted[fed] = form if known is None or form.first > known.first else known
+        partial_column, form = aggregate_calls.measure_of(exact(item.call)), _form(item)
+        known = wanted.get(partial_column)
+        wanted[partial_column] = form if known is None or form.first > known.first else known
     return wanted
 
 

@@ -25,7 +25,7 @@ def check(query: Query, shape: Shape) -> None:
     """Raises `UnsupportedQuery` where rows that are gone, or never were, would have to answer."""
     if query.emit_empty:
         raise UnsupportedQuery(
-            "EMIT EMPTY is not available beside an aggregate that depends on another one",
+            "EMIT EMPTY is not available with an aggregate that depends on another one",
             remedy="Leave it out.",
         )
     if not slides(shape.window) and shape.aggregate is not None and not shape.aggregate.keys:

@@ -31,7 +31,7 @@ def spec_of(lowering: Lowering) -> PartitionedRows:
         grouped=lowering.grouped,
         finish=finish,
         emit_empty=lowering.query.emit_empty,
-        telling=lowering.telling if shape.emits_changes else None,
+        emit_mode=lowering.emit_mode if shape.emits_changes else None,
         relations=lowering.relations,
         rule=lowering.rule,
     )
@@ -82,7 +82,7 @@ def user_windows(lowering: Lowering) -> UserWindows:
             remedy="Leave it out.",
         )
     spec = spec_of(lowering)
-    if spec.telling is not None and spec.rows.above:
+    if spec.emit_mode is not None and spec.rows.above:
         raise UnsupportedQuery(
             f"ISTREAM and DSTREAM over windows of {window.name} go with no WHERE and no join:"
             " a window that these empty would not be seen",

@@ -166,7 +166,7 @@ def _refuse_bounds(lowering: Lowering) -> Operator:  # noqa: ARG001
 
 
 def _speaks_forever(lowering: Lowering) -> bool:
-    return lowering.telling == "rstream" and lowering.shape.window != TimeRange(0)
+    return lowering.emit_mode == "rstream" and lowering.shape.window != TimeRange(0)
 
 
 def _refuse_rstream(lowering: Lowering) -> Operator:  # noqa: ARG001

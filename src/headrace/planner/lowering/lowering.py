@@ -22,7 +22,7 @@ from headrace.algebra.windows.window import (
 )
 from headrace.operators.aggregates.group_by import Grouped
 from headrace.operators.base.group_codes import slot_of_name
-from headrace.operators.output.changelog import Telling
+from headrace.operators.output.changelog import EmitMode
 from headrace.operators.output.output_stage import Finish
 from headrace.operators.output.regrouping import Regroup
 from headrace.operators.rows.row_pipeline import RowStep, relations_of
@@ -104,7 +104,7 @@ class Lowering:
         return relations_of((*self.below, *self.above))
 
     @property
-    def telling(self) -> Telling:
+    def emit_mode(self) -> EmitMode:
         """How changes are told."""
         if self.shape.emit is not None:
             return self.shape.emit.kind
@@ -231,7 +231,7 @@ class Lowering:
         """Rows at rest."""
         return RowLayout(
             partition=self.partition,
-            kept=kept,
+            stored=kept,
             below=self.below,
             above=self.above,
             counts_all=counts_rows(self.shape.window),

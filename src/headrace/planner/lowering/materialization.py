@@ -17,7 +17,7 @@ from headrace.algebra.windows.window import Changing, Lasting, TimeRange, Unboun
 from headrace.errors import UserError
 from headrace.operators.base.operator import Operator
 from headrace.operators.on_demand.selection import ALWAYS, Answer, Selection, WindowClause
-from headrace.operators.rows.row_pipeline import Keep
+from headrace.operators.rows.row_pipeline import RowFilter
 from headrace.planner.lowering.approximate import exactly, has_approximate
 from headrace.planner.lowering.correlated import check, has_correlated
 from headrace.planner.lowering.lower import lower
@@ -49,17 +49,17 @@ def materialized(
     shape = shape_of(query)
     obstacle = _obstacle(query, shape, operator_id, source)
     if wanted is None:
-        if shape.bounds is None or obstacle is not None or _reaches_beyond(shape, source):
+        if shape.bounds is None or obstacle is not None or _looks_beyond(shape, source):
             return lower(name, query, operator_id)
         return _selection(
-            name, query, shape, operator_id, "partial", "chosen: asked less often than rows come"
+            name, query, shape, operator_id, "partial", "chosen: asked less often than rows arrive"
         )
     if obstacle is not None:
         raise UserError(
             f"materialize '{wanted}' is not possible: {obstacle}",
             remedy="Leave the option out, or write (materialize 'complete').",
         )
-    return _selection(name, query, shape, operator_id, wanted, "as the query says")
+    return _selection(name, query, shape, operator_id, wanted, "as the query specifies")
 
 
 def asked_later(name: str, query: Query, operator_id: str, source: Source) -> Selection | None:
@@ -67,29 +67,29 @@ def asked_later(name: str, query: Query, operator_id: str, source: Source) -> Se
     shape = shape_of(query)
     if _obstacle(query, shape, operator_id, source) is not None:
         return None
-    return _selection(name, query, shape, operator_id, "none", "until the past is read")
+    return _selection(name, query, shape, operator_id, "none", "until the archive is read")
 
 
-def could_keep_less(operator: Operator, query: Query, source: Source) -> Materialize | None:
+def cheaper_materialization(operator: Operator, query: Query, source: Source) -> Materialize | None:
     """How much is kept of a query with `BEGIN … END` that could be answered as well with less; None when it could not."""
     if (asked := operator.on_request) is not None:
         return "partial" if asked.materialize == "partial" else None
     shape = shape_of(query)
     if shape.bounds is None or _obstacle(query, shape, operator.id, source) is not None:
         return None
-    return None if _reaches_beyond(shape, source) else "complete"
+    return None if _looks_beyond(shape, source) else "complete"
 
 
 def _obstacle(query: Query, shape: Shape, operator_id: str, source: Source) -> str | None:
     """Why the window of this query cannot be applied when it is asked; None when it can."""
     if isinstance(shape.window, Lasting | Changing):
         return (
-            "it joins streams, or reads a relation that changes: no bitmap over one archive tells what passes"
+            "it joins streams, or reads a relation that changes: no bitmap over one archive shows what passes"
         )
     if query.emission != "relation" and isinstance(shape.window, Unbounded):
-        return "its rows are told as they come, and not asked for"
+        return "its rows are emitted as they arrive, not asked for"
     if query.emission != "relation":
-        return "its windows are told when they close, and not asked for"
+        return "its windows are emitted when they close, not asked for"
     if not isinstance(shape.window, Unbounded | TimeRange):
         return "its window is not one of time, and ends where rows do"
     if (
@@ -98,12 +98,12 @@ def _obstacle(query: Query, shape: Shape, operator_id: str, source: Source) -> s
         or not _NUMBERED.fullmatch(operator_id)
     ):
         return "it does not read the rows of a stream"
-    if shape.joins or shape.marks:
+    if shape.joins or shape.semijoin_columns:
         return "it reads a relation, whose version depends on when a row came"
     return None if source.archived else "its stream has no archive of its own to fetch rows from"
 
 
-def _reaches_beyond(shape: Shape, source: Source) -> bool:
+def _looks_beyond(shape: Shape, source: Source) -> bool:
     """Whether a window may hold rows that the archive no longer has."""
     if source.retain is None:
         return False
@@ -129,7 +129,7 @@ def _selection(
         materialize=wanted,
         why=why,
         window=_window(shape),
-        steps=tuple(step for step in (*lowering.below, *lowering.above) if isinstance(step, Keep)),
+        steps=tuple(step for step in (*lowering.below, *lowering.above) if isinstance(step, RowFilter)),
         answer=Answer(kept, finish, aggregate is not None and not aggregate.keys),
     )
 

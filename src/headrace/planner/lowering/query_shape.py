@@ -16,12 +16,12 @@ from headrace.algebra.query import (
     Emit,
     Filter,
     Join,
-    Mark,
     Node,
     Project,
     Query,
     QueryScan,
     RelationScan,
+    SemijoinColumn,
     SortKey,
     StreamScan,
     Top,
@@ -42,7 +42,7 @@ class Shape:
     project: Project
     before: tuple[Expression, ...] = ()
     joins: tuple[Join, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    semijoin_columns: tuple[SemijoinColumn, ...] = ()
     where: tuple[Expression, ...] = ()
     bounds: Bounds | None = None
     aggregate: Aggregate | None = None
@@ -78,7 +78,7 @@ def shape_of(query: Query) -> Shape:
         project=found.project,
         before=tuple(found.before),
         joins=tuple(reversed(found.joins)),
-        marks=tuple(reversed(found.marks)),
+        semijoin_columns=tuple(reversed(found.marks)),
         where=tuple(found.where),
         bounds=found.bounds,
         aggregate=found.aggregate,
@@ -105,7 +105,7 @@ class _Parts:
         self.where: list[Expression] = []
         self.having: list[Expression] = []
         self.joins: list[Join] = []
-        self.marks: list[Mark] = []
+        self.marks: list[SemijoinColumn] = []
         self.filters: list[Expression] = []
 
     def take(self, node: Node) -> Node:
@@ -129,7 +129,7 @@ class _Parts:
                 self.joins.append(node)
                 self.where, self.filters = self.where + self.filters, []
                 return left
-            case Mark():
+            case SemijoinColumn():
                 self.marks.append(node)
                 self.where, self.filters = self.where + self.filters, []
             case Join():

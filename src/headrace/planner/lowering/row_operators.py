@@ -26,7 +26,7 @@ def passes(lowering: Lowering) -> bool:
     """Whether it is a select over a bare stream, which only ever adds rows, whatever their order."""
     shape = lowering.shape
     plain = shape.bounds is None and shape.aggregate is None and shape.top is None and not shape.distinct
-    return plain and isinstance(shape.window, Unbounded) and lowering.telling == "istream"
+    return plain and isinstance(shape.window, Unbounded) and lowering.emit_mode == "istream"
 
 
 def passing(lowering: Lowering) -> Passing:
@@ -89,7 +89,7 @@ def _validity(lowering: Lowering) -> tuple[Validity, Bounded]:
     if isinstance(window, Rows):
         return Validity(count=window.count, partitions=len(lowering.partition)), Bounded()
     if isinstance(window, Lasting):
-        return Validity(told=True, partitions=1), Bounded()
+        return Validity(ends_given=True, partitions=1), Bounded()
     if isinstance(window, Changing):
         return Validity(by_changes=True, partitions=1), Bounded()
     ends = [window.range + 1] if isinstance(window, TimeRange) else []
@@ -124,11 +124,13 @@ def instant_rows(lowering: Lowering) -> InstantRows | ChangingRows:
         routing = tuple(len(partition) + kept.index(output) for output in dict.fromkeys(outputs))
     validity, bounded = _validity(lowering)
     rows, name = lowering.layout(kept, routing, bounded), lowering.shape.scan.name
-    telling, relations = lowering.telling, lowering.relations
+    emit_mode, relations = lowering.emit_mode, lowering.relations
     if validity.by_changes and finish.is_row_by_row and not finish.distinct:
-        return ChangingRows(lowering.id, lowering.name, name, rows, finish, telling, relations, lowering.rule)
+        return ChangingRows(
+            lowering.id, lowering.name, name, rows, finish, emit_mode, relations, lowering.rule
+        )
     rule = lowering.rule
-    return InstantRows(lowering.id, lowering.name, name, validity, rows, finish, telling, relations, rule)
+    return InstantRows(lowering.id, lowering.name, name, validity, rows, finish, emit_mode, relations, rule)
 
 
 def instant_aggregate(lowering: Lowering) -> InstantAggregate:
@@ -155,7 +157,7 @@ def instant_aggregate(lowering: Lowering) -> InstantAggregate:
         lowering.layout(tuple(grouped.inputs()), routing, bounded),
         grouped,
         lowering.finish,
-        lowering.telling,
+        lowering.emit_mode,
         lowering.relations,
         rule=lowering.rule,
     )

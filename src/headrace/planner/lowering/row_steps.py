@@ -19,8 +19,8 @@ from headrace.algebra.expressions.expression import (
     conjuncts,
     transform,
 )
-from headrace.algebra.query import Join, Mark, RelationScan
-from headrace.operators.rows.row_pipeline import Keep, LookUp, RowStep
+from headrace.algebra.query import Join, RelationScan, SemijoinColumn
+from headrace.operators.rows.row_pipeline import LookupJoin, RowFilter, RowStep
 from headrace.operators.rows.semijoin import Membership
 from headrace.planner.lowering.query_shape import Shape
 from headrace.schema import BIGINT, DOUBLE
@@ -34,17 +34,17 @@ def row_steps(shape: Shape, *, apart: bool = False) -> tuple[RowStep, ...]:
     """
     rename = Rename(shape)
     where, late = list(shape.where), list[Expression]()
-    if shape.joins or shape.marks:
+    if shape.joins or shape.semijoin_columns:
         where = [factor for factor in shape.where if rename.is_stream_only(factor)]
         late = [factor for factor in shape.where if not rename.is_stream_only(factor)]
     groups = [[*shape.before], where] if apart else [[*shape.before, *where]]
     steps: list[RowStep] = [
-        Keep(conjunction([rename(factor) for factor in early])) for early in groups if early
+        RowFilter(conjunction([rename(factor) for factor in early])) for early in groups if early
     ]
     steps += [_look_up(join, rename) for join in shape.joins]
-    steps += [_membership(mark, rename) for mark in shape.marks]
+    steps += [_membership(mark, rename) for mark in shape.semijoin_columns]
     if late:
-        steps.append(Keep(conjunction([rename(factor) for factor in late])))
+        steps.append(RowFilter(conjunction([rename(factor) for factor in late])))
     return tuple(steps)
 
 
@@ -75,7 +75,7 @@ class Rename:
         return replace(call, argument=argument, condition=condition, weight=weight)
 
 
-def _look_up(join: Join, rename: Rename) -> LookUp:
+def _look_up(join: Join, rename: Rename) -> LookupJoin:
     relation = join.right
     assert isinstance(relation, RelationScan)
     inside = f"{relation.alias}."
@@ -87,7 +87,7 @@ def _look_up(join: Join, rename: Rename) -> LookUp:
         else:
             left_keys.append(rename(pair[0]))
             right_keys.append(_strip(pair[1], inside))
-    return LookUp(
+    return LookupJoin(
         relation=relation.name,
         alias=relation.alias,
         schema=relation.table,
@@ -105,7 +105,7 @@ def _never_fails(key: Expression) -> bool:
     return isinstance(key, Column)
 
 
-def _membership(mark: Mark, rename: Rename) -> Membership:
+def _membership(mark: SemijoinColumn, rename: Rename) -> Membership:
     inside = f"{mark.right.alias}."
     left_keys, right_keys, own, residual = [], [], [], []
     for factor in conjuncts(mark.condition) if mark.condition is not None else ():
@@ -127,7 +127,7 @@ def _membership(mark: Mark, rename: Rename) -> Membership:
         own=conjunction(own) if own else None,
         residual=conjunction(residual) if residual else None,
         value=None if value is None else rename(value),
-        member=None if member is None else _strip(member, inside),
+        tested_value=None if member is None else _strip(member, inside),
     )
 
 

@@ -32,7 +32,9 @@ def weighted(shape: Shape) -> Shape:
     """The query with sums over weighted rows, and with estimates and errors as expressions over them."""
     assert shape.aggregate is not None
     sums = _Sums(shape.scan.alias)
-    told = {item.name: sums.told(item.call) for item in shape.aggregate.aggregates if item.call.part in PARTS}
+    told = {
+        item.name: sums.estimate(item.call) for item in shape.aggregate.aggregates if item.call.part in PARTS
+    }
     plain = tuple(item for item in shape.aggregate.aggregates if item.name not in told)
 
     def meant(node: Expression) -> Expression | None:
@@ -56,7 +58,7 @@ class _Sums:
     alias: str
     named: list[NamedAggregate] = field(default_factory=list)
 
-    def told(self, call: AggregateCall) -> Expression:
+    def estimate(self, call: AggregateCall) -> Expression:
         """An estimate, its error, or the share that was looked at, over sums."""
         if call.part == "kept":
             rows = Cast(self._of("count", None), DOUBLE)

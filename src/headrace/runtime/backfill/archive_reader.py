@@ -140,13 +140,13 @@ class ArchivedRun:
 
 
 @dataclass(slots=True)
-class Past:
+class ArchiveList:
     """The archive list of one stream as far as this process has read it: index i is entry `first + i`."""
 
     first: int
     entries: list[ArchiveEntry] = field(default_factory=list)
     before: list[Instant] = field(default_factory=list)
-    greatest: list[Instant] = field(default_factory=list)
+    max_event_times: list[Instant] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
     """How many rows were accepted in the entries up to and with this one."""
 
@@ -156,21 +156,21 @@ class Past:
             entry = ArchiveEntry.from_json(value)
             self.entries.append(entry)
             self.before.append(entry.before)
-            self.greatest.append(entry.greatest)
+            self.max_event_times.append(entry.greatest)
             known = self.accepted[-1] if self.accepted else 0
             self.accepted.append(known + entry.rows - entry.late)
 
-    def since(self, first: int) -> Past:
+    def since(self, first: int) -> ArchiveList:
         """Without the entries before `first`; who looks at this one meanwhile goes on doing so."""
         gone = first - self.first
-        return Past(
-            first, self.entries[gone:], self.before[gone:], self.greatest[gone:], self.accepted[gone:]
+        return ArchiveList(
+            first, self.entries[gone:], self.before[gone:], self.max_event_times[gone:], self.accepted[gone:]
         )
 
     def between(self, begin: Instant, end: Instant, start: int, stop: int) -> list[tuple[int, ArchiveEntry]]:
         """(index, entry) of the entries [start, stop) that may have accepted rows with begin <= time <= end."""
         low, high = max(start - self.first, 0), max(stop - self.first, 0)
-        before, greatest = np.array(self.before[low:high]), np.array(self.greatest[low:high])
+        before, greatest = np.array(self.before[low:high]), np.array(self.max_event_times[low:high])
         found = np.flatnonzero((greatest >= begin) & (before <= end)) + low
         return [(self.first + place, self.entries[place]) for place in found.tolist()]
 
@@ -188,28 +188,28 @@ class Past:
         return self.accepted[high - 1] - earlier
 
 
-_pasts: Final[OrderedDict[tuple[str, str, int], Past]] = OrderedDict()
+_pasts: Final[OrderedDict[tuple[str, str, int], ArchiveList]] = OrderedDict()
 _lock: Final = threading.Lock()
 _MOST_PASTS: Final = 64
 _FEW: Final = 1024
 """Entries that the archive has forgotten and we still know: not worth a copy of the others."""
 
 
-def past_of(home: Home, manifest: Manifest, stream: str) -> Past:
+def archive_list_of(home: Home, manifest: Manifest, stream: str) -> ArchiveList:
     """The archive list of a stream as of a manifest, or a later one that this process has seen."""
     listed = home.list_of(manifest, f"archive:{stream}")
     key = str(home.store.root), stream, home.born(stream)
     with _lock:
         past = _pasts.get(key)
         if past is None:
-            past = _pasts[key] = Past(listed.start)
+            past = _pasts[key] = ArchiveList(listed.start)
         _pasts.move_to_end(key)
         while len(_pasts) > _MOST_PASTS:
             _pasts.popitem(last=False)
         known = past.first + len(past.entries)
         if listed.length > known:
             if listed.start > known:  # what lies between was forgotten unseen
-                past = _pasts[key] = Past(listed.start)
+                past = _pasts[key] = ArchiveList(listed.start)
                 known = listed.start
             past.extend(listed.iterate(home.store.read, known))
         if listed.start - past.first > max(len(past.entries) // 2, _FEW):

@@ -29,7 +29,7 @@ class Chunk:
 
 
 @dataclass(slots=True)
-class Turns:
+class ReplaySchedule:
     """Takes turns between live epochs and chunks of the past, by what these have taken lately."""
 
     live_is_due: bool = True
@@ -65,7 +65,7 @@ class Group:
     until: int | None
 
 
-def furthest_behind(places: Mapping[str, tuple[str, int]]) -> Group:
+def longest_backfill(places: Mapping[str, tuple[str, int]]) -> Group:
     """Of operators, by name their stream and their place, those that have the longest way to go.
 
     They read no further than to the place of the next: from there on all of them read together.

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 from typing import Literal as Choice
 
-from headrace.catalog.catalog import StandingQuery
+from headrace.catalog.catalog import CatalogQuery
 from headrace.runtime.backfill.union_replay import length
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.plan_files import load_plan
-from headrace.runtime.plan.union_streams import members_of
-from headrace.runtime.progress.emission_backlog import untold
+from headrace.runtime.plan.union_streams import inputs_of
+from headrace.runtime.progress.emission_backlog import emission_backlog
 from headrace.store.logs.committed import OperatorProgress
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
@@ -53,7 +53,7 @@ def plan_in_force(home: Home, manifest: Manifest) -> EpochPlan:
     return load_plan(home.store, manifest.plan) if manifest.plan else EpochPlan()
 
 
-def completeness(plan: EpochPlan, manifest: Manifest, query: StandingQuery) -> Completeness:
+def completeness(plan: EpochPlan, manifest: Manifest, query: CatalogQuery) -> Completeness:
     """Where a query stands in a manifest whose plan is `plan`."""
     if query.operator_id not in plan.operators:
         return Completeness("paused", 0) if query.definition.paused else _REGISTERED
@@ -65,7 +65,7 @@ def completeness(plan: EpochPlan, manifest: Manifest, query: StandingQuery) -> C
         return Completeness("paused", percent, since)
     if percent < 100:
         return Completeness("backfilling", percent, since)
-    late = untold((operator for operator, _ in chain), plan, manifest)
+    late = emission_backlog((operator for operator, _ in chain), plan, manifest)
     return Completeness("telling" if late else "live", percent, since)
 
 
@@ -74,7 +74,7 @@ def _chain(
 ) -> Iterator[tuple[str, OperatorProgress]]:
     """An operator and those whose results it reads, however far down, with where they stand."""
     yield operator, places[operator]
-    for member in members_of(plan.streams[plan.operators[operator].stream]):
+    for member in inputs_of(plan.streams[plan.operators[operator].stream]):
         stream = plan.streams[member.stream]
         if stream.using == derived_streams.USING and derived_streams.operator_of(stream) in plan.operators:
             yield from _chain(plan, places, derived_streams.operator_of(stream))

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages.stream_progress import StreamProgress
-from headrace.runtime.messages.task_messages import Piece
+from headrace.runtime.messages.task_messages import Split
 from headrace.runtime.progress.punctuation import progress_of
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.radix_list import RadixList
@@ -58,7 +58,7 @@ class ArchiveEntry:
         )
 
 
-def newcomer(
+def initial_progress(
     stream: StreamDefinition, archive: RadixList, known: CommittedStream, *, from_now: bool
 ) -> OperatorProgress:
     """Where a new operator begins: with the archive, or FROM NOW (or without an archive) with what comes next.
@@ -71,19 +71,19 @@ def newcomer(
         return OperatorProgress(
             progress.punctuation, archive.length, archive.length, complete_since=nothing_missed
         )
-    forgotten = BEGINNING
+    expired = BEGINNING
     if archive.start:
-        forgotten = beyond(progress) if known.kept_since == BEGINNING else known.kept_since
-    return OperatorProgress(replayed=archive.start, since=archive.start, complete_since=forgotten)
+        expired = beyond(progress) if known.retained_since == BEGINNING else known.retained_since
+    return OperatorProgress(replayed=archive.start, since=archive.start, complete_since=expired)
 
 
 def beyond(progress: StreamProgress) -> Instant:
     """The least event time that no row has had so far that any query was shown."""
-    if progress.greatest == BEGINNING:
+    if progress.max_event_time == BEGINNING:
         return progress.punctuation
     if progress.punctuation == FOREVER:
-        return progress.greatest + 1
-    return max(progress.punctuation, progress.greatest + 1)
+        return progress.max_event_time + 1
+    return max(progress.punctuation, progress.max_event_time + 1)
 
 
 def retained(
@@ -100,18 +100,19 @@ def retained(
     return entries.drop_before(keep)
 
 
-def pieces_of(
+def splits_of(
     entry: ArchiveEntry, stream: StreamDefinition, records: Mapping[int, Mapping[str, Any]]
-) -> tuple[Piece, ...]:
+) -> tuple[Split, ...]:
     """What to read to see an entry's rows again: its copy, or in place the source itself."""
-    refused = tuple(Piece(stream.name, 0, refused=name) for name in entry.rejects)
+    refused = tuple(Split(stream.name, 0, refused=name) for name in entry.rejects)
     if entry.files:
         return refused + tuple(
-            Piece(stream.name, 0, archived=name, before=entry.before, keep=entry.keep) for name in entry.files
+            Split(stream.name, 0, archived=name, before=entry.before, sample_rate=entry.keep)
+            for name in entry.files
         )
     if stream.archive == "in place":
         return tuple(
-            Piece(stream.name, ordinal, record=records[ordinal], before=entry.before, keep=entry.keep)
+            Split(stream.name, ordinal, record=records[ordinal], before=entry.before, sample_rate=entry.keep)
             for ordinal in entry.ordinals
         )
     return refused

@@ -16,16 +16,16 @@ import pyarrow as pa
 
 from headrace.operators.base.operator import Operator, Scanned
 from headrace.operators.families.family import state_name
-from headrace.operators.on_demand.selection import keeps_nothing
+from headrace.operators.on_demand.selection import materializes_none
 from headrace.operators.sharing.pane_transfer import can_give, needed_from, transferred
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
-from headrace.runtime.backfill.operator_progress import beyond, newcomer
-from headrace.runtime.backfill.pane_donors import Donors
-from headrace.runtime.backfill.replay import Past
+from headrace.runtime.backfill.operator_progress import beyond, initial_progress
+from headrace.runtime.backfill.pane_donors import PaneSources
+from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.epoch_work import Work
-from headrace.runtime.messages.task_messages import Fill, Piece
+from headrace.runtime.messages.epoch_work import EpochWork
+from headrace.runtime.messages.task_messages import PaneBackfill, Split
 from headrace.runtime.plan import union_streams
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.progress.punctuation import progress_of
@@ -44,12 +44,12 @@ ARCHIVE: Final = "the archive"
 
 
 @dataclass(slots=True)
-class Filling:
+class BackfillPlanner:
     """Where newcomers stand, and the panes that are to be handed to some of them in the next epoch."""
 
     home: Home
-    due: dict[str, Fill] = field(default_factory=dict)
-    _known: Donors = field(default_factory=Donors)
+    due: dict[str, PaneBackfill] = field(default_factory=dict)
+    _known: PaneSources = field(default_factory=PaneSources)
 
     def published(self, plan_file: str, plan: EpochPlan) -> None:
         """An epoch of a plan was published: from now on its operators may give."""
@@ -62,62 +62,65 @@ class Filling:
 
         They begin with the archive, or FROM NOW (or without an archive) with what comes next.
         """
-        self.due = {name: fill for name, fill in self.due.items() if name in plan.operators}
+        self.due = {name: backfill for name, backfill in self.due.items() if name in plan.operators}
         found: dict[str, OperatorProgress] = {}
         for name in fresh:
-            found[name] = self._newcomer(manifest, published, plan, plan.operators[name])
+            found[name] = self._initial_progress(manifest, published, plan, plan.operators[name])
         return found
 
-    def _newcomer(
+    def _initial_progress(
         self, manifest: Manifest, published: Manifest, plan: EpochPlan, operator: Operator
     ) -> OperatorProgress:
         name, stream = operator.stream, plan.streams[operator.stream]
         query = self.home.catalog.require_query(operator.query).definition
         if stream.using == union_streams.USING:
-            return self._newcomer_of_several(manifest, plan, operator, stream)
+            return self._initial_progress_of_union(manifest, plan, operator, stream)
         archive, known = self.home.list_of(manifest, f"archive:{name}"), manifest.stream(name)
-        found = newcomer(stream, archive, known, from_now=query.from_now and not query.continues)
-        if keeps_nothing(operator):  # it need not read the past to answer over it
-            return replace(found, closed=progress_of(known).punctuation, replayed=archive.length)
+        found = initial_progress(stream, archive, known, from_now=query.from_now and not query.continues)
+        if materializes_none(operator):  # it need not read the past to answer over it
+            return replace(found, emitted_to=progress_of(known).punctuation, replayed=archive.length)
         keeps_none = stream.archive == "none"
-        taker = operator.over_panes
-        if taker is None or not (query.continues or (keeps_none and not query.from_now)):
+        new_operator = operator.over_panes
+        if new_operator is None or not (query.continues or (keeps_none and not query.from_now)):
             return found
         closed = progress_of(known).punctuation
-        fill, needed = self._best(published, taker, closed, archive.length), needed_from(taker, closed)
+        backfill, needed = (
+            self._best(published, new_operator, closed, archive.length),
+            needed_from(new_operator, closed),
+        )
         kept = found.complete_since
-        if fill is not None and (keeps_none or fill.since <= needed or fill.since <= kept):
-            self.due[operator.id] = fill
+        if backfill is not None and (keeps_none or backfill.since <= needed or backfill.since <= kept):
+            self.due[operator.id] = backfill
             return OperatorProgress(
                 closed,
                 archive.length,
                 archive.length,
-                complete_since=fill.since if fill.since > needed else BEGINNING,
-                filled=f"the panes of {fill.donor.query}",
+                complete_since=backfill.since if backfill.since > needed else BEGINNING,
+                backfilled_from=f"the panes of {backfill.source_operator.query}",
             )
         if keeps_none:
-            return replace(found, filled=NOTHING if query.continues else "")
+            return replace(found, backfilled_from=NOTHING if query.continues else "")
         first = self._first_entry(archive, needed)
         complete = kept if kept > needed else BEGINNING
-        return OperatorProgress(closed, first, first, complete_since=complete, filled=ARCHIVE)
+        return OperatorProgress(closed, first, first, complete_since=complete, backfilled_from=ARCHIVE)
 
-    def _newcomer_of_several(
+    def _initial_progress_of_union(
         self, manifest: Manifest, plan: EpochPlan, operator: Operator, stream: StreamDefinition
     ) -> OperatorProgress:
         """With the past of all its streams, or FROM NOW (or where one keeps no archive) with what comes next."""
         query = self.home.catalog.require_query(operator.query).definition
-        reached, end = progress_of(manifest.stream(stream.name)), Past(self.home, manifest, plan)
+        reached, end = progress_of(manifest.stream(stream.name)), Archives(self.home, manifest, plan)
         if query.from_now or stream.archive == "none":
             length = end.length(stream.name)
             return OperatorProgress(reached.punctuation, length, length, complete_since=beyond(reached))
         every = [
-            newcomer(
+            initial_progress(
                 plan.streams[each.stream],
                 self.home.list_of(manifest, f"archive:{each.stream}"),
                 manifest.stream(each.stream),
                 from_now=False,
             )
-            for each in union_streams.members_of(stream)
+            for each in union_streams.inputs_of(stream)
         ]
         return OperatorProgress(complete_since=max(each.complete_since for each in every))
 
@@ -128,48 +131,62 @@ class Filling:
                 return index
         return archive.length
 
-    def _best(self, manifest: Manifest, taker: PaneAggregate, closed: Instant, length: int) -> Fill | None:
+    def _best(
+        self, manifest: Manifest, new_operator: PaneAggregate, emitted_to: Instant, length: int
+    ) -> PaneBackfill | None:
         """The panes that reach back furthest, of queries that have folded all of the stream."""
-        best: Fill | None = None
-        for donor in self._donors(manifest, taker):
-            standing = manifest.operators.get(donor.id)
-            if standing is None or not can_give(donor, taker):
+        best: PaneBackfill | None = None
+        for source_operator in self._source_operators(manifest, new_operator):
+            progress = manifest.operators.get(source_operator.id)
+            if progress is None or not can_give(source_operator, new_operator):
                 continue
-            if standing.replayed != length or standing.ahead or standing.closed != closed:
+            if (
+                progress.replayed != length
+                or progress.group_punctuations
+                or progress.emitted_to != emitted_to
+            ):
                 continue
-            since = max(standing.complete_since, needed_from(donor, standing.closed))
+            since = max(progress.complete_since, needed_from(source_operator, progress.emitted_to))
             if best is None or since < best.since:
                 runs = tuple(run.name for run in manifest.state)
-                best = Fill(donor, taker.id, since, standing.closed, runs)
+                best = PaneBackfill(source_operator, new_operator.id, since, progress.emitted_to, runs)
         return best
 
-    def _donors(self, manifest: Manifest, taker: PaneAggregate) -> Collection[PaneAggregate]:
+    def _source_operators(self, manifest: Manifest, new_operator: PaneAggregate) -> Collection[PaneAggregate]:
         """The operators over the same rows whose state the manifest names."""
         if not manifest.plan:
             return ()
         if self._known.plan != manifest.plan:  # it was published by a driver before this one
             self.published(manifest.plan, load_plan(self.home.store, manifest.plan))
-        return self._known.over_rows_of(taker)
+        return self._known.over_rows_of(new_operator)
 
-    def work(self, places: Mapping[str, OperatorProgress]) -> Work | None:
+    def next_epoch(self, places: Mapping[str, OperatorProgress]) -> EpochWork | None:
         """The epoch that hands over the panes that are due; None when there are none."""
         due, self.due = self.due, {}
         if not due:
             return None
-        return Work(
+        return EpochWork(
             "fill",
-            tuple((Piece(fill.donor.stream, 0, fill=fill), 1) for fill in due.values()),
+            tuple(
+                (Split(backfill.source_operator.stream, 0, pane_backfill=backfill), 1)
+                for backfill in due.values()
+            ),
             tuple(due),
-            now={name: places[name].closed for name in due},
+            punctuations={name: places[name].emitted_to for name in due},
             replayed={name: places[name].replayed for name in due},
         )
 
 
-def filled(store: Store, fill: Fill, taker: PaneAggregate) -> Scanned:
+def backfilled_panes(store: Store, backfill: PaneBackfill, new_operator: PaneAggregate) -> Scanned:
     """What a scan task makes of a donor's state: the taker's deltas."""
-    prefix = f"{state_name(fill.donor)}/"
+    prefix = f"{state_name(backfill.source_operator)}/"
     runs: list[Mapping[str, pa.Table]] = []
-    for name in fill.runs:
+    for name in backfill.runs:
         sections = open_run(store, name)
         runs.append({s.removeprefix(prefix): t for s, t in sections.items() if s.startswith(prefix)})
-    return Scanned(transferred(fill.donor, taker, runs, fill.since, fill.closed), (), 0, 0)
+    return Scanned(
+        transferred(backfill.source_operator, new_operator, runs, backfill.since, backfill.emitted_to),
+        (),
+        0,
+        0,
+    )

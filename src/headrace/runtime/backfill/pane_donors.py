@@ -18,7 +18,7 @@ _Rows: TypeAlias = tuple[str, tuple[RowStep, ...]]
 
 
 @dataclass(slots=True)
-class Donors:
+class PaneSources:
     """The operators that keep panes, of the plan with the name `plan`."""
 
     plan: str | None = None
@@ -38,9 +38,9 @@ class Donors:
                     self._by_rows.setdefault((found.stream, found.steps), {})[found.id] = found
         self.plan, self._operators = plan, operators
 
-    def over_rows_of(self, taker: PaneAggregate) -> Collection[PaneAggregate]:
+    def over_rows_of(self, new_operator: PaneAggregate) -> Collection[PaneAggregate]:
         """Those that fold the rows that an operator folds, in the order in which they came."""
-        return self._by_rows.get((taker.stream, taker.steps), {}).values()
+        return self._by_rows.get((new_operator.stream, new_operator.steps), {}).values()
 
     def _remove(self, operator: Operator) -> None:
         if (gone := operator.over_panes) is not None:

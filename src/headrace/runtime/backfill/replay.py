@@ -9,12 +9,12 @@ from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill import union_replay
-from headrace.runtime.backfill.backfill_scheduler import Chunk, Group, chunk_of, furthest_behind
-from headrace.runtime.backfill.operator_progress import ArchiveEntry, pieces_of
+from headrace.runtime.backfill.backfill_scheduler import Chunk, Group, chunk_of, longest_backfill
+from headrace.runtime.backfill.operator_progress import ArchiveEntry, splits_of
 from headrace.runtime.backfill.union_replay import Bundle
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.epoch_work import Work
+from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.plan.union_streams import USING
 from headrace.runtime.progress.punctuation import progress_of
 from headrace.store.logs.manifest import Manifest
@@ -26,7 +26,7 @@ Records = Callable[[StreamDefinition, Sequence[ArchiveEntry]], Mapping[int, Mapp
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class Archives:
     """The archives that a manifest names."""
 
     home: Home
@@ -37,24 +37,24 @@ class Past:
         """Where readers of a stream stand who have folded all of its past."""
         return union_replay.length(self.plan.streams[stream], self.manifest)
 
-    def chunk(self, late: Mapping[str, tuple[str, int]], size: Chunk, records: Records) -> Work:
+    def chunk(self, late: Mapping[str, tuple[str, int]], size: Chunk, records: Records) -> EpochWork:
         """What operators fold next; `late` has the stream and the place of each that is behind."""
-        behind = furthest_behind(late)
+        behind = longest_backfill(late)
         definition = self.plan.streams[behind.stream]
         bundles = self._bundles(definition, behind, size)
-        pieces = [
-            (piece, entry.rows + 1)
+        splits = [
+            (split, entry.rows + 1)
             for name, entries in _by_stream(bundles).items()
             for known in (records(self.plan.streams[name], entries),)
             for entry in entries
-            for piece in pieces_of(entry, self.plan.streams[name], known)
+            for split in splits_of(entry, self.plan.streams[name], known)
         ]
         end = bundles[-1].place
-        return Work(
+        return EpochWork(
             "replay",
-            tuple(pieces),
+            tuple(splits),
             behind.operators,
-            now=dict.fromkeys(behind.operators, self._punctuation(definition, bundles[-1])),
+            punctuations=dict.fromkeys(behind.operators, self._punctuation(definition, bundles[-1])),
             replayed=dict.fromkeys(behind.operators, end),
             relations=bundles[0].relations,
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
-from headrace.runtime.plan.union_streams import USING, members_of
+from headrace.runtime.plan.union_streams import USING, inputs_of
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList
 from headrace.time import Instant
@@ -52,7 +52,7 @@ def length(stream: StreamDefinition, manifest: Manifest) -> int:
 
 def length_of_new(stream: StreamDefinition, lists: Lists, read: Read) -> int:
     """The same for a meeting that no manifest knows yet."""
-    newest = (next(lists(each.stream).iterate(read, reverse=True), None) for each in members_of(stream))
+    newest = (next(lists(each.stream).iterate(read, reverse=True), None) for each in inputs_of(stream))
     return 1 + max(-1 if each is None else int(each[1]["epoch"]) for each in newest)
 
 
@@ -62,19 +62,19 @@ def ends_after(streams: Mapping[str, StreamDefinition], taken: Iterable[str], ep
     return {
         stream.name: epoch + 1
         for stream in streams.values()
-        if stream.using == USING and any(each.stream in fresh for each in members_of(stream))
+        if stream.using == USING and any(each.stream in fresh for each in inputs_of(stream))
     }
 
 
 def bundles(stream: StreamDefinition, lists: Lists, read: Read, start: int) -> Iterator[Bundle]:
     """The past of a meeting's members from epoch `start` on, epoch by epoch."""
-    names = dict.fromkeys(each.stream for each in members_of(stream))
-    every = merge(*(_told(name, lists(name), read, start) for name in names), key=itemgetter(0))
+    names = dict.fromkeys(each.stream for each in inputs_of(stream))
+    every = merge(*(_entries_since(name, lists(name), read, start) for name in names), key=itemgetter(0))
     for epoch, entries in groupby(every, key=itemgetter(0)):
         yield Bundle(epoch + 1, tuple((name, ArchiveEntry.from_json(entry)) for _, name, entry in entries))
 
 
-def _told(name: str, archive: RadixList, read: Read, start: int) -> Iterator[tuple[int, str, Any]]:
+def _entries_since(name: str, archive: RadixList, read: Read, start: int) -> Iterator[tuple[int, str, Any]]:
     for _, entry in _since(archive, read, start):
         yield entry["epoch"], name, entry
 
@@ -101,7 +101,7 @@ def punctuation_at(
     Entries say what was promised before them; a member that took in nothing since has promised no less than it has today.
     """
     found = []
-    for member in members_of(stream):
+    for member in inputs_of(stream):
         following = next(_since(lists(member.stream), read, place), None)
         found.append(now[member.stream] if following is None else following[1]["before"])
     return min(found)

@@ -20,7 +20,7 @@ from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError, outcome_unless_known
 from headrace.operators.base.operator import Operator
 from headrace.runtime.delivery.cursor import Cursor, due
-from headrace.runtime.delivery.on_demand_changelog import require_told
+from headrace.runtime.delivery.on_demand_changelog import require_changelog
 from headrace.runtime.home.home import Home
 from headrace.runtime.invoke.home_reader import Reader
 from headrace.runtime.results.result_log import missed_since
@@ -101,7 +101,9 @@ def connect(at: _Looking | str | Path, query: str, name: str) -> Client:
     """
     looking: _Looking = Reader.at(Path(at)) if isinstance(at, str | Path) else at
     known = looking.catalog.require_query(query).definition.name
-    require_told(known, looking.operator_and_query(known)[0])
+    require_changelog(known, looking.operator_and_query(known)[0])
     if not name:
-        raise UserError("a client needs a name", remedy="It is how the home knows where that client stands.")
+        raise UserError(
+            "a client needs a name", remedy="The home needs it to know how far that client has read."
+        )
     return Client(known, name, looking, Cursor(looking.home.store, f"client-{known}-{name}"))

@@ -14,14 +14,14 @@ from typing import Final
 import pyarrow as pa
 
 from headrace.algebra.expressions.series import AT, POSITION
-from headrace.catalog.catalog import StandingQuery
+from headrace.catalog.catalog import CatalogQuery
 from headrace.errors import HeadraceError, UserError
 from headrace.operators.base.batch import Batch
-from headrace.operators.base.operator import Operator, Sections, Step, Turn
+from headrace.operators.base.operator import Advance, Operator, Sections, Step
 from headrace.operators.on_demand.selection import Selection
 from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.planner.lowering.lower import lower
-from headrace.runtime.backfill.archive_reader import ArchivedRun, past_of
+from headrace.runtime.backfill.archive_reader import ArchivedRun, archive_list_of
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.home import Home
 from headrace.runtime.plan.bound_queries import bound
@@ -35,77 +35,86 @@ _IDLE_SECONDS: Final = 0.5
 
 
 @dataclass(slots=True)
-class Retelling:
+class OnDemandChangelog:
     """One look at the changes of a selection; a later manifest goes on where an earlier one ended."""
 
     home: Home
     operator: Selection
-    teller: Operator
-    _place: int = -1
-    _closed: Instant = BEGINNING
+    changelog_operator: Operator
+    _replayed: int = -1
+    _emitted_to: Instant = BEGINNING
     _state: list[Sections] = field(default_factory=list)
 
     @staticmethod
-    def of(home: Home, standing: StandingQuery, operator: Selection) -> Retelling:
+    def of(home: Home, catalog_query: CatalogQuery, operator: Selection) -> OnDemandChangelog:
         """From the beginning."""
-        query = bound(home.catalog, standing)
-        return Retelling(home, operator, lower(operator.query, query, operator.id))
+        query = bound(home.catalog, catalog_query)
+        return OnDemandChangelog(home, operator, lower(operator.query, query, operator.id))
 
     def until(self, manifest: Manifest) -> pa.Table | None:
         """The changes that are told up to a manifest and have not been given yet, with system columns."""
         if self.operator.id not in manifest.operators:
             return None
-        standing = manifest.operators[self.operator.id]
-        greatest = manifest.stream(self.operator.stream).greatest
+        progress = manifest.operators[self.operator.id]
+        max_event_time = manifest.stream(self.operator.stream).greatest
         with registered(callable_by_name(self.home.catalog.functions)):
-            deltas = self._read(manifest, standing)
-            ended = standing.closed == FOREVER > self._closed
-            turn = Turn(self._closed, max(standing.closed, self._closed), greatest, final=ended)
-            step = self.teller.advance(self._state, deltas, turn)
+            deltas = self._read(manifest, progress)
+            ended = progress.emitted_to == FOREVER > self._emitted_to
+            advance = Advance(
+                self._emitted_to, max(progress.emitted_to, self._emitted_to), max_event_time, final=ended
+            )
+            step = self.changelog_operator.advance(self._state, deltas, advance)
             self._state += [step.state] if step.state else []
-            self._closed = turn.now
-            self._compact(turn)
+            self._emitted_to = advance.punctuation
+            self._compact(advance)
         return step.results
 
     def closing(self, manifest: Manifest) -> Step:
         """What would be told beyond that if the stream ended there."""
         self.until(manifest)
-        greatest = manifest.stream(self.operator.stream).greatest
+        max_event_time = manifest.stream(self.operator.stream).greatest
         with registered(callable_by_name(self.home.catalog.functions)):
-            return self.teller.advance(self._state, [], Turn(self._closed, FOREVER, greatest, final=True))
+            return self.changelog_operator.advance(
+                self._state, [], Advance(self._emitted_to, FOREVER, max_event_time, final=True)
+            )
 
-    def _read(self, manifest: Manifest, standing: OperatorProgress) -> list[Sections]:
+    def _read(self, manifest: Manifest, progress: OperatorProgress) -> list[Sections]:
         """What the teller makes of the archive entries that are new to it and counted by the query."""
-        past = past_of(self.home, manifest, self.operator.stream)
+        past = archive_list_of(self.home, manifest, self.operator.stream)
         stream = self.home.catalog.stream(self.operator.stream)
         assert stream is not None
-        start = max(standing.since, self._place, past.first)
-        scanner = self.teller.scanner({})
-        stored = self.teller.columns - {AT, POSITION}  # these two every row has beside its columns
-        for entry in past.entries[start - past.first : standing.replayed - past.first]:
+        start = max(progress.since, self._replayed, past.first)
+        scanner = self.changelog_operator.scanner({})
+        stored = self.changelog_operator.columns - {
+            AT,
+            POSITION,
+        }  # these two every row has beside its columns
+        for entry in past.entries[start - past.first : progress.replayed - past.first]:
             for name in entry.files:
                 run = ArchivedRun(self.home.store, name, stream)
                 keys = run.keys
                 batch = Batch({each: run.column(each) for each in stored}, keys.at, keys.position)
                 scanner.add(batch if keys.accepted is None else batch.where(keys.accepted))
-        self._place = max(start, standing.replayed)
+        self._replayed = max(start, progress.replayed)
         deltas = scanner.finish().deltas
         return [deltas] if deltas else []
 
-    def _compact(self, turn: Turn) -> None:
+    def _compact(self, advance: Advance) -> None:
         if len(self._state) <= _MANY_RUNS:
             return
         found: dict[str, list[pa.Table]] = {}
         for sections in self._state:
             for name, table in sections.items():
                 found.setdefault(name, []).append(table)
-        after = Turn(turn.now, turn.now, turn.greatest)
-        self._state = [{name: self.teller.compact(name, tables, after) for name, tables in found.items()}]
+        after = Advance(advance.punctuation, advance.punctuation, advance.max_event_time)
+        self._state = [
+            {name: self.changelog_operator.compact(name, tables, after) for name, tables in found.items()}
+        ]
 
 
-def told_again(home: Home, standing: StandingQuery, operator: Selection) -> list[pa.Table]:
+def recomputed_changelog(home: Home, catalog_query: CatalogQuery, operator: Selection) -> list[pa.Table]:
     """All that a selection would have told up to the newest epoch."""
-    table = Retelling.of(home, standing, operator).until(home.latest())
+    table = OnDemandChangelog.of(home, catalog_query, operator).until(home.latest())
     return [] if table is None else [table]
 
 
@@ -116,15 +125,18 @@ def closing_of_selections(pipeline: Pipeline) -> dict[str, pa.Table]:
     """
     found: dict[str, pa.Table] = {}
     home, manifest = pipeline.home, pipeline.home.latest()
-    for standing in pipeline.catalog.queries.values():
-        name, operator = standing.definition.name, pipeline.loop.engine.plan.operators[standing.operator_id]
+    for catalog_query in pipeline.catalog.queries.values():
+        name, operator = (
+            catalog_query.definition.name,
+            pipeline.loop.engine.plan.operators[catalog_query.operator_id],
+        )
         place = manifest.operators.get(operator.id)
         asked = operator.on_request
-        if asked is None or place is None or standing.definition.paused:
+        if asked is None or place is None or catalog_query.definition.paused:
             continue
         if place.replayed < home.list_of(manifest, f"archive:{operator.stream}").length:
             continue
-        step = Retelling.of(home, standing, asked).closing(manifest)
+        step = OnDemandChangelog.of(home, catalog_query, asked).closing(manifest)
         if step.results is not None and step.results.num_rows:
             found[name] = step.results
         if step.rejected:
@@ -135,10 +147,10 @@ def closing_of_selections(pipeline: Pipeline) -> dict[str, pa.Table]:
 
 
 def follow_changes(
-    pipeline: Pipeline, standing: StandingQuery, operator: Selection, *, past: bool
+    pipeline: Pipeline, catalog_query: CatalogQuery, operator: Selection, *, past: bool
 ) -> Iterator[pa.Table]:
     """What it would tell, as epochs are committed; with `past` first what it would have told. Ends when the loop stops."""
-    retelling = Retelling.of(pipeline.home, standing, operator)
+    retelling = OnDemandChangelog.of(pipeline.home, catalog_query, operator)
     if not past:
         retelling.until(pipeline.home.latest())
     while True:
@@ -155,7 +167,7 @@ def follow_changes(
                 pipeline.loop.published.wait(_IDLE_SECONDS)
 
 
-def require_told(name: str, operator: Operator) -> None:
+def require_changelog(name: str, operator: Operator) -> None:
     """Raises `UserError` for a query that tells nobody what changes: who must not miss anything needs one that does."""
     asked = operator.on_request
     if asked is not None:

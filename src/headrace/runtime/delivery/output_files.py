@@ -22,7 +22,7 @@ from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.file_names import file_name
 from headrace.runtime.home.home import Home
 from headrace.runtime.invoke import current_answer
-from headrace.runtime.invoke.answer_caveats import Remarks
+from headrace.runtime.invoke.answer_caveats import AnswerCaveats
 from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.results import result_log
 from headrace.runtime.results.result_log import visible
@@ -31,7 +31,7 @@ from headrace.store.logs.committed import NEW_STREAM
 from headrace.store.logs.manifest import Manifest
 
 
-def told_rows(
+def emitted_rows(
     home: Home, manifest: Manifest, operator: Operator, query: Query, provisional: pa.Table | None = None
 ) -> pa.Table:
     """All that a query has told, in the order of the contract; only the selected columns."""
@@ -40,7 +40,7 @@ def told_rows(
     else:
         parts = [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
         parts += [provisional] if provisional is not None else []
-        table = result_log.standing(pa.concat_tables(parts)) if parts else result_log.empty(query)
+        table = result_log.net_rows(pa.concat_tables(parts)) if parts else result_log.empty(query)
     return visible(result_log.ordered(table, operator.sort, query.schema.names), query)
 
 
@@ -75,12 +75,12 @@ class Exporter:
     def refresh(self) -> list[str]:
         """Replace the files of queries whose answers have changed; their names."""
         manifest, changed = self.pipeline.home.latest(), []
-        told = self._newly_told(manifest)
+        told = self._newly_emitted(manifest)
         for name, (operator, query) in self._queries().items():
             stream = manifest.stream(operator.stream) if is_answer(query) else NEW_STREAM
             mark = (operator.id, stream.greatest, stream.rows)
             if operator.id in told or self._written.get(name) != mark:
-                self._replace(name, told_rows(self.pipeline.home, manifest, operator, query))
+                self._replace(name, emitted_rows(self.pipeline.home, manifest, operator, query))
                 self._written[name] = mark
                 changed.append(name)
         self._settle()
@@ -90,9 +90,9 @@ class Exporter:
         """Write every file, with the rows that the queries would give if the streams ended here; what is to be said of them."""
         manifest, said = self.pipeline.home.latest(), list[str]()
         for name, (operator, query) in self._queries().items():
-            table = told_rows(self.pipeline.home, manifest, operator, query, provisional.get(name))
+            table = emitted_rows(self.pipeline.home, manifest, operator, query, provisional.get(name))
             self._replace(name, table)
-            said += Remarks.of(table).sentences(name)
+            said += AnswerCaveats.of(table).sentences(name)
         self._settle()
         return said
 
@@ -107,7 +107,7 @@ class Exporter:
         names = [query.definition.name for query in self.pipeline.catalog.queries.values()]
         return {name: self.pipeline.operator_and_query(name) for name in names}
 
-    def _newly_told(self, manifest: Manifest) -> set[str]:
+    def _newly_emitted(self, manifest: Manifest) -> set[str]:
         """Operators with result rows since the last look."""
         log, found = self.pipeline.home.list_of(manifest, "results"), set()
         for _, entry in log.iterate(self.pipeline.home.store.read, self._seen):

@@ -14,7 +14,7 @@ from headrace.runtime.delivery.cursor import FOLDER, Cursor
 from headrace.runtime.home.file_names import file_name
 from headrace.runtime.introspection.epoch_log import SINK, sink_lines
 from headrace.runtime.messages.result_entry import answered
-from headrace.runtime.results.result_log import kept_entries
+from headrace.runtime.results.result_log import retained_entries
 from headrace.store.files.filesystem import MissingFile
 from headrace.time import Instant
 
@@ -102,7 +102,7 @@ def undelivered(home: Home, query: str | None, position: int) -> dict[str, int |
     if standing is None:
         return {"epochs_behind": None, "bytes_behind": None}
     epochs, size = set(), 0
-    for _, entry in kept_entries(home, home.latest(), position):
+    for _, entry in retained_entries(home, home.latest(), position):
         if standing.operator_id in answered(entry):
             epochs.add(entry["epoch"])
             with suppress(FileNotFoundError):  # collected since the manifest was read

@@ -27,7 +27,7 @@ import pyarrow as pa
 from headrace.connectors.formats.result_writer import FORMATS, render, to_text
 from headrace.errors import HeadraceError, UserError, did_you_mean
 from headrace.runtime.delivery.cursor import Cursor, Due, due
-from headrace.runtime.delivery.on_demand_changelog import require_told
+from headrace.runtime.delivery.on_demand_changelog import require_changelog
 from headrace.runtime.delivery.sink_states import Patience, SinkState
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.file_names import file_name
@@ -176,7 +176,7 @@ def open_sink(
     Raises `UserError` for an unknown query or format.
     """
     operator = pipeline.operator_and_query(query)[0]
-    require_told(query, operator)
+    require_changelog(query, operator)
     if style not in FORMATS:
         raise UserError(f"there is no format '{style}'", remedy=did_you_mean(style, FORMATS))
     if callable(to):

@@ -10,17 +10,17 @@ from headrace.algebra.expressions.punctuation_patterns import rolled_up
 from headrace.runtime.backfill import union_replay
 from headrace.runtime.backfill.operator_progress import ArchiveEntry, beyond, retained
 from headrace.runtime.epoch.observe import added, scans_of
-from headrace.runtime.epoch.pane_layout import with_adapting
+from headrace.runtime.epoch.pane_layout import with_row_layout_states
 from headrace.runtime.home.home import Home
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.epoch_work import Work
+from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, StreamReceipt, stream_receipts
 from headrace.runtime.plan import union_streams
 from headrace.runtime.progress import union_progress
-from headrace.runtime.progress.group_progress import columns_ahead
+from headrace.runtime.progress.group_progress import group_punctuation_columns
 from headrace.runtime.progress.punctuation import after_scans, as_known, progress_of
-from headrace.runtime.tasks.scan.deduplicate import kept_files
+from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest, StateRun
 from headrace.store.logs.radix_list import ListFiles, RadixList
@@ -33,7 +33,7 @@ PLAN_SEGMENTS: Final = "plan segments"
 
 def next_manifest(
     before: Manifest,
-    work: Work,
+    work: EpochWork,
     receipts: Sequence[StateReceipt],
     plan: EpochPlan,
     plan_files: Sequence[str],
@@ -51,7 +51,7 @@ def next_manifest(
         for name, entry in _archived(before.epoch + 1, work, seen, progress, reached, plan).items():
             _append(lists, f"archive:{name}", [entry.as_json()], files)
     operators = _operators(before, work, plan, reached)
-    kept_since = _forget(lists, plan, operators, reached, files)
+    retained_since = _expire_archives(lists, plan, operators, reached, files)
     results = [file.as_entry(before.epoch + 1) for receipt in receipts for file in receipt.results]
     facts = _counted(before.facts, seen, receipts)
     counting = {name for scan in scans for name, each in scan.operators.items() if each.groups}
@@ -59,7 +59,7 @@ def next_manifest(
         [*(each.operators for each in scans), *(each.operators for each in receipts)] if counting else []
     )
     counted = [{name: each[name] for name in counting & each.keys()} for each in measured]
-    facts = with_adapting(facts, plan, added(counted))
+    facts = with_row_layout_states(facts, plan, added(counted))
     if results:
         facts = with_classes(facts, "results", lists.get("results", RadixList()), results)
         _append(lists, "results", results, files)
@@ -70,7 +70,7 @@ def next_manifest(
         kind=work.kind,
         plan=plan_files[0],
         querylog=position,
-        streams=_with_kept(_streams(before, plan, work, seen, reached, now), kept_since),
+        streams=_with_retained_since(_streams(before, plan, work, seen, reached, now), retained_since),
         operators=operators,
         state=_state(before, receipts),
         lists=lists,
@@ -78,7 +78,7 @@ def next_manifest(
     )
 
 
-def _forget(
+def _expire_archives(
     lists: dict[str, RadixList],
     plan: EpochPlan,
     operators: Mapping[str, OperatorProgress],
@@ -86,27 +86,27 @@ def _forget(
     files: ListFiles,
 ) -> dict[str, Instant]:
     """Shorten the archives by what is too old and was read by all; of each that was, from when on it has all rows."""
-    kept_since = {}
+    retained_since = {}
     for name, stream in plan.streams.items():
         archive = lists.get(f"archive:{name}")
         if archive is None or (stream.retain is None and stream.archive != "none"):
             continue
         horizon = FOREVER if stream.archive == "none" else reached[name].punctuation - (stream.retain or 0)
         readers = [operators[each.id].replayed for each in plan.operators.values() if each.stream == name]
-        meetings = {meeting for meeting, _, _ in union_streams.meetings_with(plan.streams, name)}
+        meetings = {meeting for meeting, _, _ in union_streams.unions_with(plan.streams, name)}
         epochs = [operators[each.id].replayed for each in plan.operators.values() if each.stream in meetings]
         readers += [union_replay.first_from(archive, files.read, min(epochs))] if epochs else []
         lists[f"archive:{name}"] = kept = retained(archive, horizon, readers, files.read)
         if kept.start > archive.start:
-            kept_since[name] = min(horizon, beyond(reached[name]))
-    return kept_since
+            retained_since[name] = min(horizon, beyond(reached[name]))
+    return retained_since
 
 
-def _with_kept(
-    streams: Mapping[str, CommittedStream], kept_since: Mapping[str, Instant]
+def _with_retained_since(
+    streams: Mapping[str, CommittedStream], retained_since: Mapping[str, Instant]
 ) -> dict[str, CommittedStream]:
     return {
-        name: replace(known, kept_since=max(kept_since.get(name, BEGINNING), known.kept_since))
+        name: replace(known, retained_since=max(retained_since.get(name, BEGINNING), known.retained_since))
         for name, known in streams.items()
     }
 
@@ -142,9 +142,12 @@ def files_named(receipts: Sequence[StateReceipt]) -> list[str]:
     return found
 
 
-def before_epoch(before: Manifest, plan: EpochPlan, work: Work) -> dict[str, StreamProgress]:
+def before_epoch(before: Manifest, plan: EpochPlan, work: EpochWork) -> dict[str, StreamProgress]:
     """Every stream's progress as the epoch's tasks were told it."""
-    return {name: progress_of(before.stream(name), work.floors.get(name, BEGINNING)) for name in plan.streams}
+    return {
+        name: progress_of(before.stream(name), work.min_punctuations.get(name, BEGINNING))
+        for name in plan.streams
+    }
 
 
 def _append(
@@ -155,7 +158,7 @@ def _append(
 
 def _archived(
     epoch: int,
-    work: Work,
+    work: EpochWork,
     receipts: Mapping[str, StreamReceipt],
     progress: Mapping[str, StreamProgress],
     reached: Mapping[str, StreamProgress],
@@ -175,7 +178,7 @@ def _archived(
             reached[name].punctuation,
             seen.greatest,
             plan.relations,
-            plan.keep_of(name),
+            plan.sample_rate_of(name),
         )
     return found
 
@@ -199,7 +202,7 @@ def _append_rejects(
 def _streams(
     before: Manifest,
     plan: EpochPlan,
-    work: Work,
+    work: EpochWork,
     receipts: Mapping[str, StreamReceipt],
     reached: Mapping[str, StreamProgress],
     now: Instant,
@@ -212,7 +215,7 @@ def _streams(
         known = replace(
             known,
             until=ends.get(name, known.until),
-            keep=plan.keep_of(name),
+            keep=plan.sample_rate_of(name),
             rows=known.rows + seen.rows,
             late=known.late + seen.late,
             rejected=known.rejected + seen.rejected,
@@ -221,7 +224,7 @@ def _streams(
             repeated=known.repeated + seen.repeated,
         )
         if definition.deduplicate is not None and not work.is_replay:
-            known = replace(known, keys=kept_files(definition, known.keys, seen.keys, known.punctuation))
+            known = replace(known, keys=retained_files(definition, known.keys, seen.keys, known.punctuation))
         if name in work.taken:
             known = replace(known, next=max(work.taken[name]) + 1, arrived=now)
         found[name] = known
@@ -229,7 +232,7 @@ def _streams(
 
 
 def _operators(
-    before: Manifest, work: Work, plan: EpochPlan, reached: Mapping[str, StreamProgress]
+    before: Manifest, work: EpochWork, plan: EpochPlan, reached: Mapping[str, StreamProgress]
 ) -> dict[str, OperatorProgress]:
     """Progress of operators: those that took part have emitted up to the new punctuation."""
     found: dict[str, OperatorProgress] = {}
@@ -237,9 +240,16 @@ def _operators(
     ends = union_replay.ends_after(plan.streams, work.taken, before.epoch + 1)
     for name, operator in plan.operators.items():
         known = before.operators[name]
-        turn = (operator.stream, name in part, work.now.get(name), work.replayed.get(name))
-        place = (known.closed, known.replayed, known.since, known.complete_since, known.filled, *turn)
-        if known.ahead or plan.streams[operator.stream].progress.groups:
+        advance = (operator.stream, name in part, work.punctuations.get(name), work.replayed.get(name))
+        place = (
+            known.emitted_to,
+            known.replayed,
+            known.since,
+            known.complete_since,
+            known.backfilled_from,
+            *advance,
+        )
+        if known.group_punctuations or plan.streams[operator.stream].progress.groups:
             found[name] = _after(known, name, name in part, work, plan, reached, ends)
         elif place in alike:  # thousands at one position share one record
             found[name] = alike[place]
@@ -252,7 +262,7 @@ def _after(
     place: OperatorProgress,
     name: str,
     took_part: bool,
-    work: Work,
+    work: EpochWork,
     plan: EpochPlan,
     reached: Mapping[str, StreamProgress],
     ends: Mapping[str, int],
@@ -260,20 +270,22 @@ def _after(
     """Progress of one operator after an epoch; `ends` as in `shared_past.ends_after`."""
     operator = plan.operators[name]
     if took_part:
-        now = work.now.get(name, reached[operator.stream].punctuation)
+        now = work.punctuations.get(name, reached[operator.stream].punctuation)
         live = ends.get(operator.stream, place.replayed + (operator.stream in work.taken))
         seen = work.replayed.get(name, live)
-        closed = max(place.closed, now)
-        ahead = dict(place.ahead)
+        closed = max(place.emitted_to, now)
+        ahead = dict(place.group_punctuations)
         rule = plan.streams[operator.stream].progress
-        if not work.is_replay and name not in work.now and columns_ahead(operator, rule):
+        if not work.is_replay and name not in work.punctuations and group_punctuation_columns(operator, rule):
             ahead |= reached[operator.stream].groups
         ahead = {group: at for group, at in ahead.items() if at > closed}
         ahead = rolled_up(ahead) if rule.patterns else ahead
         complete = place.complete_since
         if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
             complete = beyond(reached[operator.stream])  # what came while it was paused is nowhere
-        place = replace(place, closed=closed, replayed=seen, ahead=ahead, complete_since=complete)
+        place = replace(
+            place, emitted_to=closed, replayed=seen, group_punctuations=ahead, complete_since=complete
+        )
     return place
 
 

@@ -17,29 +17,29 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import SourceChanged
 from headrace.errors import StoreError, outcome_unless_known
 from headrace.observation import EpochObservation
-from headrace.runtime.backfill.backfill_scheduler import Chunk, Turns
+from headrace.runtime.backfill.backfill_scheduler import Chunk, ReplaySchedule
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
-from headrace.runtime.backfill.pane_backfill import Filling
-from headrace.runtime.backfill.replay import Past
+from headrace.runtime.backfill.pane_backfill import BackfillPlanner
+from headrace.runtime.backfill.replay import Archives
 from headrace.runtime.epoch import commit, retention
 from headrace.runtime.epoch.executor import Executor
 from headrace.runtime.epoch.garbage_collection import Housekeeping
 from headrace.runtime.epoch.observe import observe
-from headrace.runtime.epoch.task_orders import Orders, scan_messages, state_messages
+from headrace.runtime.epoch.task_orders import TaskMessages, scan_messages, state_messages
 from headrace.runtime.home.home import BORN, Home
 from headrace.runtime.ingest import derived_input
 from headrace.runtime.ingest.admission import Admission, Pending
-from headrace.runtime.ingest.idle_sources import clock_floors
+from headrace.runtime.ingest.idle_sources import clock_punctuations
 from headrace.runtime.ingest.ingest_queue import Intake
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.epoch_work import Work
+from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.stream_progress import StreamProgress
-from headrace.runtime.messages.task_messages import Piece, StateMessage, StateReceipt
+from headrace.runtime.messages.task_messages import Split, StateMessage, StateReceipt
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.epoch_planner import Replanned, make_plan, plan_after
 from headrace.runtime.plan.plan_files import NO_PLAN, SavedPlan, is_readable, save_plan
 from headrace.runtime.plan.stale_statements import refuse_if_idle, refuse_if_overtaken
-from headrace.runtime.progress.emission_backlog import Telling, untold
+from headrace.runtime.progress.emission_backlog import BacklogSchedule, emission_backlog
 from headrace.runtime.progress.punctuation import progress_of
 from headrace.runtime.tasks.state import provisional_results
 from headrace.runtime.tasks.state.emission_limits import least
@@ -65,9 +65,9 @@ class Engine:
     plan: EpochPlan = field(init=False)
     intake: Intake = field(init=False)
     housekeeping: Housekeeping = field(init=False)
-    filling: Filling = field(init=False)
-    turns: Turns = field(default_factory=Turns)
-    telling: Telling = field(default_factory=Telling)
+    backfill_planner: BackfillPlanner = field(init=False)
+    replay_schedule: ReplaySchedule = field(default_factory=ReplaySchedule)
+    backlog_schedule: BacklogSchedule = field(default_factory=BacklogSchedule)
     holds: Callable[[], Mapping[str, int]] = dict
     """Operator → index of the first result that somebody who must have all still waits for."""
     unread: dict[str, SourceChanged] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Engine:
     def __post_init__(self) -> None:
         self.intake = Intake(self.home, self.clock)
         self.housekeeping = Housekeeping(self.home, self.intake)
-        self.filling = Filling(self.home)
+        self.backfill_planner = BackfillPlanner(self.home)
         self.take_over()
         self.collect()
 
@@ -95,10 +95,10 @@ class Engine:
         self.home.taken_over(self.manifest.incarnation)
         self.intake.resume(self.manifest)
         self._planned, self._saved = -1, NO_PLAN
-        self.filling.due.clear()
+        self.backfill_planner.due.clear()
         self.replan()
         if self.published.plan and not is_readable(self.home.store, self.published.plan):
-            self._publish(Work("tick"), ())
+            self._publish(EpochWork("tick"), ())
 
     def collect(self) -> Collected:
         """Remove files that are old enough and needed by nobody; done by itself at every start and every so many epochs."""
@@ -147,7 +147,7 @@ class Engine:
         """The entry of a new stream also says how many ingest records there were before it."""
         if entry["do"] != "create_stream" or self.home.catalog.stream(entry["stream"]["name"]) is not None:
             return entry
-        self.intake.forget(entry["stream"]["name"])
+        self.intake.drop_stream(entry["stream"]["name"])
         return {**entry, BORN: self.home.ingest_log.length}
 
     def replan(self, made: Replanned | None = None) -> None:
@@ -168,8 +168,8 @@ class Engine:
             places = dict(places)
             for name in gone:
                 del places[name]
-        standings = self.filling.begun(self.manifest, self.published, self.plan, fresh)
-        self.manifest = replace(self.manifest, operators={**places, **standings})
+        progress_by_operator = self.backfill_planner.begun(self.manifest, self.published, self.plan, fresh)
+        self.manifest = replace(self.manifest, operators={**places, **progress_by_operator})
 
     def _in_files(self) -> SavedPlan:
         """The plan's files, written when they are first needed: registrations between two epochs make one version."""
@@ -187,7 +187,7 @@ class Engine:
         """
         self.find_out()
         self.intake.listen(self.plan.streams.values())
-        while (work := self._next_work(live_first)) is not None:
+        while (work := self._next_epoch(live_first)) is not None:
             try:
                 return self._run(work)
             except SourceChanged as found:
@@ -196,39 +196,41 @@ class Engine:
                 self.unread |= dict.fromkeys(work.operators, found)
         return None
 
-    def _next_work(self, live_first: bool) -> Work | None:
-        work = self.filling.work(self.manifest.operators)
+    def _next_epoch(self, live_first: bool) -> EpochWork | None:
+        work = self.backfill_planner.next_epoch(self.manifest.operators)
         if work is None:
-            untold = self._untold()
-            work = self.telling.work(untold)
+            backlog = self._emission_backlog()
+            work = self.backlog_schedule.next_epoch(backlog)
             if work is None:
-                work = self._taking_turns() if live_first else self._replay(Chunk()) or self._live()
-            work = work or self.telling.anyway(untold)
-        self.telling.had(work)
+                work = self._round_robin() if live_first else self._replay(Chunk()) or self._live()
+            work = work or self.backlog_schedule.epoch_now(backlog)
+        self.backlog_schedule.chosen(work)
         return work
 
-    def _untold(self) -> dict[str, Instant]:
-        return untold(self._live_operators(), self.plan, self.manifest)
+    def _emission_backlog(self) -> dict[str, Instant]:
+        return emission_backlog(self._live_operators(), self.plan, self.manifest)
 
-    def has_untold(self) -> bool:
+    def has_emission_backlog(self) -> bool:
         """True while an operator that has read all there is has windows to tell that punctuation has passed."""
-        return bool(self._untold())
+        return bool(self._emission_backlog())
 
-    def _taking_turns(self) -> Work | None:
-        live = self._live() if self.turns.live_is_due else None
-        return live or self._replay(self.turns.chunk()) or self._live()
+    def _round_robin(self) -> EpochWork | None:
+        live = self._live() if self.replay_schedule.live_is_due else None
+        return live or self._replay(self.replay_schedule.chunk()) or self._live()
 
     def seal(self) -> EpochObservation:
         """End every stream for good: all windows close, nothing older than FOREVER may come.
 
         A query over another one ends after it, when it has read what that one told last.
         """
-        if (due := self.filling.work(self.manifest.operators)) is not None:
+        if (due := self.backfill_planner.next_epoch(self.manifest.operators)) is not None:
             self._run(due)
         for ending, ended in provisional_results.in_order(self.plan, self._live_operators()):
-            floors = dict.fromkeys(ended, FOREVER)
-            seen = self._run(Work("seal", operators=ending, floors=floors, final=True))
-            while (work := self.telling.anyway(self._untold())) is not None:
+            min_punctuations = dict.fromkeys(ended, FOREVER)
+            seen = self._run(
+                EpochWork("seal", operators=ending, min_punctuations=min_punctuations, final=True)
+            )
+            while (work := self.backlog_schedule.epoch_now(self._emission_backlog())) is not None:
                 seen = self._run(work)
             while self.has_unread_results() and (work := self._live()) is not None:
                 self._run(work)
@@ -236,11 +238,11 @@ class Engine:
 
     def closing(self) -> provisional_results.Closing:
         """What operators would answer if the streams ended here, by operator. Nothing is published (provisional)."""
-        work = Work("closing", operators=self._live_operators(), final=True)
+        work = EpochWork("closing", operators=self._live_operators(), final=True)
         return provisional_results.close(self.home.store, self.plan, self._state_messages(work, 1)[0])
 
     def _live_operators(self) -> tuple[str, ...]:
-        paused, behind = self._paused(), self._behind()
+        paused, behind = self._paused(), self._backfilling()
         if not paused and not behind:
             return tuple(self.plan.operators)
         return tuple(
@@ -253,14 +255,14 @@ class Engine:
         return {q.operator_id for q in self.home.catalog.queries.values() if q.definition.paused}
 
     @property
-    def _past(self) -> Past:
-        return Past(self.home, self.manifest, self.plan)
+    def _archives(self) -> Archives:
+        return Archives(self.home, self.manifest, self.plan)
 
-    def _behind(self) -> dict[str, int]:
+    def _backfilling(self) -> dict[str, int]:
         """How far operators have folded that have not folded all of their stream's archive."""
         places, lengths = (
             self.manifest.operators,
-            {name: self._past.length(name) for name in self.plan.streams},
+            {name: self._archives.length(name) for name in self.plan.streams},
         )
         return {
             name: places[name].replayed
@@ -271,27 +273,36 @@ class Engine:
     def _progress(self, stream: str) -> StreamProgress:
         return progress_of(self.manifest.stream(stream))
 
-    def _live(self) -> Work | None:
+    def _live(self) -> EpochWork | None:
         """The next records of every stream; without any, a tick when time or the catalog moved."""
-        pieces: list[tuple[Piece, int]] = []
+        splits: list[tuple[Split, int]] = []
         taken: dict[str, tuple[int, ...]] = {}
         for name, definition in self.plan.streams.items():
             chosen = self.admission.take(self._waiting(definition), definition)
             if chosen:
-                pieces += [
-                    (Piece(name, record.ordinal, record=record.record), record.weight) for record in chosen
+                splits += [
+                    (Split(name, record.ordinal, record=record.record), record.weight) for record in chosen
                 ]
                 taken[name] = tuple(record.ordinal for record in chosen)
-        floors = clock_floors(self.intake, self.plan.streams.values(), self.manifest, taken, self.clock())
-        floors |= self._floors_of_results(taken)
-        floors = {name: at for name, at in floors.items() if at > self._progress(name).punctuation}
+        min_punctuations = clock_punctuations(
+            self.intake, self.plan.streams.values(), self.manifest, taken, self.clock()
+        )
+        min_punctuations |= self._result_punctuations(taken)
+        min_punctuations = {
+            name: at for name, at in min_punctuations.items() if at > self._progress(name).punctuation
+        }
         changed = self.manifest.querylog != self.home.catalog.position
-        if not (pieces or floors or changed):
+        if not (splits or min_punctuations or changed):
             return None
-        kind = "epoch" if pieces else "tick"
+        kind = "epoch" if splits else "tick"
         # An operator with windows left to tell takes its rows in; it tells in epochs of its own.
-        return Work(
-            kind, tuple(pieces), self._live_operators(), now=self._untold(), floors=floors, taken=taken
+        return EpochWork(
+            kind,
+            tuple(splits),
+            self._live_operators(),
+            punctuations=self._emission_backlog(),
+            min_punctuations=min_punctuations,
+            taken=taken,
         )
 
     def _waiting(self, stream: StreamDefinition) -> Sequence[Pending]:
@@ -301,26 +312,26 @@ class Engine:
 
     def has_unread_results(self) -> bool:
         """True while a query has answers, or silence, that the queries over it have not taken in."""
-        floors = self._floors_of_results({})
+        min_punctuations = self._result_punctuations({})
         of_queries = [
             stream for stream in self.plan.streams.values() if stream.using == derived_streams.USING
         ]
         return any(self._waiting(stream) for stream in of_queries) or any(
-            at > self._progress(name).punctuation for name, at in floors.items()
+            at > self._progress(name).punctuation for name, at in min_punctuations.items()
         )
 
-    def _floors_of_results(self, taken: Mapping[str, tuple[int, ...]]) -> dict[str, Instant]:
+    def _result_punctuations(self, taken: Mapping[str, tuple[int, ...]]) -> dict[str, Instant]:
         """How far queries have answered, for the streams of their results of which this epoch reads the last run."""
-        floors = {}
+        min_punctuations = {}
         for name, stream in self.plan.streams.items():
             if stream.using == derived_streams.USING:
                 unread = [
                     each.ordinal for each in self._waiting(stream) if each.ordinal not in taken.get(name, ())
                 ]
                 if not unread and derived_streams.operator_of(stream) in self.manifest.operators:
-                    closed = self.manifest.operators[derived_streams.operator_of(stream)].closed
-                    floors[name] = derived_streams.reached(stream, closed)
-        return floors
+                    closed = self.manifest.operators[derived_streams.operator_of(stream)].emitted_to
+                    min_punctuations[name] = derived_streams.result_punctuation(stream, closed)
+        return min_punctuations
 
     def _records(
         self, stream: StreamDefinition, chunk: Sequence[ArchiveEntry]
@@ -336,7 +347,7 @@ class Engine:
 
     def _late(self) -> dict[str, tuple[str, int]]:
         """Where operators stand that are behind and may go on: their stream, and their place in its archive."""
-        behind = self._behind()
+        behind = self._backfilling()
         paused = self._paused() if behind else ()
         return {
             name: (self.plan.operators[name].stream, place)
@@ -344,12 +355,12 @@ class Engine:
             if derived_streams.owner_of(name) not in paused and name not in self.unread
         }
 
-    def _replay(self, size: Chunk) -> Work | None:
+    def _replay(self, size: Chunk) -> EpochWork | None:
         """A chunk of the archive for the operators that are furthest behind."""
         late = self._late()
-        return self._past.chunk(late, size, self._records) if late else None
+        return self._archives.chunk(late, size, self._records) if late else None
 
-    def _run(self, work: Work) -> EpochObservation:
+    def _run(self, work: EpochWork) -> EpochObservation:
         started = stopwatch.perf_counter()
         work, receipts = self._execute(work)
         executed = stopwatch.perf_counter()
@@ -359,10 +370,10 @@ class Engine:
             self.collect()
         seconds = {"execute": executed - started, "publish": stopwatch.perf_counter() - executed}
         seen = observe(planned, work, receipts, self.plan, seconds, self.clock())
-        self.turns.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
+        self.replay_schedule.saw(replay=work.is_replay, rows=seen.rows, seconds=sum(seconds.values()))
         return seen
 
-    def _publish(self, work: Work, receipts: Sequence[StateReceipt]) -> Manifest:
+    def _publish(self, work: EpochWork, receipts: Sequence[StateReceipt]) -> Manifest:
         """Make what an epoch's tasks have done count, under the newest plan."""
         files = ListFiles(self.home.store)
         planned = commit.next_manifest(
@@ -379,20 +390,20 @@ class Engine:
         self.home.store.sync([*commit.files_named(receipts), *files.unsynced])
         self.home.manifests.publish(planned)
         self.manifest = self.published = planned
-        self.filling.published(self._in_files().name, self.plan)
+        self.backfill_planner.published(self._in_files().name, self.plan)
         return planned
 
-    def _execute(self, work: Work) -> tuple[Work, list[StateReceipt]]:
+    def _execute(self, work: EpochWork) -> tuple[EpochWork, list[StateReceipt]]:
         """Carry out an epoch, with less for operators that would have too much to tell; what was ordered, and the receipts."""
-        scans = scan_messages(self._orders(), work, self.executor.cores, self.tasks)
+        scans = scan_messages(self._task_messages(), work, self.executor.cores, self.tasks)
         receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
         while too_far := least(receipts):
-            work = replace(work, now={**work.now, **too_far})
+            work = replace(work, punctuations={**work.punctuations, **too_far})
             receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
         return work, receipts
 
-    def _orders(self) -> Orders:
-        return Orders(str(self.home.store.root), self._in_files().name, self.plan, self.manifest)
+    def _task_messages(self) -> TaskMessages:
+        return TaskMessages(str(self.home.store.root), self._in_files().name, self.plan, self.manifest)
 
-    def _state_messages(self, work: Work, tasks: int) -> list[StateMessage]:
-        return state_messages(self._orders(), work, tasks)
+    def _state_messages(self, work: EpochWork, tasks: int) -> list[StateMessage]:
+        return state_messages(self._task_messages(), work, tasks)

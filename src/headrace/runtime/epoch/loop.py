@@ -40,7 +40,7 @@ class Loop:
         """One epoch, if there is anything to do, see `Engine.step`; what fails is raised, and not tried again."""
         with self.lock:
             seen = self.engine.step(live_first=live_first)
-        return self._told(seen)
+        return self._reported(seen)
 
     def drain(self) -> int:
         """Epochs until nothing waits; how many."""
@@ -51,7 +51,7 @@ class Loop:
 
     def seal(self) -> None:
         """The last epoch of all streams."""
-        self._told(self.supervisor.carry_out(self.engine.seal))
+        self._reported(self.supervisor.carry_out(self.engine.seal))
 
     def catch_up(self, proceed: Callable[[], bool]) -> bool:
         """Epochs until all input is consumed that was there at the call; False when `proceed` said to stop first."""
@@ -72,9 +72,11 @@ class Loop:
     def _supervised_step(
         self, wanted: Callable[[], bool], *, live_first: bool = False
     ) -> EpochObservation | None:
-        return self._told(self.supervisor.carry_out(lambda: self.engine.step(live_first=live_first), wanted))
+        return self._reported(
+            self.supervisor.carry_out(lambda: self.engine.step(live_first=live_first), wanted)
+        )
 
-    def _told(self, seen: EpochObservation | None) -> EpochObservation | None:
+    def _reported(self, seen: EpochObservation | None) -> EpochObservation | None:
         if seen is not None:
             self.on_epoch(seen)
             with self.published:
@@ -85,7 +87,7 @@ class Loop:
         with self.lock:
             engine = self.engine
             return (
-                engine.has_untold()
+                engine.has_emission_backlog()
                 or engine.has_unread_results()
                 or any(
                     record.ordinal < ordinal

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from headrace.observation import EpochObservation, OperatorObservation, StreamObservation, WorkObservation
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.epoch_work import Work
+from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, StreamReceipt, stream_receipts
 from headrace.store.logs.committed import CommittedStream
 from headrace.store.logs.manifest import Manifest
@@ -21,7 +21,7 @@ def scans_of(receipts: Sequence[StateReceipt]) -> tuple[ScanReceipt, ...]:
 
 def observe(
     after: Manifest,
-    work: Work,
+    work: EpochWork,
     receipts: Sequence[StateReceipt],
     plan: EpochPlan,
     seconds: Mapping[str, float],

@@ -11,26 +11,26 @@ from typing import Any, Final
 
 from headrace.observation import OperatorObservation
 from headrace.operators.families.cohort import together
-from headrace.operators.families.family import UNFOLDED, state_name
-from headrace.operators.panes.adaptive_panes import LEAST_GROUPS, Sizes, panes_pay, should_adapt
+from headrace.operators.families.family import ROW_LAYOUT_SUFFIX, state_name
+from headrace.operators.panes.adaptive_panes import LEAST_GROUPS, Sizes, panes_pay, should_store_rows
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.store.logs.manifest import Manifest
 
-ADAPTING: Final = "adapting"
-"""In a manifest's facts: the names of these states, and with `UNFOLDED` of those whose rows are not folded at all."""
+ROW_LAYOUT: Final = "adapting"
+"""In a manifest's facts: the names of these states, and with `ROW_LAYOUT_SUFFIX` of those whose rows are not folded at all."""
 
 
-def adapting_states(manifest: Manifest) -> frozenset[str]:
+def states_in_row_layout(manifest: Manifest) -> frozenset[str]:
     """What the last epoch decided."""
-    return frozenset(manifest.facts.get(ADAPTING, ()))
+    return frozenset(manifest.facts.get(ROW_LAYOUT, ()))
 
 
-def with_adapting(
+def with_row_layout_states(
     facts: Mapping[str, Any], plan: EpochPlan, seen: Mapping[str, OperatorObservation]
 ) -> dict[str, Any]:
     """A manifest's facts with the decision for the next epoch; states of which nothing was measured stay as they are."""
-    known = frozenset(facts.get(ADAPTING, ()))
+    known = frozenset(facts.get(ROW_LAYOUT, ()))
     measured: dict[str, tuple[PaneAggregate, OperatorObservation]] = {}
     for name, found in seen.items():
         known_as = plan.operators.get(name)
@@ -44,14 +44,14 @@ def with_adapting(
         if found.groups < LEAST_GROUPS:
             continue  # says nothing: spares thousands of small queries the question
         layout = together((operator,)).layouts[0]
-        chosen -= {state, state + UNFOLDED}
-        if should_adapt(layout, found.groups, found.few, does=state in known):
-            folds = state + UNFOLDED not in known
-            sizes = Sizes(found.rows_kept, found.groups, found.few, found.pairs, found.held)
+        chosen -= {state, state + ROW_LAYOUT_SUFFIX}
+        if should_store_rows(layout, found.groups, found.sparse_groups, does=state in known):
+            folds = state + ROW_LAYOUT_SUFFIX not in known
+            sizes = Sizes(found.rows_kept, found.groups, found.sparse_groups, found.pairs, found.held)
             pay = panes_pay(operator.panes, sizes, do=folds)
-            chosen |= {state} if pay else {state, state + UNFOLDED}
+            chosen |= {state} if pay else {state, state + ROW_LAYOUT_SUFFIX}
     if chosen:
         there = {state_name(operator) for operator in plan.operators.values()}
-        chosen = {name for name in chosen if name.removesuffix(UNFOLDED) in there}
-    rest = {name: value for name, value in facts.items() if name != ADAPTING}
-    return {**rest, ADAPTING: sorted(chosen)} if chosen else rest
+        chosen = {name for name in chosen if name.removesuffix(ROW_LAYOUT_SUFFIX) in there}
+    rest = {name: value for name, value in facts.items() if name != ROW_LAYOUT}
+    return {**rest, ROW_LAYOUT: sorted(chosen)} if chosen else rest

@@ -32,7 +32,7 @@ from headrace.store.files.container import parts
 from headrace.store.files.filesystem import Store
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import ListFiles, RadixList
-from headrace.store.maintenance.retention_classes import class_of, forgotten_of, with_forgotten
+from headrace.store.maintenance.retention_classes import class_of, expired_of, with_expired
 from headrace.time import BEGINNING, FOREVER
 
 EVERY: Final = 8
@@ -42,7 +42,7 @@ _FEWEST: Final = 64
 
 
 @dataclass(slots=True)
-class Forgetting:
+class RetentionPass:
     """One look: the manifest before, and what is found to be given up. `holds`: operator → index it must not pass."""
 
     store: Store
@@ -51,7 +51,7 @@ class Forgetting:
     files: ListFiles
     holds: Mapping[str, int]
     sums: dict[str, list[Any]] = field(init=False)
-    floors: dict[str, int] = field(init=False, default_factory=dict)
+    oldest_epochs: dict[str, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         known = self.manifest.facts.get(SUMS, {})
@@ -64,23 +64,23 @@ class Forgetting:
         facts = {**self.manifest.facts, SUMS: self.sums}
         listed = lists.get("results")
         if listed is not None:
-            before = forgotten_of(self.manifest, "results")
-            after = {each: self._first_kept(listed, each, start) for each, start in before.items()}
-            facts = with_forgotten({**facts, SUMS: self.sums}, "results", after)
+            before = expired_of(self.manifest, "results")
+            after = {each: self._first_retained(listed, each, start) for each, start in before.items()}
+            facts = with_expired({**facts, SUMS: self.sums}, "results", after)
             lists["results"] = listed.drop_before(min(after.values(), default=0))
         if not self.sums:
             facts.pop(SUMS)
         return replace(self.manifest, lists=self._without_old_rejects(lists), facts=facts)
 
-    def _first_kept(self, listed: RadixList, kept_as: str, start: int) -> int:
+    def _first_retained(self, listed: RadixList, retention_class: str, start: int) -> int:
         """Index of the first entry of a class that has to stay; those before it are added up where that is asked for."""
         old: list[Mapping[str, Any]] = []
-        first, self.floors[kept_as] = listed.length, self.manifest.epoch
+        first, self.oldest_epochs[retention_class] = listed.length, self.manifest.epoch
         for index, entry in listed.iterate(self.store.read, start):
-            if class_of(entry) != kept_as:
+            if class_of(entry) != retention_class:
                 continue
             if any(self._is_needed(query, facts, index) for query, facts in answered(entry).items()):
-                first, self.floors[kept_as] = index, entry["epoch"]
+                first, self.oldest_epochs[retention_class] = index, entry["epoch"]
                 break
             old.append(entry)
         return first if self._added_up(old) else start
@@ -89,7 +89,7 @@ class Forgetting:
         place = self.manifest.operators.get(operator)
         if place is None or operator not in self.plan.operators:
             return False
-        retention, closed = self.plan.retentions.get(operator), place.closed
+        retention, closed = self.plan.retentions.get(operator), place.emitted_to
         if retention is None or closed in (BEGINNING, FOREVER) or index >= self.holds.get(operator, FOREVER):
             return True
         return bool(facts[2] >= closed - retention.length)
@@ -134,8 +134,10 @@ class Forgetting:
             if kind == "failures" and owner not in self.plan.operators:
                 del found[name]
             elif kind == "failures" and derived_streams.owner_of(owner) in self.plan.retentions:
-                floor = self.floors.get(str(self.plan.retentions[derived_streams.owner_of(owner)]))
-                found[name] = listed if floor is None else self._since(listed, floor)
+                min_punctuation = self.oldest_epochs.get(
+                    str(self.plan.retentions[derived_streams.owner_of(owner)])
+                )
+                found[name] = listed if min_punctuation is None else self._since(listed, min_punctuation)
             elif kind == "rejects" and (stream := self.plan.streams.get(owner)) and stream.retain is not None:
                 archive = lists.get(f"archive:{owner}", RadixList())
                 first = next(archive.iterate(self.store.read), None)
@@ -165,7 +167,7 @@ def settled(
     planned = replace(planned, ingest=max(planned.ingest, upto))
     if planned.epoch % EVERY:
         return planned
-    without = Forgetting(store, plan, planned, files, holds()).manifest_after()
+    without = RetentionPass(store, plan, planned, files, holds()).manifest_after()
     return ingest_summary.summarised(intake.summaries, without, files)
 
 

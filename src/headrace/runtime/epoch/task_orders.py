@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headrace.operators.base.group_codes import SLOTS
-from headrace.runtime.epoch.pane_layout import adapting_states
+from headrace.runtime.epoch.pane_layout import states_in_row_layout
 from headrace.runtime.home.slots import bounds_of_slots
 from headrace.runtime.ingest.admission import packed, together
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.epoch_work import Work
+from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.runtime.messages.task_messages import RunRef, ScanMessage, StateMessage
 from headrace.runtime.progress.punctuation import progress_of
 from headrace.store.logs.manifest import Manifest
@@ -17,7 +17,7 @@ from headrace.time import BEGINNING
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class TaskMessages:
     """What every message of an epoch says: the home's folder, the plan and its file, and the manifest before."""
 
     root: str
@@ -26,7 +26,7 @@ class Orders:
     manifest: Manifest
 
 
-def scan_messages(orders: Orders, work: Work, cores: int, tasks: int) -> list[ScanMessage]:
+def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int) -> list[ScanMessage]:
     """Pieces of about the same weight, a message each; `tasks` state tasks will take what they make."""
     plan, manifest = orders.plan, orders.manifest
     owners = tuple(low for low, _ in bounds_of_slots(tasks, SLOTS))
@@ -44,7 +44,7 @@ def scan_messages(orders: Orders, work: Work, cores: int, tasks: int) -> list[Sc
             orders.plan_file,
             manifest.epoch + 1,
             task,
-            pieces,
+            splits,
             punctuation,
             owners,
             work.operators,
@@ -52,22 +52,24 @@ def scan_messages(orders: Orders, work: Work, cores: int, tasks: int) -> list[Sc
             work.relations,
             groups,
             keys,
-            adapting_states(manifest),
+            states_in_row_layout(manifest),
         )
-        for task, pieces in enumerate(together(packed(work.pieces, work.tasks(cores)), whole))
+        for task, splits in enumerate(together(packed(work.splits, work.tasks(cores)), whole))
     ]
 
 
-def state_messages(orders: Orders, work: Work, tasks: int) -> list[StateMessage]:
+def state_messages(orders: TaskMessages, work: EpochWork, tasks: int) -> list[StateMessage]:
     """One message for each of `tasks` state tasks."""
     plan, manifest = orders.plan, orders.manifest
     streams = {
-        name: replace(progress_of(manifest.stream(name)), floor=work.floors.get(name, BEGINNING))
+        name: replace(
+            progress_of(manifest.stream(name)), min_punctuation=work.min_punctuations.get(name, BEGINNING)
+        )
         for name in plan.streams
     }
     places = manifest.operators
-    closed = {name: places[name].closed for name in work.operators}
-    resting = {name: places[name].closed for name in plan.operators if name not in closed}
+    closed = {name: places[name].emitted_to for name in work.operators}
+    resting = {name: places[name].emitted_to for name in plan.operators if name not in closed}
     runs = [RunRef.of(run) for run in manifest.state]
     live = frozenset(run.name for run in runs)
     return [
@@ -81,10 +83,10 @@ def state_messages(orders: Orders, work: Work, tasks: int) -> list[StateMessage]
             tuple(run for run in runs if run.low < high and low < run.high),
             streams,
             closed,
-            work.now,
+            work.punctuations,
             work.final,
             resting,
-            {name: ahead for name in work.operators if (ahead := places[name].ahead)},
+            {name: ahead for name in work.operators if (ahead := places[name].group_punctuations)},
             live=live,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.operators.families.family import Census
+from headrace.operators.families.family import QueryRowCounts
 from headrace.runtime.home import file_names
 from headrace.runtime.home.lru_cache import Recent
 from headrace.store.files.container import Container, parts
@@ -64,11 +64,13 @@ def close_state_runs(store: Store, live: Collection[str]) -> None:
     )
 
 
-def census_of(store: Store, name: str, section: str) -> Census:
+def query_row_counts_of(store: Store, name: str, section: str) -> QueryRowCounts:
     """Whose rows a family's section of a state run holds."""
-    census = _cached(store, f"{name}#{section}", lambda: Census.of(open_run(store, name)[section]))
-    assert isinstance(census, Census)
-    return census
+    query_row_counts = _cached(
+        store, f"{name}#{section}", lambda: QueryRowCounts.of(open_run(store, name)[section])
+    )
+    assert isinstance(query_row_counts, QueryRowCounts)
+    return query_row_counts
 
 
 def bytes_of_run(store: Store, name: str) -> Mapping[str, int]:

@@ -31,7 +31,7 @@ from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.epoch.supervisor import Retries
 from headrace.runtime.home.home import Home
 from headrace.runtime.hub.check import Report, check
-from headrace.runtime.hub.query_handle import StandingQuery
+from headrace.runtime.hub.query_handle import QueryHandle
 from headrace.runtime.introspection import explain
 from headrace.runtime.introspection.epoch_log import EpochLog
 from headrace.runtime.introspection.status import status
@@ -92,11 +92,11 @@ class Hub(Pipeline):
         """Run one parsed statement of a script. Raises `UserError` with its place in the script."""
         return self._statements.carry_out(statement, script)
 
-    def carry_out_in_turn(
+    def execute_each(
         self, statements: Iterable[Statement], script: str, before: Callable[[Statement], bool]
     ) -> Iterator[Outcome]:
         """Run parsed statements of a script as far as `before` each says True; registrations in a row are one change."""
-        return self._statements.each_in_turn(statements, script, before)
+        return self._statements.execute_each(statements, script, before)
 
     def register(
         self,
@@ -107,7 +107,7 @@ class Hub(Pipeline):
         owner: str | None = None,
         tags: Sequence[str] = (),
         materialize: Materialize | None = None,
-    ) -> StandingQuery:
+    ) -> QueryHandle:
         """Register a standing query over all archived rows, then live ones; `from_now` skips the past.
 
         People find and administer queries by `owner` and `tags`: SHOW QUERIES WHERE tag = '…', PAUSE QUERIES WHERE …
@@ -117,7 +117,7 @@ class Hub(Pipeline):
             "", "", from_now, owner=owner, tags=checked_tags(tags), materialize=materialize
         )
         self._statements.create_queries({name: select}, labels)
-        return StandingQuery(self, self._statements, name)
+        return QueryHandle(self, self._statements, name)
 
     def register_many(
         self,
@@ -126,19 +126,19 @@ class Hub(Pipeline):
         from_now: bool = False,
         owner: str | None = None,
         tags: Sequence[str] = (),
-    ) -> list[StandingQuery]:
+    ) -> list[QueryHandle]:
         """Register standing queries by name from their texts, all or none: one entry of the log, one plan.
 
         Raises `UserError` that names the query of the first mistake.
         """
         labels = QueryDefinition("", "", from_now, owner=owner, tags=checked_tags(tags))
         self._statements.create_queries(selects, labels)
-        return [StandingQuery(self, self._statements, name) for name in selects]
+        return [QueryHandle(self, self._statements, name) for name in selects]
 
-    def query(self, name: str) -> StandingQuery:
+    def query(self, name: str) -> QueryHandle:
         """The standing query of that name."""
         self.catalog.require_query(name)
-        return StandingQuery(self, self._statements, name)
+        return QueryHandle(self, self._statements, name)
 
     def drop_query(self, name: str) -> None:
         """Remove a standing query. Raises `UserError` while others read it."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Since = datetime | Instant | None
 
 
-class StandingQuery:
+class QueryHandle:
     """One registered query, by name. Survives ALTER: it always speaks of the query that bears the name now."""
 
     def __init__(self, pipeline: Pipeline, statements: Statements, name: str) -> None:
@@ -89,9 +89,9 @@ class StandingQuery:
     def _parts(self, operator: Operator, start: Instant | None) -> list[Part]:
         asked = operator.on_request
         if asked is None:
-            return result_log.told(self._pipeline.home, operator.id, start)
-        standing = self._pipeline.catalog.require_query(self.name)
-        again = on_demand_changelog.told_again(self._pipeline.home, standing, asked)
+            return result_log.retained_results(self._pipeline.home, operator.id, start)
+        catalog_query = self._pipeline.catalog.require_query(self.name)
+        again = on_demand_changelog.recomputed_changelog(self._pipeline.home, catalog_query, asked)
         return [Part.of(table) for table in again if table.num_rows]
 
     def follow(self, since: Since = None) -> Iterator[pa.Table]:
@@ -101,12 +101,12 @@ class StandingQuery:
         """
         operator, query = self._bound()
         start = None if since is None else instant_of(since)
-        for part in self._told(operator, past=start is not None):
+        for part in self._emitted(operator, past=start is not None):
             rows = result_log.ordered(result_log.at_or_after(part, start), operator.sort, query.schema.names)
             if rows.num_rows:
                 yield visible(rows, query, changes=True)
 
-    def _told(self, operator: Operator, *, past: bool) -> Iterator[pa.Table]:
+    def _emitted(self, operator: Operator, *, past: bool) -> Iterator[pa.Table]:
         pipeline, asked = self._pipeline, operator.on_request
         if asked is not None:
             yield from on_demand_changelog.follow_changes(

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.algebra.query import walk
-from headrace.catalog.catalog import StandingQuery
+from headrace.catalog.catalog import CatalogQuery
 from headrace.observation import EpochObservation
-from headrace.planner.lowering.materialization import Materialize, could_keep_less
+from headrace.planner.lowering.materialization import Materialize, cheaper_materialization
 from headrace.runtime.home.file_names import file_name
 from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import source_of
@@ -82,7 +82,7 @@ class StateBudget:
         )
         self.steps += steps
 
-    def _able(self, mode: Materialize) -> Iterator[StandingQuery]:
+    def _able(self, mode: Materialize) -> Iterator[CatalogQuery]:
         """Queries of that mode that could do with less, and whose changes nobody has to be told."""
         catalog, operators = self.hub.catalog, self.hub.loop.engine.plan.operators
         streams = {stream.name: stream for stream in catalog.streams.values()}
@@ -91,16 +91,16 @@ class StateBudget:
                 continue
             query = bound(catalog, standing)
             source = source_of(streams, walk(query.root))
-            if could_keep_less(operators[standing.operator_id], query, source) == mode:
+            if cheaper_materialization(operators[standing.operator_id], query, source) == mode:
                 yield standing
 
-    def _is_followed(self, standing: StandingQuery) -> bool:
+    def _is_followed(self, catalog_query: CatalogQuery) -> bool:
         """Whether a sink of this hub, or a client that has ever been there, counts its changes."""
-        name = standing.definition.name
+        name = catalog_query.definition.name
         if self.hub.open_sinks.serve(name):
             return True
         return bool(self.hub.home.store.list(f"sinks/{file_name(f'client-{name}-')}"))
 
-    def _rows(self, standing: StandingQuery, seen: EpochObservation) -> int:
-        known = seen.operators.get(standing.operator_id)
+    def _rows(self, catalog_query: CatalogQuery, seen: EpochObservation) -> int:
+        known = seen.operators.get(catalog_query.operator_id)
         return 0 if known is None else known.state_rows

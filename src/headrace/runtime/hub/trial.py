@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.catalog.definitions import RelationDefinition, StreamDefinition
 from headrace.catalog.journal import relation_to_json, stream_to_json
 from headrace.errors import UserError
-from headrace.runtime.delivery.output_files import told_rows
+from headrace.runtime.delivery.output_files import emitted_rows
 from headrace.runtime.epoch.executor import LocalExecutor
 from headrace.runtime.home.run_cache import save_relation
 from headrace.runtime.hub.hub import Hub
@@ -53,7 +53,7 @@ def test(query: str, /, **sources: Any) -> list[dict[str, Any]]:
         hub.catch_up()
         closing = hub.finish()
         operator, meaning = hub.operator_and_query(_QUERY)
-        rows = told_rows(hub.home, hub.home.latest(), operator, meaning, closing.get(_QUERY))
+        rows = emitted_rows(hub.home, hub.home.latest(), operator, meaning, closing.get(_QUERY))
         return list(rows.to_pylist())
 
 
@@ -82,7 +82,7 @@ def _table(name: str, rows: Any) -> pa.Table:
     if isinstance(rows, list | tuple):
         if not rows:
             raise UserError(
-                f"'{name}' has no rows, so its columns are unknown", remedy="Hand in an empty Arrow table."
+                f"'{name}' has no rows, so its columns are unknown", remedy="Pass an empty Arrow table."
             )
         return pa.Table.from_pylist(list(rows))
     return pa.Table.from_pandas(rows, preserve_index=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.options import bytes_per_epoch, files_per_epoch
-from headrace.runtime.messages.task_messages import Piece
+from headrace.runtime.messages.task_messages import Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +51,23 @@ class Admission:
         return taken
 
 
-def packed(pieces: Sequence[tuple[Piece, int]], tasks: int) -> list[tuple[Piece, ...]]:
+def packed(splits: Sequence[tuple[Split, int]], tasks: int) -> list[tuple[Split, ...]]:
     """Pieces in at most `tasks` groups of about equal weight, each in order (a hundred tiny tasks cost a second)."""
-    total = sum(weight for _, weight in pieces) or 1
-    groups: list[list[Piece]] = [[] for _ in range(tasks)]
+    total = sum(weight for _, weight in splits) or 1
+    groups: list[list[Split]] = [[] for _ in range(tasks)]
     passed = 0
-    for piece, weight in pieces:
-        groups[min(tasks - 1, passed * tasks // total)].append(piece)
+    for split, weight in splits:
+        groups[min(tasks - 1, passed * tasks // total)].append(split)
         passed += weight
     return [tuple(group) for group in groups if group]
 
 
-def together(groups: Sequence[tuple[Piece, ...]], streams: Collection[str]) -> list[tuple[Piece, ...]]:
+def together(groups: Sequence[tuple[Split, ...]], streams: Collection[str]) -> list[tuple[Split, ...]]:
     """The groups with all pieces of each of `streams` in the first that has one: one task must see all of their rows."""
     place: dict[str, int] = {}
-    found: list[list[Piece]] = [[] for _ in groups]
-    for number, pieces in enumerate(groups):
-        for piece in pieces:
-            here = place.setdefault(piece.stream, number) if piece.stream in streams else number
-            found[here].append(piece)
+    found: list[list[Split]] = [[] for _ in groups]
+    for number, splits in enumerate(groups):
+        for split in splits:
+            here = place.setdefault(split.stream, number) if split.stream in streams else number
+            found[here].append(split)
     return [tuple(group) for group in found if group]

@@ -10,7 +10,7 @@ from headrace.runtime.home.home import Home
 from headrace.runtime.ingest.admission import Pending
 from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.plan.derived_streams import operator_of
-from headrace.runtime.results.result_log import kept_entries
+from headrace.runtime.results.result_log import retained_entries
 from headrace.store.logs.manifest import Manifest
 
 
@@ -19,7 +19,7 @@ def waiting(home: Home, manifest: Manifest, stream: StreamDefinition) -> list[Pe
     start = manifest.stream(stream.name).next
     return [
         Pending(index, stream.name, answered(entry)[operator_of(stream)][0], 0, _record(stream, entry))
-        for index, entry in kept_entries(home, manifest, start)
+        for index, entry in retained_entries(home, manifest, start)
         if operator_of(stream) in answered(entry)
     ]
 
@@ -30,7 +30,7 @@ def records(
     """Records by index in the results list, for reading them again."""
     return {
         index: _record(stream, entry)
-        for index, entry in kept_entries(home, manifest, start)
+        for index, entry in retained_entries(home, manifest, start)
         if operator_of(stream) in answered(entry)
     }
 

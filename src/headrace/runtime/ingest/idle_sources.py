@@ -16,7 +16,7 @@ from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Duration, Instant
 
 
-def clock_floors(
+def clock_punctuations(
     intake: Intake,
     streams: Iterable[StreamDefinition],
     manifest: Manifest,
@@ -30,15 +30,15 @@ def clock_floors(
         waiting = [
             each for each in intake.waiting(stream.name) if each.ordinal not in taken.get(stream.name, ())
         ]
-        floors = []
+        min_punctuations = []
         if stream.progress.heartbeat is not None:
             arrived = min([now, *(each.record["arrival"] for each in waiting if "arrival" in each.record)])
-            floors.append(heartbeat(*stream.progress.heartbeat, arrived))
+            min_punctuations.append(heartbeat(*stream.progress.heartbeat, arrived))
         if stream.idle_timeout is not None and not waiting:
             busy = stream.name in taken
-            floors.append(idle(stream, stream.idle_timeout, known, now, busy=busy))
-        if floors and max(floors) > BEGINNING:
-            found[stream.name] = max(floors)
+            min_punctuations.append(idle(stream, stream.idle_timeout, known, now, busy=busy))
+        if min_punctuations and max(min_punctuations) > BEGINNING:
+            found[stream.name] = max(min_punctuations)
     return found
 
 
@@ -63,8 +63,8 @@ def idle(
     rule = stream.progress
     if not (rule.per or rule.folder):
         return BEGINNING
-    marks = progress_of(known).sources
-    active = [mark for name, mark in marks.items() if now - known.sources[name].arrived < timeout]
-    if not active or len(active) == len(marks):
+    sources = progress_of(known).sources
+    active = [source for name, source in sources.items() if now - known.sources[name].arrived < timeout]
+    if not active or len(active) == len(sources):
         return BEGINNING
-    return stepped(min(promised_by(stream, mark) for mark in active), rule.step)
+    return stepped(min(promised_by(stream, source) for source in active), rule.step)

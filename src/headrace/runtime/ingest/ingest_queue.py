@@ -11,7 +11,7 @@ from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import IngestRecord
 from headrace.connectors.records.options import FILES, producers_remembered
 from headrace.connectors.records.producers import Producers
-from headrace.connectors.sources.listing import look
+from headrace.connectors.sources.listing import list_changed
 from headrace.connectors.sources.rate_source import due
 from headrace.errors import AlreadyPublished, StoreError, WriteOutcome
 from headrace.runtime.backfill.operator_progress import ArchiveEntry
@@ -36,7 +36,7 @@ class Intake:
     _waiting: dict[str, list[Pending]] = field(default_factory=dict)
     _seen: dict[str, dict[str, Instant]] = field(default_factory=dict)
     _batches: dict[str, int] = field(default_factory=dict)
-    _marks: dict[str, Any] = field(default_factory=dict)
+    _positions: dict[str, Any] = field(default_factory=dict)
     _rate: dict[str, tuple[Instant, int]] = field(default_factory=dict)
     _producers: dict[str, Producers] = field(default_factory=dict)
     _handed: list[IngestRecord] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Intake:
 
     @property
     def _by_stream(self) -> tuple[dict[str, Any], ...]:
-        return (self._waiting, self._seen, self._batches, self._marks, self._rate, self._producers)
+        return (self._waiting, self._seen, self._batches, self._positions, self._rate, self._producers)
 
     def listen(self, streams: Iterable[StreamDefinition]) -> int:
         """List every source once; returns how many records were new."""
@@ -144,7 +144,7 @@ class Intake:
             least = min(least, next((each.ordinal for each in waiting if each.ordinal not in gone), least))
         return least
 
-    def forget(self, stream: str) -> None:
+    def drop_stream(self, stream: str) -> None:
         """All there is to know of a stream that was dropped: one of the same name reads its source from the start."""
         for known in self._by_stream:
             known.pop(stream, None)
@@ -195,8 +195,8 @@ class Intake:
     def _new_records(self, stream: StreamDefinition) -> list[IngestRecord]:
         if stream.using in FILES:
             known = self._seen.setdefault(stream.name, {})
-            listing = look(stream, known, self.clock(), self._marks.get(stream.name))
-            self._marks[stream.name] = listing.mark
+            listing = list_changed(stream, known, self.clock(), self._positions.get(stream.name))
+            self._positions[stream.name] = listing.position
             return list(listing.records)
         if stream.using == "rate":
             started, done = self._rate.get(stream.name, (self.clock(), 0))

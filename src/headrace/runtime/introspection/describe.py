@@ -15,27 +15,27 @@ from headrace.time import BEGINNING, render_duration, render_instant
 
 def progress_table(stream: StreamDefinition, known: CommittedStream) -> pa.Table:
     """Properties and their values as text; a value that is not known yet is NULL."""
-    return _table([*_clauses(stream), *_reached(stream, known)])
+    return _table([*_clauses(stream), *_progress_lines(stream, known)])
 
 
-def standing_table(query: QueryDefinition, place: OperatorProgress | None) -> pa.Table:
+def query_progress_table(query: QueryDefinition, place: OperatorProgress | None) -> pa.Table:
     """The same of a query; `place` is where it stands, None before its first epoch."""
     known = place or OperatorProgress()
     return _table(
         [
             ("query", " ".join(query.text.split())),
-            ("answered to", _instant(known.closed)),
+            ("answered to", _instant(known.emitted_to)),
             ("complete since", _instant(known.complete_since)),
-            ("filled from", known.filled or None),
+            ("filled from", known.backfilled_from or None),
         ]
     )
 
 
-def filling_told(place: OperatorProgress | None) -> Iterator[str]:
+def backfill_lines(place: OperatorProgress | None) -> Iterator[str]:
     """Lines of EXPLAIN on what a window was filled from, and since when windows are complete where some may not be."""
     known = place or OperatorProgress()
-    if known.filled:
-        yield f"  filled from {known.filled} when its window was set"
+    if known.backfilled_from:
+        yield f"  filled from {known.backfilled_from} when its window was set"
     if known.complete_since != BEGINNING:
         yield f"  complete since {render_instant(known.complete_since)}: windows that start earlier lack rows"
 
@@ -84,7 +84,7 @@ def _generator(stream: StreamDefinition) -> str:
     return f"SLACK {render_duration(stream.slack)}" if stream.slack else "SLACK 0 SECONDS (ordered)"
 
 
-def _reached(stream: StreamDefinition, known: CommittedStream) -> Iterator[tuple[str, str | None]]:
+def _progress_lines(stream: StreamDefinition, known: CommittedStream) -> Iterator[tuple[str, str | None]]:
     """How far the stream is."""
     yield "punctuation", _instant(known.punctuation)
     yield "greatest event time", _instant(known.greatest)

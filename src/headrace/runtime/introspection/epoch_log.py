@@ -19,7 +19,7 @@ from typing import Any, Final
 from headrace.errors import StoreError
 from headrace.observation import EpochObservation
 from headrace.runtime.home.gc_control import MANY, no_cycles_sought
-from headrace.runtime.introspection.rotating_metrics import ToldInTurn
+from headrace.runtime.introspection.rotating_metrics import RotatingMetrics
 from headrace.store.files.filesystem import NotPermitted
 
 EPOCHS: Final = "epochs.jsonl"
@@ -48,7 +48,7 @@ class EpochLog:
             ) from error
         self._waiting = b""
         self._lock = threading.Lock()
-        self._in_turn = ToldInTurn()
+        self._rotation = RotatingMetrics()
 
     @property
     def waiting(self) -> int:
@@ -58,7 +58,7 @@ class EpochLog:
     def epoch(self, seen: EpochObservation) -> None:
         """Append an epoch's line, which does not grow with the number of operators; see `rotating_metrics`."""
         with no_cycles_sought(len(seen.operators) >= MANY):
-            self.write(self._in_turn.line(seen))
+            self.write(self._rotation.line(seen))
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append a line, after those that wait."""
@@ -67,7 +67,7 @@ class EpochLog:
                 self._waiting += json.dumps(line).encode() + b"\n"
             self._flush()
             if not self._waiting and os.fstat(self._descriptor).st_size >= self._largest:
-                self._begin_anew()
+                self._rotate()
 
     def close(self) -> None:
         """Write what waits, if the disk lets it, and let go of the file."""
@@ -85,7 +85,7 @@ class EpochLog:
     def _open(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
-    def _begin_anew(self) -> None:
+    def _rotate(self) -> None:
         """The full log takes the place of the older one."""
         try:
             self._path.replace(self._path.with_name(OLDER))

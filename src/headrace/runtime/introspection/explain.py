@@ -21,16 +21,16 @@ from headrace.planner.explain.plan_graph import Explained
 from headrace.planner.explain.plan_text import all_lines, query_lines
 from headrace.planner.explain.work_sharing import Sharing, sharing
 from headrace.runtime.backfill.completeness import plan_in_force
-from headrace.runtime.epoch.pane_layout import adapting_states
+from headrace.runtime.epoch.pane_layout import states_in_row_layout
 from headrace.runtime.home.home import Home
-from headrace.runtime.introspection.describe import filling_told
+from headrace.runtime.introspection.describe import backfill_lines
 from headrace.runtime.introspection.epoch_log import last_lines
-from headrace.runtime.introspection.rotating_metrics import of_operators, turns
+from headrace.runtime.introspection.rotating_metrics import lines_per_rotation, of_operators
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.plan import derived_streams
 from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import levels, make_plan
-from headrace.runtime.plan.union_streams import NOW_OF, USING, members_of
+from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
 from headrace.time import render_duration
 
 EPOCHS: Final = 20
@@ -44,12 +44,12 @@ def explained(home: Home) -> Explained:
     names = {query.operator_id: query.definition.name for query in home.catalog.queries.values()}
     owners = {each: names[derived_streams.owner_of(each)] for each in plan.operators}
     met = {
-        name: [each.stream for each in members_of(stream)]
+        name: [each.stream for each in inputs_of(stream)]
         for name, stream in plan.streams.items()
         if stream.using == USING
     }
-    shares = sharing(plan.operators, _apart(plan), _titles(plan, names), met)
-    lines = last_lines(Path(home.store.root), max(EPOCHS, turns(len(plan.operators))))
+    shares = sharing(plan.operators, _channel_labels(plan), _titles(plan, names), met)
+    lines = last_lines(Path(home.store.root), max(EPOCHS, lines_per_rotation(len(plan.operators))))
     return Explained(shares, measured(shares, lines), owners, _makers(plan))
 
 
@@ -81,9 +81,9 @@ def explain_query(home: Home, name: str, form: Form = "text") -> str:
         if derived_streams.owner_of(each) == standing.operator_id and each not in chain
     ]
     chain += sorted(pairs, key=len)
-    adapting = adapting_states(home.latest())
-    plans = (explain(as_it_runs(operators[each], adapting)) for each in chain)
-    filled = filling_told(home.latest().operators.get(standing.operator_id))
+    row_layout_states = states_in_row_layout(home.latest())
+    plans = (explain(as_it_runs(operators[each], row_layout_states)) for each in chain)
+    filled = backfill_lines(home.latest().operators.get(standing.operator_id))
     return "\n".join([*plans, *filled, *query_lines(told, known)])
 
 
@@ -95,7 +95,7 @@ def _plan(home: Home) -> EpochPlan:
     return make_plan(home.catalog)
 
 
-def _apart(plan: EpochPlan) -> dict[str, str]:
+def _channel_labels(plan: EpochPlan) -> dict[str, str]:
     """Operators that see other rows than the accepted ones, by what these are called."""
     found = {each: f"{channel} rows" for each, channel in plan.channels.items()}
     for each, within in plan.revisions.items():
@@ -134,7 +134,7 @@ def _together(plan: EpochPlan, titles: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for name, stream in plan.streams.items():
         united = stream.using == USING and name not in titles
-        members = [titles.get(each.stream) for each in members_of(stream)] if united else []
+        members = [titles.get(each.stream) for each in inputs_of(stream)] if united else []
         first = members[0] if members else None
         if first is not None and members == [first] * len(members):
             many = first.replace("a relation", f"{len(members)} relations")

@@ -18,7 +18,7 @@ from headrace.time import FOREVER, render_duration
 _WHOLLY: Final = "wholly"
 
 
-def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> Iterator[str]:
+def loss_report(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> Iterator[str]:
     """One sentence for each stream with late rows, each stream and each query with rejected ones.
 
     Counted between two manifests. `kept` False: the home goes with the run, so the reasons are told instead of the place.
@@ -43,7 +43,7 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
         rejected = now.rejected - then.rejected
         if rejected > 0:
             place = f"rejects/stream/{stream.name}"
-            yield _told(
+            yield _sentence(
                 home,
                 after,
                 f"rejects:{stream.name}",
@@ -63,7 +63,7 @@ def setbacks(home: Home, before: Manifest, after: Manifest, *, kept: bool) -> It
             told = f"{query.definition.name}: its expressions failed on {_rows(sum(fresh.values()))}"
             listed = max(fresh, key=lambda name: fresh[name])
             place = f"rejects/query/{listed}"
-            yield _told(home, after, f"failures:{listed}", told, place, kept=kept)
+            yield _sentence(home, after, f"failures:{listed}", told, place, kept=kept)
 
 
 def _taken_in(home: Home, after: Manifest) -> dict[str, str]:
@@ -84,17 +84,17 @@ def _taken_in(home: Home, after: Manifest) -> dict[str, str]:
     return found
 
 
-def closing_setbacks(rejects: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def closing_loss_report(rejects: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """One sentence for each query that failed on rows of its provisional closing; `rejects` has their reasons."""
     for query, reasons in rejects.items():
         rows = _rows(len(reasons))
         yield (
             f"{query}: its expressions failed on {rows} as its last windows closed, for instance: {reasons[0]}; "
-            "a closing is provisional, so they are kept nowhere (with --seal they are)."
+            "a closing is provisional, so they are not stored (with --end-of-stream they are)."
         )
 
 
-def _told(home: Home, after: Manifest, of: str, what: str, place: str, *, kept: bool) -> str:
+def _sentence(home: Home, after: Manifest, of: str, what: str, place: str, *, kept: bool) -> str:
     where = f"see {Path(home.store.root) / place}" if kept else "run with --home DIR to keep them"
     reason = _last_reason(home, after, of)
     return f"{what}{'' if reason is None else f', for instance: {reason}'}; {where}."

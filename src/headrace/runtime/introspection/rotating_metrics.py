@@ -19,7 +19,7 @@ MOST: Final = 512
 
 
 @dataclass(slots=True)
-class ToldInTurn:
+class RotatingMetrics:
     """Makes the log's lines from observations; at most `most` operators a line, and those it has never told of."""
 
     most: int = MOST
@@ -28,7 +28,7 @@ class ToldInTurn:
     _known: set[str] = field(default_factory=set)
 
     def line(self, seen: EpochObservation) -> dict[str, object]:
-        """The fields of `EpochObservation.as_dict`. Where not all operators are told of, `untold` says how many are not.
+        """The fields of `EpochObservation.as_dict`. Where not all operators are told of, `omitted_operators` says how many are not.
 
         The figures of an operator that was not told of in each epoch are sums over as many as its own `epochs` says.
         """
@@ -41,17 +41,17 @@ class ToldInTurn:
         for name, own in seen.operators.items():
             known = self._waiting.get(name)
             self._waiting[name] = (own, 1) if known is None else (known[0].plus(own), known[1] + 1)
-        turn = [*new, *islice(self._waiting, max(0, self.most - len(new)))]
-        told = {name: self._waiting.pop(name) for name in dict.fromkeys(turn)}
-        line = replace(seen, operators={name: own for name, (own, _) in told.items()}).as_dict()
+        due = [*new, *islice(self._waiting, max(0, self.most - len(new)))]
+        shown = {name: self._waiting.pop(name) for name in dict.fromkeys(due)}
+        line = replace(seen, operators={name: own for name, (own, _) in shown.items()}).as_dict()
         own_lines: Any = line["operators"]
-        for name, (_, epochs) in told.items():
+        for name, (_, epochs) in shown.items():
             if epochs > 1:
                 own_lines[name]["epochs"] = epochs
-        return {**line, "untold": len(seen.operators.keys() - told.keys())}
+        return {**line, "omitted_operators": len(seen.operators.keys() - shown.keys())}
 
 
-def turns(operators: int, most: int = MOST) -> int:
+def lines_per_rotation(operators: int, most: int = MOST) -> int:
     """How many lines tell of all of so many operators."""
     return -(-operators // most)
 
@@ -63,7 +63,7 @@ def of_operators(
 
     Of epochs in which an operator was not told of yet, or that lie before the lines, the mean of the others stands in.
     """
-    wanted, untold = frozenset(names), any(line.get("untold") for line in lines)
+    wanted, backlog = frozenset(names), any(line.get("omitted_operators") for line in lines)
     found: dict[str, _Sum] = {}
     for place, line in enumerate(lines):
         for name, told in line["operators"].items():
@@ -74,7 +74,7 @@ def of_operators(
                 epochs = told.get("epochs", 1)
                 spans = min(len(lines), len(lines) - place - 1 + epochs)
                 found.setdefault(name, _Sum(spans)).add(own, epochs)
-    return {name: (each.over_all() if untold else each.own, each.state_rows) for name, each in found.items()}
+    return {name: (each.over_all() if backlog else each.own, each.state_rows) for name, each in found.items()}
 
 
 @dataclass(slots=True)

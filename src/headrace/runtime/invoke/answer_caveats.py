@@ -28,7 +28,7 @@ _REASON = b"failed_reason"
 
 
 @dataclass(frozen=True, slots=True)
-class Remarks:
+class AnswerCaveats:
     """`complete_since`: of earlier rows in its window the answer may lack some; `BEGINNING`: it lacks none.
 
     `percent`: so much of the past had been read when a query that is catching up gave it. `failed`: so many rows (or groups)
@@ -54,11 +54,11 @@ class Remarks:
         return table.replace_schema_metadata({**(table.schema.metadata or {}), **found})
 
     @staticmethod
-    def of(table: pa.Table) -> Remarks:
+    def of(table: pa.Table) -> AnswerCaveats:
         """Those that an answer carries."""
         found = {name: value.decode() for name, value in (table.schema.metadata or {}).items()}
         since = found.get(_COMPLETE_SINCE)
-        return Remarks(
+        return AnswerCaveats(
             BEGINNING if since is None else _instant(since),
             int(found.get(_PAST_READ, 100)),
             int(found.get(_FAILED, 0)),
@@ -70,32 +70,32 @@ class Remarks:
         if self.complete_since != BEGINNING:
             yield f"{name}: rows before {render_instant(self.complete_since)} are missing from this answer"
         if self.percent < 100:
-            yield f"{name}: {self.percent} % of the past is read, and this answer is as of then"
+            yield f"{name}: {self.percent} % of the archive is read, and this answer is as of then"
         if self.failed:
             rows = f"{self.failed:,} row{'' if self.failed == 1 else 's'}"
             yield f"{name}: its expressions failed on {rows}, for instance: {self.reason}; this answer is without them"
 
 
-def remarks_on(
+def caveats_of(
     home: Home,
     manifest: Manifest,
     operator: Operator,
     query: Query,
     table: pa.Table,
     length: Duration | None = None,
-) -> Remarks:
+) -> AnswerCaveats:
     """Those on an answer that was made of what a query keeps, with its system columns; of the last `length` of its window alone."""
-    standing = home.catalog.query(operator.query)
-    if standing is None or standing.operator_id != operator.id or operator.id not in manifest.operators:
-        return Remarks()
-    seen = completeness(plan_in_force(home, manifest), manifest, standing)
+    progress = home.catalog.query(operator.query)
+    if progress is None or progress.operator_id != operator.id or operator.id not in manifest.operators:
+        return AnswerCaveats()
+    seen = completeness(plan_in_force(home, manifest), manifest, progress)
     since = seen.complete_since
-    if since != BEGINNING and _reach(manifest, operator, query, table, length) >= since:
+    if since != BEGINNING and _lookback(manifest, operator, query, table, length) >= since:
         since = BEGINNING
-    return Remarks(since, seen.percent if seen.state == "backfilling" else 100)
+    return AnswerCaveats(since, seen.percent if seen.state == "backfilling" else 100)
 
 
-def _reach(
+def _lookback(
     manifest: Manifest, operator: Operator, query: Query, table: pa.Table, length: Duration | None
 ) -> Instant:
     """The earliest event time that an answer looks at; `BEGINNING` where it looks at all, or only counts rows."""
@@ -104,7 +104,7 @@ def _reach(
     if node is None or query.emission == "stream" or greatest == BEGINNING:
         return BEGINNING
     if isinstance(node.window, TimeSlide):
-        end = _end(node.window, manifest.operators[operator.id].closed, table)
+        end = _end(node.window, manifest.operators[operator.id].emitted_to, table)
         return end if end == BEGINNING else end - (length or node.window.range)
     begin = greatest - (length or node.window.range) if isinstance(node.window, TimeRange) else BEGINNING
     for each in walk(query.root):

@@ -21,9 +21,9 @@ from headrace.planner.lowering.materialization import asked_later
 from headrace.runtime.backfill.completeness import plan_in_force
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.lru_cache import Recent
-from headrace.runtime.invoke.answer_caveats import remarks_on
+from headrace.runtime.invoke.answer_caveats import caveats_of
 from headrace.runtime.invoke.deferred_window import Invocation
-from headrace.runtime.invoke.relation_now import below, told_now
+from headrace.runtime.invoke.relation_now import below, changes_now
 from headrace.runtime.messages.result_entry import answered
 from headrace.runtime.messages.stream_progress import StreamProgress
 from headrace.runtime.messages.task_messages import RunRef, StateMessage
@@ -43,15 +43,15 @@ def answer_to_show(home: Home, operator: Operator, query: Query) -> pa.Table:
     if query.emission != "relation" or operator.on_request is not None:
         return _shown(invoke_latest(home, operator, query), operator, query)
     key = str(home.store.root), operator.id, home.latest().epoch
-    known = _standing.get(key)
+    known = _operator_progress.get(key)
     if known is None or known[0] is not operator:
         known = operator, _shown(invoke_latest(home, operator, query), operator, query)
         if home.latest().epoch == key[2]:
-            _standing.put(key, known)
+            _operator_progress.put(key, known)
     return known[1]
 
 
-_standing: Final[Recent[tuple[str, str, int], tuple[Operator, pa.Table]]] = Recent(256)
+_operator_progress: Final[Recent[tuple[str, str, int], tuple[Operator, pa.Table]]] = Recent(256)
 """Answers of relations as of an epoch, which never change."""
 
 
@@ -72,17 +72,17 @@ def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
 
 def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
     """The current answer in the query's own order, with system columns; what is to be said of it see `answer_caveats`."""
-    asked = operator.on_request or _while_behind(home, manifest, operator, query)
+    asked = operator.on_request or _while_backfilling(home, manifest, operator, query)
     if asked is not None:
         table = Invocation(home, manifest, asked).answer()
         return result_log.empty(query) if table is None else table
     if operator.id not in manifest.operators:
         return result_log.empty(query)
-    table = _kept(home, manifest, operator, query)
-    return remarks_on(home, manifest, operator, query, table).on(table)
+    table = _stored_answer(home, manifest, operator, query)
+    return caveats_of(home, manifest, operator, query, table).on(table)
 
 
-def _kept(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
+def _stored_answer(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
     """What the query keeps of its answer."""
     if query.emission == "relation":
         return _relation_now(home, manifest, operator, query)
@@ -90,16 +90,16 @@ def _kept(home: Home, manifest: Manifest, operator: Operator, query: Query) -> p
         return _joined([part.table for part in result_log.epochs_of(home, manifest, operator.id)], query)
     window = find_window(query.root)
     assert window is not None
-    closed = manifest.operators[operator.id].closed
+    closed = manifest.operators[operator.id].emitted_to
     if isinstance(window.window, TimeSlide | Landmark):
         latest = _latest_window(home, manifest, operator, query, window.window, closed)
-        return result_log.standing(latest)
+        return result_log.net_rows(latest)
     if operator.keeps_latest:
         return _joined(_latest_of_each(home, manifest, operator), query)
     return _last_emission(home, manifest, operator, query)
 
 
-def _while_behind(home: Home, manifest: Manifest, operator: Operator, query: Query) -> Selection | None:
+def _while_backfilling(home: Home, manifest: Manifest, operator: Operator, query: Query) -> Selection | None:
     """The same query as one that keeps nothing, while the past is not all in the answer that is kept of a window.
 
     So an answer is never that of a part of the past. None where the answer is whole, or cannot be had otherwise.
@@ -137,7 +137,7 @@ def _latest_window(
 
 def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
     greatest = BEGINNING
-    for _, entry in result_log.kept_entries(home, manifest):
+    for _, entry in result_log.retained_entries(home, manifest):
         facts = answered(entry).get(operator.id)
         if facts is not None:
             greatest = max(greatest, facts[2])
@@ -158,7 +158,7 @@ def _joined(tables: Sequence[pa.Table], query: Query) -> pa.Table:
 
 
 def _relation_now(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
-    tables = [result_log.sum_of_forgotten(home, manifest, operator.id)]
+    tables = [result_log.sum_of_expired(home, manifest, operator.id)]
     tables += [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
     tables += uncommitted(home, manifest, operator)
     found = [table for table in tables if table is not None]
@@ -172,7 +172,7 @@ def uncommitted(home: Home, manifest: Manifest, operator: Operator) -> list[pa.T
     if manifest.plan is not None:
         plan = plan_in_force(home, manifest)
         if below(plan, operator.id):
-            told = told_now(home, manifest, plan, operator.id)
+            told = changes_now(home, manifest, plan, operator.id)
             return [] if told is None else [told]
     message = _message(home, manifest, operator)
     return list(peek(message).values()) if message is not None else []
@@ -183,7 +183,7 @@ def _message(home: Home, manifest: Manifest, operator: Operator) -> StateMessage
     known = manifest.stream(operator.stream)
     if manifest.plan is None or known.greatest == BEGINNING:
         return None
-    closed = manifest.operators[operator.id].closed
+    closed = manifest.operators[operator.id].emitted_to
     return StateMessage(
         root=str(home.store.root),
         plan=manifest.plan,
@@ -193,6 +193,6 @@ def _message(home: Home, manifest: Manifest, operator: Operator) -> StateMessage
         high=SLOTS,
         runs=tuple(map(RunRef.of, manifest.state)),
         streams={operator.stream: StreamProgress(known.punctuation, known.greatest)},
-        closed={operator.id: closed},
-        now={operator.id: max(closed, known.greatest + 1)},
+        emitted_to={operator.id: closed},
+        punctuation={operator.id: max(closed, known.greatest + 1)},
     )

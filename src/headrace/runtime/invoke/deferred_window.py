@@ -24,11 +24,11 @@ from headrace.operators.on_demand.selection import Selection
 from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.rows.row_pipeline import RowPipeline, columns_read
 from headrace.operators.scalar.evaluation.user_functions import registered
-from headrace.runtime.backfill.archive_reader import ArchivedRun, past_of
+from headrace.runtime.backfill.archive_reader import ArchivedRun, archive_list_of
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.lru_cache import Recent
 from headrace.runtime.home.run_cache import open_run
-from headrace.runtime.invoke.answer_caveats import Remarks
+from headrace.runtime.invoke.answer_caveats import AnswerCaveats
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.store.logs.committed import OperatorProgress
 from headrace.store.logs.manifest import Manifest
@@ -74,12 +74,12 @@ class Invocation:
 
     def answer(self) -> pa.Table | None:
         """The answer with its system columns and its remarks; None when the stream has had no row."""
-        operator, past = self.operator, past_of(self.home, self.manifest, self.operator.stream)
+        operator, past = self.operator, archive_list_of(self.home, self.manifest, self.operator.stream)
         known = self.manifest.stream(operator.stream)
         if known.greatest == BEGINNING:
             return None
         now = known.greatest
-        start, stop, bitmapped = self._reach()
+        start, stop, bitmapped = self._archive_bounds()
         if not past.rows(start, stop):
             return None
         begin, end = operator.window.at(now)
@@ -93,13 +93,13 @@ class Invocation:
             table, rejected = operator.answer.of(self._whole(found), now)
         self.failed += rejected
         known_from = past.complete_since(start)
-        return self._remarks(known_from if begin < known_from else BEGINNING).on(table)
+        return self._caveats(known_from if begin < known_from else BEGINNING).on(table)
 
-    def _remarks(self, complete_since: Instant) -> Remarks:
+    def _caveats(self, complete_since: Instant) -> AnswerCaveats:
         reasons = [reason for each in self.failed for reason in each.reasons]
-        return Remarks(complete_since, failed=len(reasons), reason=reasons[0] if reasons else "")
+        return AnswerCaveats(complete_since, failed=len(reasons), reason=reasons[0] if reasons else "")
 
-    def _reach(self) -> tuple[int, int, int]:
+    def _archive_bounds(self) -> tuple[int, int, int]:
         """Archive entries [start, stop) count; those below the third number by bitmap."""
         listed = self.home.list_of(self.manifest, f"archive:{self.operator.stream}")
         query = self.home.catalog.query(self.operator.query)

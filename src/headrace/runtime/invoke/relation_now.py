@@ -18,7 +18,7 @@ from headrace.runtime.ingest import derived_input
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.task_messages import RunRef, StateMessage
 from headrace.runtime.plan import derived_streams, union_streams
-from headrace.runtime.plan.union_streams import members_of
+from headrace.runtime.plan.union_streams import inputs_of
 from headrace.runtime.progress import union_progress
 from headrace.runtime.progress.punctuation import progress_of
 from headrace.runtime.tasks.state import provisional_results
@@ -35,7 +35,7 @@ def below(plan: EpochPlan, operator: str) -> tuple[str, ...]:
     )
 
 
-def told_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) -> pa.Table | None:
+def changes_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) -> pa.Table | None:
     """The changes that an operator would tell up to NOW, after those that it has told; None when there are none."""
     chain = (operator, *below(plan, operator))
     if any(each not in manifest.operators for each in chain):
@@ -44,7 +44,7 @@ def told_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) -> 
     now = union_progress.nows(plan.streams, streams, streams).get(plan.operators[operator].stream, BEGINNING)
     if now == BEGINNING:
         return None
-    closed = {each: manifest.operators[each].closed for each in chain}
+    closed = {each: manifest.operators[each].emitted_to for each in chain}
     message = StateMessage(
         root=str(home.store.root),
         plan=manifest.plan or "",
@@ -54,8 +54,8 @@ def told_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) -> 
         high=SLOTS,
         runs=tuple(map(RunRef.of, manifest.state)),
         streams=streams,
-        closed=closed,
-        now={each: max(at, now + 1) for each, at in closed.items()},
+        emitted_to=closed,
+        punctuation={each: max(at, now + 1) for each, at in closed.items()},
     )
     unread = {
         _maker(plan, stream): table
@@ -68,7 +68,7 @@ def told_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) -> 
 
 def _made_here(plan: EpochPlan, operator: str) -> Iterator[str]:
     """The streams an operator reads that only are there for it: pairs, and changes of relations."""
-    for member in members_of(plan.streams[plan.operators[operator].stream]):
+    for member in inputs_of(plan.streams[plan.operators[operator].stream]):
         if union_streams.NOW_OF in plan.streams[member.stream].options:
             yield member.stream
 

@@ -15,7 +15,7 @@ from headrace.operators.scalar.evaluation.user_functions import registered
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.run_cache import open_run
 from headrace.runtime.invoke import current_answer
-from headrace.runtime.invoke.answer_caveats import remarks_on
+from headrace.runtime.invoke.answer_caveats import caveats_of
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.results import result_log
 from headrace.store.files.filesystem import MissingFile
@@ -41,7 +41,7 @@ def answer_within(home: Home, operator: Operator, query: Query, length: Duration
             if home.latest().epoch == manifest.epoch:
                 raise
             continue
-        table = remarks_on(home, manifest, operator, query, table, length).on(table)
+        table = caveats_of(home, manifest, operator, query, table, length).on(table)
         return result_log.visible(result_log.ordered(table, operator.sort, query.schema.names), query)
 
 
@@ -49,16 +49,16 @@ def _asked(home: Home, manifest: Manifest, operator: Operator, query: Query, len
     known = manifest.stream(operator.stream)
     if operator.id not in manifest.operators or known.greatest == BEGINNING:
         return result_log.empty(query)
-    standing = manifest.operators[operator.id]
-    if standing.ahead:
+    progress = manifest.operators[operator.id]
+    if progress.group_punctuations:
         raise UserError(
             f"some groups of {operator.query} are ahead of its stream: their windows do not end together",
             remedy="Ask for the whole window.",
         )
-    now = max(standing.closed - 1, known.greatest)
+    now = max(progress.emitted_to - 1, known.greatest)
     with registered(callable_by_name(home.catalog.functions)):
         table = operator.answer_subwindow(
-            length, list(_sections(home, manifest, operator)), standing.closed, now
+            length, list(_sections(home, manifest, operator)), progress.emitted_to, now
         )
     if table is None:
         return result_log.empty(query)

@@ -41,11 +41,11 @@ class EpochPlan:
     """Operator → how far behind the punctuation late rows may be that it takes in too (None: however far)."""
     retentions: Mapping[str, Retention] = field(default_factory=dict)
     """Operator → how long its results are kept; one that is not named keeps all."""
-    keeps: Mapping[str, float] = field(default_factory=dict)
+    sample_rates: Mapping[str, float] = field(default_factory=dict)
     """Stream → the share of its accepted rows that those who read "kept" are shown; one that is not named: all."""
-    viewed: frozenset[str] = frozenset()
+    inlined_views: frozenset[str] = frozenset()
     """Operators of registered queries that others read as the relations they mean: their texts, not their results."""
 
-    def keep_of(self, stream: str) -> float:
+    def sample_rate_of(self, stream: str) -> float:
         """The share that is in force for rows that come now."""
-        return self.keeps.get(stream, 1.0)
+        return self.sample_rates.get(stream, 1.0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.runtime.messages.task_messages import Piece
+from headrace.runtime.messages.task_messages import Split
 from headrace.time import Instant
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class EpochWork:
     """An epoch's orders before they are cut into tasks.
 
     `pieces` with their weights; `operators` that take part; `now` fixes their punctuation (replay); `floors` are the least
@@ -19,10 +19,10 @@ class Work:
     """
 
     kind: str
-    pieces: tuple[tuple[Piece, int], ...] = ()
+    splits: tuple[tuple[Split, int], ...] = ()
     operators: tuple[str, ...] = ()
-    now: Mapping[str, Instant] = field(default_factory=dict)
-    floors: Mapping[str, Instant] = field(default_factory=dict)
+    punctuations: Mapping[str, Instant] = field(default_factory=dict)
+    min_punctuations: Mapping[str, Instant] = field(default_factory=dict)
     taken: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     replayed: Mapping[str, int] = field(default_factory=dict)
     final: bool = False
@@ -35,5 +35,5 @@ class Work:
 
     def tasks(self, cores: int) -> int:
         """About two scan tasks a core for much input, one for little: each task costs a fixed 20 ms."""
-        weight = sum(weight for _, weight in self.pieces)
-        return max(1, min(2 * cores, weight // 100_000, len(self.pieces)))
+        weight = sum(weight for _, weight in self.splits)
+        return max(1, min(2 * cores, weight // 100_000, len(self.splits)))

@@ -18,31 +18,31 @@ from headrace.time import BEGINNING, Instant
 
 
 @dataclass(frozen=True, slots=True)
-class SourceMark:
+class SourceProgress:
     """Rows of one source in order of arrival: the greatest event time, that of all but the last n, these n, what was promised."""
 
-    greatest: Instant = BEGINNING
-    passed: Instant = BEGINNING
-    tail: tuple[Instant, ...] = ()
+    max_event_time: Instant = BEGINNING
+    settled_event_time: Instant = BEGINNING
+    reorder_buffer: tuple[Instant, ...] = ()
     promised: Instant = BEGINNING
 
-    def then(self, later: SourceMark, behind: int) -> SourceMark:
+    def then(self, later: SourceProgress, behind: int) -> SourceProgress:
         """These rows, then those."""
-        joined = self.tail + later.tail
+        joined = self.reorder_buffer + later.reorder_buffer
         cut = max(0, len(joined) - behind)
-        return SourceMark(
-            max(self.greatest, later.greatest),
-            max((self.passed, later.passed, *joined[:cut])),
+        return SourceProgress(
+            max(self.max_event_time, later.max_event_time),
+            max((self.settled_event_time, later.settled_event_time, *joined[:cut])),
             joined[cut:],
             max(self.promised, later.promised),
         )
 
 
-def mark_of(at: Ints, behind: int, promised: Instant) -> SourceMark:
+def source_progress_of(at: Ints, behind: int, promised: Instant) -> SourceProgress:
     """The mark of a batch's rows (at least one) of one source."""
     cut = max(0, len(at) - behind)
     passed = int(at[:cut].max()) if cut else BEGINNING
-    return SourceMark(int(at.max()), passed, tuple(at[cut:].tolist()), promised)
+    return SourceProgress(int(at.max()), passed, tuple(at[cut:].tolist()), promised)
 
 
 @dataclass(slots=True)
@@ -50,8 +50,8 @@ class SourceWatch:
     """Marks of one stream's sources in one scan task."""
 
     columns: tuple[str, ...]
-    behind: int
-    marks: dict[str, SourceMark] = field(default_factory=dict)
+    slack_rows: int
+    by_source: dict[str, SourceProgress] = field(default_factory=dict)
 
     def see(
         self, columns: Mapping[str, pa.Array], at: Ints, folder: str | None, holds: np.ndarray | None
@@ -61,9 +61,9 @@ class SourceWatch:
             promised = BEGINNING
             if holds is not None and holds[rows].any():
                 promised = int(at[rows][holds[rows]].max())
-            mark = mark_of(at[rows], self.behind, promised)
-            known = self.marks.get(source)
-            self.marks[source] = mark if known is None else known.then(mark, self.behind)
+            mark = source_progress_of(at[rows], self.slack_rows, promised)
+            known = self.by_source.get(source)
+            self.by_source[source] = mark if known is None else known.then(mark, self.slack_rows)
 
     def _parts(
         self, columns: Mapping[str, pa.Array], at: Ints, folder: str | None
@@ -85,8 +85,8 @@ class StreamProgress:
     """A stream's progress before an epoch, and the least punctuation the driver wants after it (idle, sealed)."""
 
     punctuation: Instant = BEGINNING
-    greatest: Instant = BEGINNING
-    floor: Instant = BEGINNING
-    sources: Mapping[str, SourceMark] = field(default_factory=dict)
+    max_event_time: Instant = BEGINNING
+    min_punctuation: Instant = BEGINNING
+    sources: Mapping[str, SourceProgress] = field(default_factory=dict)
     groups: Mapping[str, Instant] = field(default_factory=dict)
     """Groups of which punctuation has come further than the stream's, by name (PUNCTUATED BY … FOR)."""

@@ -14,28 +14,28 @@ from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.result_entry import as_entry
-from headrace.runtime.messages.stream_progress import SourceMark, StreamProgress
+from headrace.runtime.messages.stream_progress import SourceProgress, StreamProgress
 from headrace.store.logs.committed import KeysFile
 from headrace.store.logs.manifest import StateRun
 from headrace.time import BEGINNING, Duration, Instant
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class PaneBackfill:
     """Panes that one operator holds for another one that has seen nothing: those from `since` on.
 
     They lie in state runs of these names, written while the donor had answered up to `closed`.
     """
 
-    donor: PaneAggregate
-    taker: str
+    source_operator: PaneAggregate
+    new_operator: str
     since: Instant
-    closed: Instant
+    emitted_to: Instant
     runs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Split:
     """Something a scan task reads: an ingest record, or a run of the archive when the past is read again.
 
     `refused` is a file of rejects, for operators that read a stream's rejects over the past; `fill` another's panes.
@@ -49,8 +49,8 @@ class Piece:
     archived: str | None = None
     before: Instant | None = None
     refused: str | None = None
-    fill: Fill | None = None
-    keep: float | None = None
+    pane_backfill: PaneBackfill | None = None
+    sample_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ScanMessage:
     plan: str
     epoch: int
     task: int
-    pieces: tuple[Piece, ...]
+    splits: tuple[Split, ...]
     punctuation: Mapping[str, Instant]
     owners: tuple[int, ...]
     operators: tuple[str, ...]
@@ -71,7 +71,7 @@ class ScanMessage:
     """Stream → punctuations of single groups, by which lateness is judged too."""
     remembered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Stream → files of the keys of rows that a later one may repeat."""
-    adapting: frozenset[str] = frozenset()
+    row_layout_states: frozenset[str] = frozenset()
     """States in which groups of few rows lie as these, as the manifest before the epoch says."""
 
 
@@ -108,13 +108,13 @@ class StateMessage:
     high: int
     runs: tuple[RunRef, ...]
     streams: Mapping[str, StreamProgress]
-    closed: Mapping[str, Instant]
-    now: Mapping[str, Instant] = field(default_factory=dict)
+    emitted_to: Mapping[str, Instant]
+    punctuation: Mapping[str, Instant] = field(default_factory=dict)
     final: bool = False
     resting: Mapping[str, Instant] = field(default_factory=dict)
-    ahead: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
+    group_punctuations: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
     """Operator → groups it has answered further than the stream."""
-    told: Mapping[str, Instant] = field(default_factory=dict)
+    provisionally_emitted_to: Mapping[str, Instant] = field(default_factory=dict)
     """Operator → up to where a provisional end has told its windows already."""
     live: frozenset[str] | None = None
     """Names of the state runs of all tasks: a worker closes others that it has open. None: it does not say."""
@@ -150,8 +150,8 @@ class StreamReceipt:
     bytes: int = 0
     slack_needed: Duration = 0
     greatest: Instant = BEGINNING
-    marked: Instant = BEGINNING
-    sources: Mapping[str, SourceMark] = field(default_factory=dict)
+    data_punctuation: Instant = BEGINNING
+    sources: Mapping[str, SourceProgress] = field(default_factory=dict)
     groups: Mapping[str, Instant] = field(default_factory=dict)
     archived: tuple[str, ...] = ()
     rejects: tuple[RejectsFile, ...] = ()
@@ -161,7 +161,7 @@ class StreamReceipt:
         """With the rows of a later task; `behind` is the stream's SLACK in rows."""
         sources = {**self.sources}
         for source, mark in later.sources.items():
-            sources[source] = sources.get(source, SourceMark()).then(mark, behind)
+            sources[source] = sources.get(source, SourceProgress()).then(mark, behind)
         groups = {**self.groups}
         for group, at in later.groups.items():
             groups[group] = max(at, groups.get(group, BEGINNING))
@@ -174,7 +174,7 @@ class StreamReceipt:
             bytes=self.bytes + later.bytes,
             slack_needed=max(self.slack_needed, later.slack_needed),
             greatest=max(self.greatest, later.greatest),
-            marked=max(self.marked, later.marked),
+            data_punctuation=max(self.data_punctuation, later.data_punctuation),
             sources=sources,
             groups=groups,
             archived=self.archived + later.archived,
@@ -240,5 +240,5 @@ class StateReceipt:
     work: Mapping[str, WorkObservation] = field(default_factory=dict)
     punctuation: Mapping[str, Instant] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
-    reaches: Mapping[str, Instant] = field(default_factory=dict)
+    emission_limits: Mapping[str, Instant] = field(default_factory=dict)
     """Operators with too much to tell for one epoch, and how far to go in it; when there are any, nothing else was done."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
 from headrace.algebra.query import Query
-from headrace.catalog.catalog import Catalog, StandingQuery
+from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import (
     FunctionDefinition,
     QueryDefinition,
@@ -144,6 +144,6 @@ def lowered(
     return operator
 
 
-def bound(catalog: Catalog, standing: StandingQuery) -> Query:
+def bound(catalog: Catalog, catalog_query: CatalogQuery) -> Query:
     """The algebra of a standing query."""
-    return bind_text(catalog, standing.definition.text, standing.definition.zone)
+    return bind_text(catalog, catalog_query.definition.text, catalog_query.definition.zone)

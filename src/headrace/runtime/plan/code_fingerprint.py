@@ -13,12 +13,12 @@ _NOT_CODE: Final = frozenset(
 
 def fingerprint(kind: object) -> str:
     """Equal for the same code: of the class or function, of the functions and classes it reads, and of their constants."""
-    said = _Said()
+    said = _Fingerprint()
     said.note(kind)
     return said.digest.hexdigest()
 
 
-class _Said:
+class _Fingerprint:
     def __init__(self) -> None:
         self.digest = hashlib.sha256()
         self.seen: set[int] = set()

@@ -27,7 +27,7 @@ from headrace.algebra.query import (
 from headrace.algebra.windows.window import CHANGE
 from headrace.catalog.definitions import StreamDefinition
 from headrace.operators.base.operator import Operator
-from headrace.planner.joins.stream_joins import Pairing, joins_streams
+from headrace.planner.joins.stream_joins import JoinStage, joins_streams
 from headrace.runtime.messages.epoch_plan import Retention
 from headrace.runtime.plan import union_streams
 from headrace.schema import TINYINT, Field, Schema
@@ -55,7 +55,7 @@ def stream_of(operator: str, query: Query, kept: Retention | None = None) -> Str
     options = {"operator": operator, "shift": shift, "behind": "1" if _ends_at_rows(query) else "0"}
     return StreamDefinition(
         name_of(operator),
-        _told(query),
+        _result_schema(query),
         USING,
         options,
         slack=_NEVER_BY_ROWS,
@@ -64,7 +64,7 @@ def stream_of(operator: str, query: Query, kept: Retention | None = None) -> Str
     )
 
 
-def _told(query: Query) -> Schema:
+def _result_schema(query: Query) -> Schema:
     """The columns of a query's results: of a relation with what says whether a row comes or goes."""
     if query.emission != "relation":
         return query.schema
@@ -92,16 +92,20 @@ def _ends_at_rows(query: Query) -> bool:
     return windowed is not None and per_row_window(windowed.window)
 
 
-def reached(stream: StreamDefinition, closed: Instant) -> Instant:
+def result_punctuation(stream: StreamDefinition, emitted_to: Instant) -> Instant:
     """The punctuation of a query's results when it has answered up to `closed`."""
-    return closed if closed in (BEGINNING, FOREVER) else closed - int(stream.options.get("behind", "0"))
+    return (
+        emitted_to
+        if emitted_to in (BEGINNING, FOREVER)
+        else emitted_to - int(stream.options.get("behind", "0"))
+    )
 
 
-def of_pairs(pairing: Pairing, streams: Mapping[str, StreamDefinition]) -> dict[str, StreamDefinition]:
+def of_pairs(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> dict[str, StreamDefinition]:
     """The streams that a join reads together, and its pairs as a stream; by name."""
-    met, operator = pairing.met, pairing.operator
-    members = [union_streams.Member(stream, columns) for stream, columns in met.members]
-    together = union_streams.meeting(
+    met, operator = join_stage.union, join_stage.operator
+    members = [union_streams.UnionInput(stream, columns) for stream, columns in met.inputs]
+    together = union_streams.union_stream(
         StreamDefinition(met.name, met.schema, union_streams.USING), members, streams
     )
     options = {"operator": operator.id, "shift": "0", union_streams.NOW_OF: met.name}
@@ -149,14 +153,14 @@ def _replaced(node: Node, inner: Mapping[str, str], operators: Mapping[str, str]
     if isinstance(node, QueryScan):
         if node.query is None:
             return StreamScan(name_of(operators[node.name.lower()]), node.alias, node.table, None)
-        return StreamScan(name_of(inner[node.alias]), node.alias, _told(node.query), None)
+        return StreamScan(name_of(inner[node.alias]), node.alias, _result_schema(node.query), None)
     if not children(node):
         return node
     if isinstance(node, UnionAll):
-        replaced = [_replaced(member, inner, operators) for member in node.members]
+        replaced = [_replaced(member, inner, operators) for member in node.inputs]
         members = tuple(each for each in replaced if isinstance(each, StreamScan))
         told = tuple(each for each in members[0].table if each.name == CHANGE)
-        return replace(node, members=members, table=Schema((*node.table.fields, *told)))
+        return replace(node, inputs=members, table=Schema((*node.table.fields, *told)))
     if isinstance(node, Join):
         left, right = (_replaced(side, inner, operators) for side in (node.left, node.right))
         return replace(node, left=left, right=right)

@@ -13,13 +13,13 @@ from typing import Any
 
 from headrace.algebra.query import Node, Query, QueryScan, StreamScan, UnionAll, find_window, walk
 from headrace.algebra.windows.window import Landmark, TimeSlide
-from headrace.catalog.catalog import Catalog, StandingQuery, is_of_query
+from headrace.catalog.catalog import Catalog, CatalogQuery, is_of_query
 from headrace.catalog.definitions import (
     StreamDefinition,
 )
 from headrace.operators.base.operator import Operator
 from headrace.planner.joins.row_window_relations import logged, with_relations
-from headrace.planner.joins.stream_joins import joins_streams, taken_apart
+from headrace.planner.joins.stream_joins import decompose, joins_streams
 from headrace.planner.lowering.materialization import Source
 from headrace.runtime.messages.epoch_plan import EpochPlan, Retention
 from headrace.runtime.plan import derived_streams, union_streams
@@ -50,13 +50,13 @@ def make_plan(catalog: Catalog) -> EpochPlan:
     """All operators, the streams they read and the relations in force."""
     streams = {stream.name: stream for stream in catalog.streams.values()}
     relations = {relation.definition.name: relation.file for relation in catalog.relations.values()}
-    plan = EpochPlan({}, streams, relations, catalog.functions, keeps=_keeps(catalog))
+    plan = EpochPlan({}, streams, relations, catalog.functions, sample_rates=_sample_rates(catalog))
     return _with_queries(plan, catalog, catalog.queries.values())
 
 
-def _keeps(catalog: Catalog) -> dict[str, float]:
+def _sample_rates(catalog: Catalog) -> dict[str, float]:
     """The streams that keep less than all of their rows."""
-    kept = {stream.name: catalog.keep_of(stream.name) for stream in catalog.streams.values()}
+    kept = {stream.name: catalog.sample_rate_of(stream.name) for stream in catalog.streams.values()}
     return {name: keep for name, keep in kept.items() if keep < 1}
 
 
@@ -93,15 +93,15 @@ def plan_after(
     (a pause, another owner) leaves the plan the same object.
     """
     if all(entry["do"] == "keep" for entry in entries):
-        return Replanned(replace(plan, keeps=_keeps(after)), frozenset())
+        return Replanned(replace(plan, sample_rates=_sample_rates(after)), frozenset())
     if not all(is_of_query(entry) for entry in entries):
         return Replanned(make_plan(after))
     gone: list[str] = []
-    fresh: dict[str, StandingQuery] = {}
+    fresh: dict[str, CatalogQuery] = {}
     for name in _changed_names(entries):
         known, now = before.queries.get(name), after.queries.get(name)
         if known is not None:
-            if is_woven(plan, known.operator_id):
+            if has_dependents(plan, known.operator_id):
                 return Replanned(make_plan(after))
             gone.append(known.operator_id)
         if now is not None:
@@ -134,10 +134,10 @@ def _only_labels(entry: Mapping[str, Any]) -> bool:
 
 def is_read(plan: EpochPlan, operator_id: str) -> bool:
     """Whether other queries of the plan read this one."""
-    return derived_streams.name_of(operator_id) in plan.streams or operator_id in plan.viewed
+    return derived_streams.name_of(operator_id) in plan.streams or operator_id in plan.inlined_views
 
 
-def is_woven(plan: EpochPlan, operator_id: str) -> bool:
+def has_dependents(plan: EpochPlan, operator_id: str) -> bool:
     """Whether other operators hang on this one, or it on others."""
     if is_read(plan, operator_id):
         return True
@@ -148,50 +148,54 @@ def is_woven(plan: EpochPlan, operator_id: str) -> bool:
     )
 
 
-def operator_of(catalog: Catalog, standing: StandingQuery) -> Operator:
+def operator_of(catalog: Catalog, catalog_query: CatalogQuery) -> Operator:
     """The operator of one query as the plan has it, without planning the others."""
     streams = {stream.name: stream for stream in catalog.streams.values()}
-    return _with_queries(EpochPlan({}, streams), catalog, [standing]).operators[standing.operator_id]
+    return _with_queries(EpochPlan({}, streams), catalog, [catalog_query]).operators[
+        catalog_query.operator_id
+    ]
 
 
-def _without_queries(plan: EpochPlan, gone: Sequence[str]) -> EpochPlan:
+def _without_queries(plan: EpochPlan, dropped: Sequence[str]) -> EpochPlan:
     """The plan without some operators that read sources, and whose results nobody reads."""
-    if not gone:
+    if not dropped:
         return plan
     operators, channels = dict(plan.operators), dict(plan.channels)
     revisions, retentions = dict(plan.revisions), dict(plan.retentions)
-    for name in gone:
+    for name in dropped:
         del operators[name]
         for facts in (channels, revisions, retentions):
             facts.pop(name, None)
     return replace(plan, operators=operators, channels=channels, revisions=revisions, retentions=retentions)
 
 
-def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQuery]) -> EpochPlan:
+def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQuery]) -> EpochPlan:
     """The plan with these queries too."""
     operators, streams = dict(plan.operators), dict(plan.streams)
     channels, revisions, retentions = dict(plan.channels), dict(plan.revisions), dict(plan.retentions)
-    viewed = set(plan.viewed)
+    inlined_views = set(plan.inlined_views)
     for standing in queries:
         name, query = standing.definition.name, with_relations(bound(catalog, standing))
         nodes, chain = walk(query.root), {standing.operator_id: query}
         reads_queries = any(isinstance(node, QueryScan) for node in nodes)
         if reads_queries:
             chain = dict(levels(name, query, standing.operator_id))
-            viewed |= {catalog.require_query(each).operator_id for each in _views(chain.values())}
+            inlined_views |= {
+                catalog.require_query(each).operator_id for each in _inlined_views(chain.values())
+            }
         for operator_id, meaning in chain.items():
             if reads_queries:
                 query = _over_streams(catalog, standing, operator_id, chain, streams)
                 nodes = walk(query.root)
             if joins_streams(query):
-                query, pairings = taken_apart(
+                query, join_stages = decompose(
                     name, query, operator_id, derived_streams.inner_of, derived_streams.name_of
                 )
                 nodes = walk(query.root)
-                for pairing in reversed(pairings):
-                    operators[pairing.operator.id] = pairing.operator
-                    retentions[pairing.operator.id] = Retention(0)
-                    streams |= derived_streams.of_pairs(pairing, streams)
+                for join_stage in reversed(join_stages):
+                    operators[join_stage.operator.id] = join_stage.operator
+                    retentions[join_stage.operator.id] = Retention(0)
+                    streams |= derived_streams.of_pairs(join_stage, streams)
             streams |= {
                 each.name: union_streams.union_of(each, streams)
                 for each in nodes
@@ -222,11 +226,11 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[StandingQ
         channels=channels,
         revisions=revisions,
         retentions=retentions,
-        viewed=frozenset(viewed),
+        inlined_views=frozenset(inlined_views),
     )
 
 
-def _views(chain: Iterable[Query]) -> set[str]:
+def _inlined_views(chain: Iterable[Query]) -> set[str]:
     """Registered queries that are read as relations."""
     nodes = (node for query in chain for node in walk(query.root))
     return {node.name for node in nodes if isinstance(node, QueryScan) and node.registered}
@@ -234,7 +238,7 @@ def _views(chain: Iterable[Query]) -> set[str]:
 
 def _over_streams(
     catalog: Catalog,
-    standing: StandingQuery,
+    catalog_query: CatalogQuery,
     operator_id: str,
     chain: Mapping[str, Query],
     streams: dict[str, StreamDefinition],
@@ -246,7 +250,7 @@ def _over_streams(
     }
     for scan in (node for node in walk(meaning.root) if isinstance(node, QueryScan)):
         if scan.query is not None:
-            source, owner = inner[scan.alias], standing
+            source, owner = inner[scan.alias], catalog_query
             read = chain[source]
         else:
             owner = catalog.require_query(scan.name)

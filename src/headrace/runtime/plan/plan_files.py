@@ -200,7 +200,7 @@ def _as_known(root: str, operators: Iterable[Operator]) -> Iterable[tuple[str, O
         yield operator.id, known
 
 
-def forget() -> None:
+def clear_caches() -> None:
     """Forget every plan, as a new worker has."""
     for kept in (_heads, _segments, _operators):
         kept.clear()

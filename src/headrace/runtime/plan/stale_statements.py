@@ -52,5 +52,5 @@ def _called(catalog: Catalog, name: str) -> tuple[Any, ...]:
         catalog.query(key),
         catalog.window(key),
         catalog.functions.get(key),
-        catalog.keeps.get(key),
+        catalog.sample_rates.get(key),
     )

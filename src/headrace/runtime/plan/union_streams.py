@@ -22,7 +22,7 @@ by themselves, and rows leave a relation when none come."""
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class UnionInput:
     """A stream of a meeting. `columns` are (its own name, its name in the meeting)."""
 
     stream: str
@@ -35,40 +35,43 @@ class Member:
 
 def union_of(node: UnionAll, streams: Mapping[str, StreamDefinition]) -> StreamDefinition:
     """The meeting that a union reads."""
-    members = [
-        Member(each.name, tuple(zip(each.table.names, node.table.names, strict=True)))
-        for each in node.members
+    inputs = [
+        UnionInput(each.name, tuple(zip(each.table.names, node.table.names, strict=True)))
+        for each in node.inputs
     ]
-    return meeting(StreamDefinition(node.name, node.table, USING, time=node.time), members, streams)
+    return union_stream(StreamDefinition(node.name, node.table, USING, time=node.time), inputs, streams)
 
 
-def meeting(
-    definition: StreamDefinition, members: Sequence[Member], streams: Mapping[str, StreamDefinition]
+def union_stream(
+    definition: StreamDefinition, inputs: Sequence[UnionInput], streams: Mapping[str, StreamDefinition]
 ) -> StreamDefinition:
     """The definition of a meeting of streams; its past is there where that of every member is."""
-    told = json.dumps([[each.stream, each.columns] for each in members])
-    forgets = any(streams[each.stream].archive == "none" for each in members if each.stream in streams)
-    return replace(definition, options={"members": told}, archive="none" if forgets else "in place", slack=0)
-
-
-def members_of(stream: StreamDefinition) -> tuple[Member, ...]:
-    """The streams of a meeting; a stream that is none is its own only member."""
-    if stream.using != USING:
-        return (Member(stream.name, tuple((name, name) for name in stream.schema.names)),)
-    return _members(stream.options["members"])
-
-
-@lru_cache(maxsize=1024)
-def _members(told: str) -> tuple[Member, ...]:
-    return tuple(
-        Member(stream, tuple((own, among) for own, among in columns)) for stream, columns in json.loads(told)
+    inputs_text = json.dumps([[each.stream, each.columns] for each in inputs])
+    expires = any(streams[each.stream].archive == "none" for each in inputs if each.stream in streams)
+    return replace(
+        definition, options={"members": inputs_text}, archive="none" if expires else "in place", slack=0
     )
 
 
-def meetings_with(streams: Mapping[str, StreamDefinition], name: str) -> Iterator[tuple[str, int, Member]]:
+def inputs_of(stream: StreamDefinition) -> tuple[UnionInput, ...]:
+    """The streams of a meeting; a stream that is none is its own only member."""
+    if stream.using != USING:
+        return (UnionInput(stream.name, tuple((name, name) for name in stream.schema.names)),)
+    return _inputs(stream.options["members"])
+
+
+@lru_cache(maxsize=1024)
+def _inputs(text: str) -> tuple[UnionInput, ...]:
+    return tuple(
+        UnionInput(stream, tuple((own, among) for own, among in columns))
+        for stream, columns in json.loads(text)
+    )
+
+
+def unions_with(streams: Mapping[str, StreamDefinition], name: str) -> Iterator[tuple[str, int, UnionInput]]:
     """(meeting, number, member) for each time a stream is part of one."""
     for stream in streams.values():
         if stream.using == USING:
-            for number, member in enumerate(members_of(stream)):
-                if member.stream == name:
-                    yield stream.name, number, member
+            for number, union_input in enumerate(inputs_of(stream)):
+                if union_input.stream == name:
+                    yield stream.name, number, union_input

@@ -25,7 +25,7 @@ from headrace.runtime.plan.code_fingerprint import fingerprint
 from headrace.store.files.filesystem import Store
 
 
-def refuse_if_looked_up_by_changes(
+def refuse_if_joined_by_changelog(
     catalog: Catalog, plan: EpochPlan, store: Store, name: str, table: pa.Table
 ) -> None:
     """Raises `UserError` where queries look rows that come and go up in a stored relation, and its rows would be others."""
@@ -36,7 +36,7 @@ def refuse_if_looked_up_by_changes(
     if users and not load_relation(store, stored.file).equals(table):
         who = ", ".join(sorted(users))
         raise UserError(
-            f"the relation '{stored.definition.name}' cannot get other rows while {who} looks rows up in it that come and go",
+            f"the relation '{stored.definition.name}' cannot get other rows while {who} looks up insertions and retractions in it",
             remedy="Join it with the stream, inside the parentheses of FROM: there a row is looked up once and keeps what it found; "
             f"or drop {who} first.",
         )
@@ -51,7 +51,7 @@ def refuse_if_called_by_changes(catalog: Catalog, plan: EpochPlan, function: Fun
     if users:
         who = ", ".join(sorted(users))
         raise UserError(
-            f"the function '{function.name}' cannot get another body while {who} calls it for rows that come and go",
+            f"the function '{function.name}' cannot get another body while {who} calls it for insertions and retractions",
             remedy=f"Register it under another name, or drop {who} first.",
         )
 

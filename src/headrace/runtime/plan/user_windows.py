@@ -23,12 +23,13 @@ def define(name: str, kind: object) -> WindowDefinition:
     if not (isinstance(kind, type) and issubclass(kind, UserWindow)):
         raise UserError(
             f"the window '{name}' is made of a class, not of {kind!r}",
-            remedy="Derive one from headrace.UserWindow and hand in the class itself.",
+            remedy="Derive one from headrace.UserWindow and pass the class itself.",
         )
     missing = sorted(kind.__abstractmethods__)
     if missing:
         raise UserError(
-            f"the window '{name}' does not say {', '.join(missing)}", remedy="See help(headrace.UserWindow)."
+            f"the window '{name}' does not define {', '.join(missing)}",
+            remedy="See help(headrace.UserWindow).",
         )
     return WindowDefinition(name, code_of(kind, f"the window '{name}'"), fingerprint(kind))
 

@@ -11,37 +11,37 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.runtime.messages.epoch_plan import EpochPlan
-from headrace.runtime.messages.epoch_work import Work
+from headrace.runtime.messages.epoch_work import EpochWork
 from headrace.store.logs.manifest import Manifest
 from headrace.time import BEGINNING, Instant
 
 
-def untold(operators: Iterable[str], plan: EpochPlan, manifest: Manifest) -> dict[str, Instant]:
+def emission_backlog(operators: Iterable[str], plan: EpochPlan, manifest: Manifest) -> dict[str, Instant]:
     """Of operators that have read all there is, those that have not told all that punctuation lets them, and how far they are."""
     promised = {name: manifest.stream(name).punctuation for name in plan.streams}
     places = manifest.operators
     return {
         name: closed
         for name in operators
-        if BEGINNING < (closed := places[name].closed) < promised[plan.operators[name].stream]
+        if BEGINNING < (closed := places[name].emitted_to) < promised[plan.operators[name].stream]
     }
 
 
 @dataclass(slots=True)
-class Telling:
+class BacklogSchedule:
     """Takes turns: an epoch that tells after every other one."""
 
     _due: bool = True
 
-    def work(self, untold: Mapping[str, Instant]) -> Work | None:
+    def next_epoch(self, backlog: Mapping[str, Instant]) -> EpochWork | None:
         """The epoch that tells, when it is its turn."""
-        return self.anyway(untold) if self._due else None
+        return self.epoch_now(backlog) if self._due else None
 
     @staticmethod
-    def anyway(untold: Mapping[str, Instant]) -> Work | None:
+    def epoch_now(backlog: Mapping[str, Instant]) -> EpochWork | None:
         """The same whoever's turn it is."""
-        return Work("tick", operators=tuple(untold)) if untold else None
+        return EpochWork("tick", operators=tuple(backlog)) if backlog else None
 
-    def had(self, work: Work | None) -> None:
+    def chosen(self, work: EpochWork | None) -> None:
         """Which epoch was chosen."""
-        self._due = work is None or work.kind != "tick" or bool(work.floors)
+        self._due = work is None or work.kind != "tick" or bool(work.min_punctuations)

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from headrace.catalog.definitions import Progressing
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.base.operator import Operator
-from headrace.operators.time_windows.group_punctuation import BoundsOf, GroupTurn
+from headrace.operators.time_windows.group_punctuation import BoundsOf, GroupAdvance
 from headrace.runtime.messages.key_text import named
 from headrace.runtime.progress.pattern_bounds import bounds_of
 from headrace.time import BEGINNING, Instant
 
 
-def columns_ahead(operator: Operator, rule: Progressing) -> tuple[str, ...]:
+def group_punctuation_columns(operator: Operator, rule: Progressing) -> tuple[str, ...]:
     """The columns by which the operator's groups may go ahead; none where it has to wait for its stream.
 
     A promise for single values of some columns needs all of them as keys; of patterns each needs those that it tests.
@@ -42,12 +42,12 @@ def _by_name(
     return np.asarray(values[place])
 
 
-def group_turn(
+def group_advance(
     operator: Operator,
     rule: Progressing,
     before: Mapping[str, Instant],
     promised: Mapping[str, Instant],
-) -> GroupTurn | None:
+) -> GroupAdvance | None:
     """The operator's turn group by group; None where no group of it is ahead or may be.
 
     `before` is what it has answered to, `promised` what its stream promises now and it may answer.
@@ -55,5 +55,5 @@ def group_turn(
     now = {**before}
     for name, at in promised.items():
         now[name] = max(at, before.get(name, at))
-    columns = columns_ahead(operator, rule) if now else ()
-    return GroupTurn(columns, before, now, bounds_by(rule)) if columns else None
+    columns = group_punctuation_columns(operator, rule) if now else ()
+    return GroupAdvance(columns, before, now, bounds_by(rule)) if columns else None

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from headrace.algebra.expressions.punctuation_patterns import rolled_up
 from headrace.catalog.definitions import StreamDefinition
-from headrace.runtime.messages.stream_progress import SourceMark, StreamProgress
+from headrace.runtime.messages.stream_progress import SourceProgress, StreamProgress
 from headrace.runtime.messages.task_messages import StreamReceipt
 from headrace.runtime.plan import union_streams
 from headrace.runtime.progress import union_progress
@@ -22,9 +22,9 @@ from headrace.time import BEGINNING, FOREVER, Duration, Instant
 def after_epoch(
     definition: StreamDefinition,
     before: StreamProgress,
-    greatest: Instant,
-    marked: Instant,
-    sources: Mapping[str, SourceMark] | None = None,
+    max_event_time: Instant,
+    data_punctuation: Instant,
+    sources: Mapping[str, SourceProgress] | None = None,
     groups: Mapping[str, Instant] | None = None,
 ) -> StreamProgress:
     """Progress after an epoch whose rows reach `greatest` and whose data or programs promised `marked` (BEGINNING: nothing).
@@ -32,14 +32,14 @@ def after_epoch(
     `sources` are the marks of its sources before and in the epoch, `groups` the promises for single groups. A bound guessed
     from rows is rounded down to PROGRESS STEP, which keeps it true; a promise counts as it was given.
     """
-    reached = max(before.greatest, greatest)
+    reached = max(before.max_event_time, max_event_time)
     known = sources or {}
     if definition.progress.has_sources:
         promised = least_of_sources(definition, known)
     else:
-        promised = promised_by(definition, SourceMark(reached))
-    promised = max(stepped(promised, definition.progress.step), marked)
-    punctuation = max(before.punctuation, promised, before.floor)
+        promised = promised_by(definition, SourceProgress(reached))
+    promised = max(stepped(promised, definition.progress.step), data_punctuation)
+    punctuation = max(before.punctuation, promised, before.min_punctuation)
     ahead = {**before.groups}
     for name, at in (groups or {}).items():
         ahead[name] = max(at, ahead.get(name, BEGINNING))
@@ -49,23 +49,23 @@ def after_epoch(
     return StreamProgress(punctuation, reached, sources=known, groups=ahead)
 
 
-def promised_by(definition: StreamDefinition, mark: SourceMark) -> Instant:
+def promised_by(definition: StreamDefinition, source: SourceProgress) -> Instant:
     """What one source's rows promise, by the stream's rule."""
     rule = definition.progress
-    if definition.punctuated_by is not None or mark.greatest == BEGINNING:
-        return mark.promised
+    if definition.punctuated_by is not None or source.max_event_time == BEGINNING:
+        return source.promised
     if rule.external or (rule.groups and not definition.slack and rule.behind is None):
-        return mark.promised
+        return source.promised
     if rule.behind is not None:
-        return max(mark.promised, mark.passed)
-    return max(mark.promised, mark.greatest - definition.slack)
+        return max(source.promised, source.settled_event_time)
+    return max(source.promised, source.max_event_time - definition.slack)
 
 
-def least_of_sources(definition: StreamDefinition, sources: Mapping[str, SourceMark]) -> Instant:
+def least_of_sources(definition: StreamDefinition, sources: Mapping[str, SourceProgress]) -> Instant:
     """The slowest source's promise; nothing until all expected ones were seen."""
     if len(sources) < max(1, definition.progress.expected):
         return BEGINNING
-    return min(promised_by(definition, mark) for mark in sources.values())
+    return min(promised_by(definition, source) for source in sources.values())
 
 
 def stepped(bound: Instant, step: Duration | None) -> Instant:
@@ -89,31 +89,33 @@ def after_scans(
         if name in streams and streams[name].using != union_streams.USING:
             definition, seen = streams[name], receipts.get(name, StreamReceipt())
             sources = _sources(definition, progress, seen)
-            found[name] = after_epoch(definition, progress, seen.greatest, seen.marked, sources, seen.groups)
+            found[name] = after_epoch(
+                definition, progress, seen.greatest, seen.data_punctuation, sources, seen.groups
+            )
     for name, progress in before.items():
         if name in streams and streams[name].using == union_streams.USING:
             found[name] = union_progress.progress(streams[name], progress, found)
     now = union_progress.nows(streams, before, found)
-    return {name: replace(progress, greatest=now[name]) for name, progress in found.items()}
+    return {name: replace(progress, max_event_time=now[name]) for name, progress in found.items()}
 
 
 def _sources(
     definition: StreamDefinition, before: StreamProgress, receipt: StreamReceipt
-) -> dict[str, SourceMark]:
+) -> dict[str, SourceProgress]:
     """Marks after the epoch."""
     found = dict(before.sources)
     for source, mark in receipt.sources.items():
-        found[source] = found.get(source, SourceMark()).then(mark, definition.progress.behind or 0)
+        found[source] = found.get(source, SourceProgress()).then(mark, definition.progress.behind or 0)
     return found
 
 
-def progress_of(known: CommittedStream, floor: Instant = BEGINNING) -> StreamProgress:
+def progress_of(known: CommittedStream, min_punctuation: Instant = BEGINNING) -> StreamProgress:
     """A stream's progress as a manifest tells it, and the least punctuation the driver wants after the epoch."""
     sources = {
-        name: SourceMark(source.greatest, source.passed, source.tail, source.promised)
+        name: SourceProgress(source.greatest, source.passed, source.tail, source.promised)
         for name, source in known.sources.items()
     }
-    return StreamProgress(known.punctuation, known.greatest, floor, sources, known.groups)
+    return StreamProgress(known.punctuation, known.greatest, min_punctuation, sources, known.groups)
 
 
 def as_known(
@@ -124,18 +126,18 @@ def as_known(
     if progress.sources:
         sources = {
             name: CommittedSource(
-                mark.greatest,
-                mark.passed,
-                mark.tail,
-                mark.promised,
+                source.max_event_time,
+                source.settled_event_time,
+                source.reorder_buffer,
+                source.promised,
                 now if name in fresh or name not in known.sources else known.sources[name].arrived,
             )
-            for name, mark in progress.sources.items()
+            for name, source in progress.sources.items()
         }
     return replace(
         known,
         punctuation=progress.punctuation,
-        greatest=progress.greatest,
+        greatest=progress.max_event_time,
         sources=sources,
         groups=dict(progress.groups),
     )

@@ -60,7 +60,7 @@ class Punctuator:
         return holds if evaluation.errors is None else holds & ~evaluation.errors.mask
 
 
-def greatest_by_group(batch: Batch, holds: np.ndarray, groups: Sequence[str]) -> dict[str, Instant]:
+def max_punctuation_by_group(batch: Batch, holds: np.ndarray, groups: Sequence[str]) -> dict[str, Instant]:
     """The greatest promise for each group among the rows that promise."""
     if not holds.any():
         return {}

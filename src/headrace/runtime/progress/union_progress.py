@@ -7,21 +7,21 @@ from dataclasses import replace
 
 from headrace.catalog.definitions import StreamDefinition
 from headrace.runtime.messages.stream_progress import StreamProgress
-from headrace.runtime.plan.union_streams import NOW_OF, USING, members_of
+from headrace.runtime.plan.union_streams import NOW_OF, USING, inputs_of
 from headrace.store.logs.committed import NEW_STREAM, CommittedStream
 from headrace.time import BEGINNING, Instant
 
 
 def progress(
-    stream: StreamDefinition, before: StreamProgress, members: Mapping[str, StreamProgress]
+    stream: StreamDefinition, before: StreamProgress, inputs: Mapping[str, StreamProgress]
 ) -> StreamProgress:
     """How far a meeting has come: the least punctuation of its members."""
-    known = [members.get(each.stream) for each in members_of(stream)]
+    known = [inputs.get(each.stream) for each in inputs_of(stream)]
     found = [each for each in known if each is not None]
     if len(found) < len(known):
         return before
     promised = min(each.punctuation for each in found)
-    return StreamProgress(max(before.punctuation, promised), before.greatest, before.floor)
+    return StreamProgress(max(before.punctuation, promised), before.max_event_time, before.min_punctuation)
 
 
 def nows(
@@ -39,7 +39,7 @@ def nows(
         if name not in known:
             made_of = _made_of(streams[name]) if name in streams else ()
             own = found if not made_of else before
-            known[name] = max(own.get(name, StreamProgress()).greatest, *map(now, made_of), BEGINNING)
+            known[name] = max(own.get(name, StreamProgress()).max_event_time, *map(now, made_of), BEGINNING)
         return known[name]
 
     return {name: now(name) for name in found}
@@ -48,16 +48,15 @@ def nows(
 def _made_of(stream: StreamDefinition) -> tuple[str, ...]:
     if NOW_OF in stream.options:
         return (stream.options[NOW_OF],)
-    return tuple(member.stream for member in members_of(stream)) if stream.using == USING else ()
+    return tuple(union_input.stream for union_input in inputs_of(stream)) if stream.using == USING else ()
 
 
-def bounds(stream: StreamDefinition, members: Mapping[str, StreamProgress]) -> tuple[Instant, ...]:
+def bounds(stream: StreamDefinition, inputs: Mapping[str, StreamProgress]) -> tuple[Instant, ...]:
     """The punctuation of each member; none for a stream that is no meeting."""
     if stream.using != USING:
         return ()
     return tuple(
-        members[each.stream].punctuation if each.stream in members else BEGINNING
-        for each in members_of(stream)
+        inputs[each.stream].punctuation if each.stream in inputs else BEGINNING for each in inputs_of(stream)
     )
 
 
@@ -65,7 +64,7 @@ def known_so_far(
     stream: StreamDefinition, new: CommittedStream, streams: Mapping[str, CommittedStream]
 ) -> CommittedStream:
     """What is committed of a meeting that is new to a manifest, by what is of the members."""
-    known = [streams.get(each.stream, NEW_STREAM) for each in members_of(stream)]
+    known = [streams.get(each.stream, NEW_STREAM) for each in inputs_of(stream)]
     return replace(
         new,
         punctuation=min(each.punctuation for each in known),

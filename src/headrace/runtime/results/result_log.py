@@ -26,21 +26,21 @@ from headrace.operators.time_windows.window_revisions import net
 from headrace.runtime.home.gc_control import no_cycles_sought
 from headrace.runtime.home.home import Home
 from headrace.runtime.home.run_cache import batches_of, section_of
-from headrace.runtime.messages.result_entry import answered as answered_by
+from headrace.runtime.messages.result_entry import answered as entry_of
 from headrace.runtime.plan.plan_files import load_plan
-from headrace.runtime.results.time_merge import Part, stretches
+from headrace.runtime.results.time_merge import Part, instant_batches
 from headrace.schema import STAMP
 from headrace.store.files.container import PASSING
 from headrace.store.files.filesystem import MissingFile
 from headrace.store.logs.manifest import Manifest
-from headrace.store.maintenance.retention_classes import forgotten_of, is_forgotten
+from headrace.store.maintenance.retention_classes import expired_of, is_expired
 from headrace.time import Instant
 
 SUMS: Final = "sums"
 """In a manifest's facts: operator → [run, rows] of what its forgotten changes add up to."""
 _BLOCK: Final = 1 << 13
 """Rows whose keys and order fit into memory that allocators keep at hand."""
-_STRETCH: Final = 1 << 15
+_BATCH_ROWS: Final = 1 << 15
 """Rows of a history that are in memory together when it is told in parts."""
 
 
@@ -56,13 +56,13 @@ class EpochResults:
     position: int
 
 
-def kept_entries(
+def retained_entries(
     home: Home, manifest: Manifest, start: int = 0, *, reverse: bool = False
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """(index, entry) of the results list from an index on, without those that retention has removed."""
-    forgotten = forgotten_of(manifest, "results")
+    expired = expired_of(manifest, "results")
     for index, entry in home.list_of(manifest, "results").iterate(home.store.read, start, reverse=reverse):
-        if not is_forgotten(forgotten, index, entry):
+        if not is_expired(expired, index, entry):
             yield index, entry
 
 
@@ -71,8 +71,8 @@ def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> i
 
     Below where the list begins now nobody knows whose they were: they count for one whose results are given up at all.
     """
-    listed, forgotten = home.list_of(manifest, "results"), forgotten_of(manifest, "results")
-    missed, end = max(0, listed.start - start), max(forgotten.values(), default=0)
+    listed, expired = home.list_of(manifest, "results"), expired_of(manifest, "results")
+    missed, end = max(0, listed.start - start), max(expired.values(), default=0)
     if missed and manifest.plan and operator not in load_plan(home.store, manifest.plan).retentions:
         missed = 0
     if start >= end:
@@ -80,21 +80,21 @@ def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> i
     for index, entry in listed.iterate(home.store.read, max(start, listed.start)):
         if index >= end:
             break
-        missed += is_forgotten(forgotten, index, entry) and operator in answered_by(entry)
+        missed += is_expired(expired, index, entry) and operator in entry_of(entry)
     return missed
 
 
 def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
     """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
-    entries = kept_entries(home, manifest, start)
-    answered = ((place, entry) for place, entry in entries if operator in answered_by(entry))
+    entries = retained_entries(home, manifest, start)
+    answered = ((place, entry) for place, entry in entries if operator in entry_of(entry))
     for epoch, found in groupby(answered, key=lambda each: each[1]["epoch"]):
         part = list(found)
         tables = [section_of(home.store, entry["name"], operator) for _, entry in part]
         yield EpochResults(epoch, pa.concat_tables(tables), part[-1][0] + 1)
 
 
-def told(home: Home, operator: str, since: Instant | None = None) -> list[Part]:
+def retained_results(home: Home, operator: str, since: Instant | None = None) -> list[Part]:
     """The result rows of an operator that are kept as of the newest epoch: at least those at or after `since`.
 
     When its files are collected while they are opened there is a newer epoch, which keeps less: those then.
@@ -105,8 +105,8 @@ def told(home: Home, operator: str, since: Instant | None = None) -> list[Part]:
             with no_cycles_sought(wanted=True):  # a file's index of all its queries is many small lists
                 return [
                     Part(facts[1], batches_of(home.store, entry["name"], operator))
-                    for _, entry in kept_entries(home, manifest)
-                    if (facts := answered_by(entry).get(operator)) and (since is None or facts[2] >= since)
+                    for _, entry in retained_entries(home, manifest)
+                    if (facts := entry_of(entry).get(operator)) and (since is None or facts[2] >= since)
                 ]
         except MissingFile:
             if home.latest().epoch == manifest.epoch:
@@ -118,8 +118,8 @@ def in_range(
 ) -> Sequence[pa.Table]:
     """Result rows with low <= emission instant (< high), newest runs first."""
     found = []
-    for _, entry in kept_entries(home, manifest, reverse=True):
-        facts = answered_by(entry).get(operator)
+    for _, entry in retained_entries(home, manifest, reverse=True):
+        facts = entry_of(entry).get(operator)
         if facts is None or facts[2] < low or (high is not None and facts[1] >= high):
             continue
         table = section_of(home.store, entry["name"], operator)
@@ -152,7 +152,7 @@ def in_parts(
     parts: Sequence[Part], sort: Sequence[SortKey], outputs: Sequence[str], since: Instant | None = None
 ) -> Iterator[pa.Table]:
     """The rows of all parts at or after `since`, in the order of `ordered`, a table after another."""
-    for rows in stretches(parts, _STRETCH):
+    for rows in instant_batches(parts, _BATCH_ROWS):
         kept = at_or_after(rows, since)
         if kept.num_rows:
             yield ordered(kept, sort, outputs)
@@ -237,7 +237,7 @@ def _has_ties(keys: Sequence[np.ndarray], order: np.ndarray) -> bool:
     return bool(same.any())
 
 
-def standing(table: pa.Table) -> pa.Table:
+def net_rows(table: pa.Table) -> pa.Table:
     """The rows that a changelog leaves, at the instants at which they were told; other tables as they are.
 
     A row may be taken back whose coming is no longer kept: it is not there, before or after.
@@ -265,7 +265,7 @@ def empty(query: Query) -> pa.Table:
     return query.schema.arrow().empty_table()
 
 
-def sum_of_forgotten(home: Home, manifest: Manifest, operator: str) -> pa.Table | None:
+def sum_of_expired(home: Home, manifest: Manifest, operator: str) -> pa.Table | None:
     """What the changes of a relation add up to that retention has removed: a row each, as one that came."""
     held = manifest.facts.get(SUMS, {}).get(operator)
     return None if held is None else section_of(home.store, held[0], operator)

@@ -36,7 +36,7 @@ class Part:
         return Part(int(batches[0].column(AT).to_numpy().min()), lambda: iter(batches))
 
 
-def stretches(parts: Sequence[Part], rows: int) -> Iterator[pa.Table]:
+def instant_batches(parts: Sequence[Part], rows: int) -> Iterator[pa.Table]:
     """All rows, no instant before or in two of the tables; each of about `rows` rows, more where many have one instant."""
     unread = [(part.least, place) for place, part in enumerate(parts)]
     heapq.heapify(unread)

@@ -110,7 +110,7 @@ class StreamingFrames:
             names = ", ".join(sorted(self._frames))
             raise EpochFailed(
                 f"the JVM of Spark is gone, and with it the streaming DataFrames of {names}\n"
-                "  Make them anew and start again; the home is whole, and goes on where it was.",
+                "  Create them again and start again; the home is complete, and continues where it was.",
                 lasting=True,
             )
         if ran:

@@ -334,7 +334,7 @@ def _start_jvm(settings: SparkConf, output: Path) -> None:
             last = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-_LAST_LINES:]
             said = "\n".join(f"    {line}" for line in last) or "    (nothing)"
             raise SessionFailed(
-                f"Expected Java to start Spark, but it ended. The last it said:\n{said}"
+                f"Expected Java to start Spark, but it ended. Its last output:\n{said}"
             ) from failure
     SparkContext._ensure_initialized(gateway=gateway, conf=settings)
 
@@ -346,7 +346,7 @@ def _begun(settings: SparkConf) -> SparkSession:
         said = str(failure)  # while the JVM that words it is there
         cause = RuntimeError("".join(traceback.format_exception(failure)))
         _end_jvm()
-        raise SessionFailed(f"Expected Spark to accept these settings, but it says: {said}") from cause
+        raise SessionFailed(f"Expected Spark to accept these settings, but it reports: {said}") from cause
     except BaseException:
         _end_jvm()
         raise

@@ -41,7 +41,7 @@ _PASSING: Final = (
 """Errors of Python that may not come again; others are of the program, and come every time."""
 _GONE: Final = (
     "the JVM that runs Spark is gone: killed from outside, or out of memory\n"
-    "  Nothing of the epoch counts. Look at the system's log, or give it more memory."
+    "  Nothing of the epoch counts. Read the system's log, or give it more memory."
 )
 _WORDS: Final = 8
 """Lines of a task's message that are passed on."""
@@ -83,7 +83,7 @@ class SparkExecutor:
                 raise EpochFailed(_GONE) from error
             if not isinstance(error, Py4JJavaError | PySparkException):
                 raise
-            raise _told(error) from error
+            raise _epoch_failure(error) from error
         for each in ended:
             if isinstance(each, _Failure):
                 raise each.error
@@ -98,8 +98,8 @@ class SparkExecutor:
             return False
         if self._renew is None:
             raise EpochFailed(
-                "the JVM of the Spark session that was handed over is gone\n"
-                "  Make another session and open the home with it: the home is whole, and goes on where it was.",
+                "the JVM of the Spark session that was passed is gone\n"
+                "  Make another session and open the home with it: the home is complete, and continues where it was.",
                 lasting=True,
             )
         self._use(self._renew())
@@ -164,29 +164,29 @@ class _State:
     """Picklable by reference to this module, with one epoch's orders."""
 
     def __init__(self, orders: dict[int, bytes]) -> None:
-        self._orders = orders
+        self._task_messages = orders
 
     def __call__(self, task: int, blobs: Iterable[tuple[int, bytes]]) -> Iterator[StateReceipt | _Failure]:
-        yield _advance(self._orders[task], [blob for _, blob in blobs])
+        yield _advance(self._task_messages[task], [blob for _, blob in blobs])
 
 
 class _Tick:
     """The same without a scan stage."""
 
     def __init__(self, orders: dict[int, bytes]) -> None:
-        self._orders = orders
+        self._task_messages = orders
 
     def __call__(self, task: int) -> StateReceipt | _Failure:
-        return _advance(self._orders[task], [])
+        return _advance(self._task_messages[task], [])
 
 
-def _told(error: Exception) -> EpochFailed:
+def _epoch_failure(error: Exception) -> EpochFailed:
     """What the task said last, without the stacks of Python and of the JVM around it."""
     text = str(error)
     if "Python worker exited unexpectedly" in text:
         return EpochFailed(
             "a Python worker died in every attempt at a task: killed from outside, or out of memory\n"
-            "  Nothing of the epoch counts. Look at the system's log, give it more memory or fewer cores, and run again."
+            "  Nothing of the epoch counts. Read the system's log, give it more memory or fewer cores, and run again."
         )
     if "No module named 'headrace'" in text:
         return EpochFailed(
@@ -203,7 +203,7 @@ def _told(error: Exception) -> EpochFailed:
     after = lines[starts[-1] + 1 :]
     said = next((number for number, line in enumerate(after) if line and not line.startswith(" ")), 0)
     words = [line for line in after[said:] if line and not line.startswith(("JVM stacktrace", "\tat "))]
-    said_last = words[:_WORDS] or ["for no reason it told"]
+    said_last = words[:_WORDS] or ["for no reason it gave"]
     kind = said_last[0].partition(":")[0]
     return EpochFailed(
         "a task failed in every attempt: " + "\n  ".join(said_last), lasting=not kind.endswith(_PASSING)

@@ -75,7 +75,7 @@ def start(
     except AnalysisException as problem:
         raise UserError(
             f"stream '{definition.name}': Spark cannot run this DataFrame in append mode: {_first_line(problem)}",
-            remedy="Hand in rows that never change: aggregate in a query here, not in the DataFrame.",
+            remedy="Pass rows that never change: aggregate in a query here, not in the DataFrame.",
         ) from problem
 
 

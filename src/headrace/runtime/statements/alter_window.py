@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.algebra.query import StreamScan, walk
-from headrace.catalog.catalog import Catalog, StandingQuery
+from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import UnsupportedQuery, UserError
 from headrace.language.parser.set_operators import parse_select
@@ -19,26 +19,26 @@ from headrace.runtime.plan.bound_queries import bound
 from headrace.runtime.plan.epoch_planner import operator_of
 
 
-def with_window(catalog: Catalog, known: StandingQuery, statement: SetWindow) -> QueryDefinition:
+def with_window(catalog: Catalog, known: CatalogQuery, statement: SetWindow) -> QueryDefinition:
     """The definition of a query with other brackets, which goes on from where its stream is.
 
     Raises `UserError` for a query whose window cannot be changed by itself, or for such a window.
     """
     definition = known.definition
-    _goes_on(catalog, known)
+    _require_alterable(catalog, known)
     text = definition.text
     select = parse_select(text, definition.zone)
     source = next((each for each in _sources(select) if each.window is not None), None)
     if source is None or source.window is None or text[source.window.span.start] != "[":
         raise UserError(
-            f"the window of '{definition.name}' does not stand in brackets",
-            remedy="Use ALTER QUERY … AS with a whole SELECT, which answers anew over the archive.",
+            f"the window of '{definition.name}' is not in brackets",
+            remedy="Use ALTER QUERY … AS with a whole SELECT, which is computed again over the archive.",
         )
     begin, end = source.window.span.start, source.window.span.end
     stop = end if text[end - 1] == "]" else text.index("]", end) + 1
     altered = replace(definition, text=text[:begin] + statement.window + text[stop:], continues=True)
     try:
-        _goes_on(catalog, StandingQuery(altered, catalog.position))
+        _require_alterable(catalog, CatalogQuery(altered, catalog.position))
     except UserError as error:
         error.span, error.text = statement.at, None  # the mistake can only be in the new brackets
         raise
@@ -49,13 +49,13 @@ def _sources(select: Select) -> tuple[Source, ...]:
     return (select.source, *(join.source for join in select.joins))
 
 
-def _goes_on(catalog: Catalog, standing: StandingQuery) -> None:
+def _require_alterable(catalog: Catalog, catalog_query: CatalogQuery) -> None:
     """Raises `UnsupportedQuery` for a query that is no aggregate over windows of time of a stream."""
-    scans = [node for node in walk(bound(catalog, standing).root) if isinstance(node, StreamScan)]
-    panes = operator_of(catalog, standing).over_panes
+    scans = [node for node in walk(bound(catalog, catalog_query).root) if isinstance(node, StreamScan)]
+    panes = operator_of(catalog, catalog_query).over_panes
     if not scans or panes is None or panes.revisions is not None:
         raise UnsupportedQuery(
-            f"the window of '{standing.definition.name}' cannot be changed by itself: it is no aggregate over a window of time"
+            f"the window of '{catalog_query.definition.name}' cannot be changed by itself: it is no aggregate over a window of time"
             " of a stream",
-            remedy="Use ALTER QUERY … AS with a whole SELECT, which answers anew over the archive.",
+            remedy="Use ALTER QUERY … AS with a whole SELECT, which is computed again over the archive.",
         )

@@ -7,7 +7,7 @@ from typing import Any, Final
 from typing import Literal as Choice
 
 from headrace.algebra.query import QueryScan, every_node
-from headrace.catalog.catalog import Catalog, StandingQuery
+from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.errors import UserError
 from headrace.language.statements.query_options import QuerySettings
 from headrace.runtime.plan.bound_queries import bound
@@ -17,7 +17,7 @@ _FEW: Final = 3
 
 
 def entries(
-    catalog: Catalog, verb: Choice["pause", "resume", "drop"], queries: Sequence[StandingQuery]
+    catalog: Catalog, verb: Choice["pause", "resume", "drop"], queries: Sequence[CatalogQuery]
 ) -> list[Mapping[str, Any]]:
     """What pauses, resumes or drops these queries; those that are so already are left alone.
 
@@ -46,7 +46,7 @@ def _refuse_if_read(catalog: Catalog, going: set[str]) -> None:
                 )
 
 
-def told(settings: QuerySettings) -> str:
+def settings_report(settings: QuerySettings) -> str:
     """What ALTER QUERY … SET has done, for people."""
     parts = []
     if "retain" in settings:
@@ -59,7 +59,9 @@ def told(settings: QuerySettings) -> str:
     if "materialize" in settings:
         parts.append(f"is materialized: {settings['materialize']}")
     if "sharing" in settings:
-        parts.append(f"shares panes {'with queries alike' if settings['sharing'] else 'with no other query'}")
+        parts.append(
+            f"shares panes {'with similar queries' if settings['sharing'] else 'with no other query'}"
+        )
     return " and ".join(parts)
 
 

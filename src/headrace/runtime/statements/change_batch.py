@@ -14,24 +14,24 @@ from headrace.algebra.query import Query, QueryScan, UnionAll, every_node
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError, outcome_unless_known
 from headrace.language.binder.sources.unions import check_names
-from headrace.language.statements import statement as said
+from headrace.language.statements import statement as stmt
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.plan.epoch_planner import is_read
 from headrace.runtime.statements import show
 
 _OF_QUERIES: Final = (
-    said.CreateQuery,
-    said.AlterQuery,
-    said.RenameQuery,
-    said.SetQuery,
-    said.PauseQuery,
-    said.ResumeQuery,
+    stmt.CreateQuery,
+    stmt.AlterQuery,
+    stmt.RenameQuery,
+    stmt.SetQuery,
+    stmt.PauseQuery,
+    stmt.ResumeQuery,
 )
 
 
-def changes_one_query(statement: said.Statement) -> bool:
+def changes_one_query(statement: stmt.Statement) -> bool:
     """Whether a statement changes one query and nothing else."""
-    if isinstance(statement, said.Drop):
+    if isinstance(statement, stmt.Drop):
         return statement.kind == "query"
     return isinstance(statement, _OF_QUERIES)
 
@@ -54,7 +54,7 @@ def refuse_unreadable(name: str, query: Query) -> None:
             remedy="Register the new text under another name, or read what the old one reads.",
         )
     # What stands beside a set operator was looked at when it was bound: its last column may be ours.
-    beside = {member for node in nodes if isinstance(node, UnionAll) for member in node.members}
+    beside = {member for node in nodes if isinstance(node, UnionAll) for member in node.inputs}
     check_names(query)
     for node in scans:
         if node.query is not None and node not in beside:

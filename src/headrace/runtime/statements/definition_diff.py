@@ -56,7 +56,7 @@ def _fields(known: Any, wanted: Any, without: set[str] | None = None) -> Iterato
         if isinstance(one, Mapping):
             yield from _options(one, other)
             continue
-        tell = _teller(field.name)
+        tell = _renderer_of(field.name)
         yield _WORDS.get(field.name, field.name), tell(one), tell(other)
 
 
@@ -78,7 +78,7 @@ def _folded(name: str, value: Any) -> Any:
     return value.lower() if name == "using" else value
 
 
-def _teller(name: str) -> Callable[[Any], str]:
+def _renderer_of(name: str) -> Callable[[Any], str]:
     if name in _LENGTHS:
         return lambda length: "none" if length is None else render_duration(length)
     if name == "schema":

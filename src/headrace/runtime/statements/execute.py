@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.catalog.catalog import Catalog, StandingQuery
+from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import QueryDefinition, RelationDefinition, StreamDefinition
 from headrace.catalog.journal import query_to_json, relation_to_json, settings_to_json, stream_to_json
 from headrace.connectors.records.options import settle
 from headrace.connectors.sources.listing import not_there_yet
 from headrace.connectors.sources.source_reader import read_all, require_usable
 from headrace.errors import UserError, did_you_mean
-from headrace.language.statements import statement as said
+from headrace.language.statements import statement as stmt
 from headrace.language.statements.parse_statement import parse_script
 from headrace.runtime.epoch.pipeline import Pipeline
 from headrace.runtime.home.gc_control import MANY, no_cycles_sought
@@ -27,7 +27,7 @@ from headrace.runtime.home.run_cache import save_relation
 from headrace.runtime.invoke.subwindow import answer_within
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_parsed, bind_text
 from headrace.runtime.plan.epoch_planner import operator_of
-from headrace.runtime.plan.update_guards import refuse_if_looked_up_by_changes
+from headrace.runtime.plan.update_guards import refuse_if_joined_by_changelog
 from headrace.runtime.statements import bulk_changes
 from headrace.runtime.statements.alter_window import with_window
 from headrace.runtime.statements.change_batch import QueryChanges, changes_one_query, refuse_unreadable
@@ -54,27 +54,27 @@ class Statements:
         report_sinks: Callable[[], list[dict[str, Any]]],
     ) -> None:
         self._pipeline, self._check_source, self._report_sinks = pipeline, check_source, report_sinks
-        self._turn = threading.RLock()
+        self._one_script = threading.RLock()
         """One script at a time: what another thread changes does not wait for this one's."""
         self._changes = QueryChanges(pipeline)
         self._zone = "UTC"
         self._actions: dict[type, Callable[[Any], Outcome]] = {
-            said.CreateStream: self._create_stream,
-            said.CreateRelation: self._create_relation,
-            said.CreateQuery: self._create_query,
-            said.AlterQuery: self._alter,
-            said.RenameQuery: self._rename,
-            said.SetQuery: self._set_query,
-            said.SetWindow: self._set_window,
-            said.SetStream: self._set_stream,
-            said.Drop: self._drop,
-            said.PauseQuery: self._pause,
-            said.ResumeQuery: self._resume,
-            said.AllQueries: self._all_queries,
-            said.RefreshRelation: self._refresh,
-            said.Punctuate: self._punctuate,
-            said.SetTimeZone: self._set_zone,
-            said.Invoke: self._invoke,
+            stmt.CreateStream: self._create_stream,
+            stmt.CreateRelation: self._create_relation,
+            stmt.CreateQuery: self._create_query,
+            stmt.AlterQuery: self._alter,
+            stmt.RenameQuery: self._rename,
+            stmt.SetQuery: self._set_query,
+            stmt.SetWindow: self._set_window,
+            stmt.SetStream: self._set_stream,
+            stmt.Drop: self._drop,
+            stmt.PauseQuery: self._pause,
+            stmt.ResumeQuery: self._resume,
+            stmt.AllQueries: self._all_queries,
+            stmt.RefreshRelation: self._refresh,
+            stmt.Punctuate: self._punctuate,
+            stmt.SetTimeZone: self._set_zone,
+            stmt.Invoke: self._invoke,
         }
 
     def execute(self, script: str) -> list[Outcome]:
@@ -82,22 +82,22 @@ class Statements:
         with no_cycles_sought(len(script) >= _LONG_SCRIPT):
             return self.carry_out_all(parse_script(script, self._zone), script)
 
-    def carry_out_all(self, statements: Iterable[said.Statement], script: str) -> list[Outcome]:
+    def carry_out_all(self, statements: Iterable[stmt.Statement], script: str) -> list[Outcome]:
         """Statements in order; changes of queries that follow one another are logged and planned together."""
-        return list(self.each_in_turn(statements, script))
+        return list(self.execute_each(statements, script))
 
-    def each_in_turn(
+    def execute_each(
         self,
-        statements: Iterable[said.Statement],
+        statements: Iterable[stmt.Statement],
         script: str,
-        before: Callable[[said.Statement], bool] = lambda _: True,
+        before: Callable[[stmt.Statement], bool] = lambda _: True,
     ) -> Iterator[Outcome]:
         """The same, one outcome at a time; ends early where `before` a statement that changes no query says False.
 
         A change of a query is told once it is durable: with the last of those that stand in a row.
         """
         held: list[Outcome] = []
-        with self._turn, self._changes.together():
+        with self._one_script, self._changes.together():
             try:
                 for statement in statements:
                     if changes_one_query(statement):
@@ -126,7 +126,7 @@ class Statements:
         if "" in selects:
             raise UserError("a name cannot be empty")
         many = len(selects) >= MANY
-        with no_cycles_sought(many), self._turn, self._changes.all_or_none():
+        with no_cycles_sought(many), self._one_script, self._changes.all_or_none():
             self._changes.find_out()
             for name, select in selects.items():
                 try:
@@ -138,7 +138,7 @@ class Statements:
                         error.message = f"{error.message} (in the query '{name}')"
                     raise
 
-    def carry_out(self, statement: said.Statement, script: str) -> Outcome:
+    def carry_out(self, statement: stmt.Statement, script: str) -> Outcome:
         """One statement.
 
         Raises `UserError`, placed in the script.
@@ -147,12 +147,12 @@ class Statements:
         try:
             if action is None:
                 return show(self._pipeline.home, statement, self._report_sinks)
-            with self._turn:
+            with self._one_script:
                 self._changes.find_out()
-                if isinstance(statement, said.CreateQuery):
+                if isinstance(statement, stmt.CreateQuery):
                     query = statement.definition
                     bind_parsed(self._catalog, query.text, query.zone, statement.select, script)
-                elif isinstance(statement, said.AlterQuery):
+                elif isinstance(statement, stmt.AlterQuery):
                     bind_parsed(self._catalog, statement.query, statement.zone, statement.select, script)
                 return action(statement)
         except UserError as error:
@@ -165,7 +165,7 @@ class Statements:
         """What exists, with the changes that wait."""
         return self._changes.catalog
 
-    def _create_stream(self, statement: said.CreateStream) -> Outcome:
+    def _create_stream(self, statement: stmt.CreateStream) -> Outcome:
         definition = settle(statement.definition, Path.cwd())
         assert isinstance(definition, StreamDefinition)
         known = self._catalog.stream(definition.name)
@@ -204,7 +204,7 @@ class Statements:
                 remedy="Drop these queries first, or give the new one another name.",
             )
 
-    def _create_relation(self, statement: said.CreateRelation) -> Outcome:
+    def _create_relation(self, statement: stmt.CreateRelation) -> Outcome:
         definition = settle(statement.definition, Path.cwd())
         assert isinstance(definition, RelationDefinition)
         stored = self._catalog.relation(definition.name)
@@ -224,14 +224,14 @@ class Statements:
                 remedy="Correct the file, or the relation's column types.",
             )
         plan, store = self._pipeline.loop.engine.plan, self._pipeline.home.store
-        refuse_if_looked_up_by_changes(self._catalog, plan, store, definition.name, table)
+        refuse_if_joined_by_changelog(self._catalog, plan, store, definition.name, table)
         file = save_relation(store, definition.name, version, table)
         self._pipeline.log({"do": "put_relation", "relation": relation_to_json(definition), "file": file})
         return Outcome(
             "create", definition.name, f"relation {definition.name} {verb}, {table.num_rows:,} rows"
         )
 
-    def _refresh(self, statement: said.RefreshRelation) -> Outcome:
+    def _refresh(self, statement: stmt.RefreshRelation) -> Outcome:
         stored = self._catalog.relation(statement.name)
         if stored is None:
             names = [each.definition.name for each in self._catalog.relations.values()]
@@ -240,7 +240,7 @@ class Statements:
             )
         return self._put_relation(stored.definition, stored.version + 1, "refreshed")
 
-    def _create_query(self, statement: said.CreateQuery) -> Outcome:
+    def _create_query(self, statement: stmt.CreateQuery) -> Outcome:
         try:
             return self._put_query(statement.definition, replacing=statement.replace)
         except UserError as error:
@@ -265,11 +265,11 @@ class Statements:
         """Bind and lower, since whatever cannot run is refused now; then log what is not `known` to be there."""
         catalog = self._catalog
         refuse_unreadable(definition.name, query := bind_text(catalog, definition.text, definition.zone))
-        operator_of(catalog, StandingQuery(definition, catalog.position))
+        operator_of(catalog, CatalogQuery(definition, catalog.position))
         if definition != known:
             self._changes.log({"do": "put_query", "query": query_to_json(definition)}, query)
 
-    def _alter(self, statement: said.AlterQuery) -> Outcome:
+    def _alter(self, statement: stmt.AlterQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
         self._without_readers(known.definition.name)
         try:
@@ -279,7 +279,7 @@ class Statements:
             raise moved(error, statement.select.span.start) from None
         return Outcome("alter", definition.name, f"query {definition.name} altered")
 
-    def _set_window(self, statement: said.SetWindow) -> Outcome:
+    def _set_window(self, statement: stmt.SetWindow) -> Outcome:
         """Windows that ended stay told as they were; the next ones are of the new kind, over the rows there are."""
         known = self._catalog.require_query(statement.name)
         self._without_readers(known.definition.name)
@@ -297,7 +297,7 @@ class Statements:
                 remedy="Drop these queries first, or register the new text under another name.",
             )
 
-    def _rename(self, statement: said.RenameQuery) -> Outcome:
+    def _rename(self, statement: stmt.RenameQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
         kind = self._catalog.kind_of(statement.new_name)
         if kind is not None and statement.new_name.lower() != statement.name.lower():
@@ -310,7 +310,7 @@ class Statements:
             "alter", statement.new_name, f"query {known.definition.name} is now {statement.new_name}"
         )
 
-    def _set_stream(self, statement: said.SetStream) -> Outcome:
+    def _set_stream(self, statement: stmt.SetStream) -> Outcome:
         """In force from the next epoch on; rows that came before stay as they were shown."""
         known = self._catalog.stream(statement.name)
         if known is None:
@@ -318,12 +318,12 @@ class Statements:
             raise UserError(
                 f"there is no stream '{statement.name}'", remedy=did_you_mean(statement.name, names)
             )
-        if self._catalog.keep_of(known.name) != statement.keep:
+        if self._catalog.sample_rate_of(known.name) != statement.keep:
             self._pipeline.log({"do": "keep", "name": known.name, "keep": statement.keep})
         told = f"stream {known.name} keeps {statement.keep:g} of its rows for queries WITH SHEDDING"
         return Outcome("alter", known.name, told)
 
-    def _set_query(self, statement: said.SetQuery) -> Outcome:
+    def _set_query(self, statement: stmt.SetQuery) -> Outcome:
         """What was forgotten does not come back; nothing that is there goes before the next epoch."""
         known, settings = self._catalog.require_query(statement.name).definition, statement.settings
         name = known.name
@@ -332,12 +332,12 @@ class Statements:
             # Another way of keeping an answer is another state, made of the past like that of a new query.
             self._without_readers(name)
             self._put(changed)
-            return Outcome("alter", name, f"query {name} {bulk_changes.told(settings)}")
+            return Outcome("alter", name, f"query {name} {bulk_changes.settings_report(settings)}")
         if changed != known:
             self._changes.log({"do": "set", "name": name, "settings": settings_to_json(settings)})
-        return Outcome("alter", name, f"query {name} {bulk_changes.told(settings)}")
+        return Outcome("alter", name, f"query {name} {bulk_changes.settings_report(settings)}")
 
-    def _drop(self, statement: said.Drop) -> Outcome:
+    def _drop(self, statement: stmt.Drop) -> Outcome:
         if self._catalog.kind_of(statement.name) != statement.kind:
             if statement.if_exists:
                 return Outcome("drop", statement.name, f"there was no {statement.kind} {statement.name}")
@@ -350,9 +350,9 @@ class Statements:
         self.drop(statement.kind, statement.name)
         return Outcome("drop", statement.name, f"{statement.kind} {statement.name} dropped")
 
-    def drop(self, kind: said.Kind, name: str) -> None:
+    def drop(self, kind: stmt.Kind, name: str) -> None:
         """Remove what is there. Raises `UserError` while queries read it."""
-        with self._turn:
+        with self._one_script:
             self._changes.find_out()
             users = self._changes.readers(name) if kind == "query" else users_of(self._catalog, kind, name)
             if users:
@@ -362,13 +362,13 @@ class Statements:
             entry = {"do": "drop", "kind": kind, "name": name}
             (self._changes if kind == "query" else self._pipeline).log(entry)
 
-    def _pause(self, statement: said.PauseQuery) -> Outcome:
+    def _pause(self, statement: stmt.PauseQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
         if not known.definition.paused:
             self._changes.log({"do": "pause", "name": known.definition.name})
         return Outcome("pause", known.definition.name, f"query {known.definition.name} paused")
 
-    def _resume(self, statement: said.ResumeQuery) -> Outcome:
+    def _resume(self, statement: stmt.ResumeQuery) -> Outcome:
         known = self._catalog.require_query(statement.name)
         if known.definition.paused:
             self._changes.log({"do": "resume", "name": known.definition.name})
@@ -376,7 +376,7 @@ class Statements:
             "resume", known.definition.name, f"query {known.definition.name} resumed, it catches up first"
         )
 
-    def _all_queries(self, statement: said.AllQueries) -> Outcome:
+    def _all_queries(self, statement: stmt.AllQueries) -> Outcome:
         """Each that is meant, as one change: a crash leaves all of them changed, or none."""
         queries = [query for query, _ in chosen(self._pipeline.home, statement.selection)]
         entries = bulk_changes.entries(self._catalog, statement.verb, queries)
@@ -384,17 +384,17 @@ class Statements:
             self._pipeline.log(*entries)
         return Outcome(statement.verb, None, bulk_changes.done(statement.verb, entries))
 
-    def _punctuate(self, statement: said.Punctuate) -> Outcome:
+    def _punctuate(self, statement: stmt.Punctuate) -> Outcome:
         self._pipeline.punctuate(statement.name, statement.at, statement.where, statement.zone)
         told = f"where {statement.where}" if statement.where else f"below {render_instant(statement.at or 0)}"
         return Outcome("punctuate", statement.name, f"stream {statement.name}: no row {told} follows")
 
-    def _set_zone(self, statement: said.SetTimeZone) -> Outcome:
+    def _set_zone(self, statement: stmt.SetTimeZone) -> Outcome:
         """For the statements that follow; what is there keeps the zone it was made by."""
         self._zone = statement.zone
         return Outcome("set", None, f"time zone {statement.zone}")
 
-    def _invoke(self, statement: said.Invoke) -> Outcome:
+    def _invoke(self, statement: stmt.Invoke) -> Outcome:
         home = self._pipeline.home
         operator, query = self._pipeline.operator_and_query(statement.name)
         return Outcome.answer(statement.name, answer_within(home, operator, query, statement.last))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace.errors import UserError
-from headrace.runtime.invoke.answer_caveats import Remarks
+from headrace.runtime.invoke.answer_caveats import AnswerCaveats
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Outcome:
     @staticmethod
     def answer(name: str, table: pa.Table) -> Outcome:
         """Of INVOKE, with a warning where the answer is not all that it could be."""
-        told = ". ".join(Remarks.of(table).sentences(name))
+        told = ". ".join(AnswerCaveats.of(table).sentences(name))
         return Outcome("invoke", name, f"{table.num_rows} rows", table, told or None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.catalog.catalog import StandingQuery
+from headrace.catalog.catalog import CatalogQuery
 from headrace.catalog.definitions import QueryDefinition
 from headrace.language.statements.query_filter import Property, Selection
 from headrace.runtime.backfill.completeness import Completeness, completeness, plan_in_force
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def chosen(
     home: Home, selection: Selection, manifest: Manifest | None = None
-) -> list[tuple[StandingQuery, Completeness]]:
+) -> list[tuple[CatalogQuery, Completeness]]:
     """The queries for which all conditions hold, with how complete they are, in the order of their registration."""
     manifest = home.latest() if manifest is None else manifest
     plan = plan_in_force(home, manifest)

@@ -10,12 +10,12 @@ import pyarrow as pa
 from headrace.algebra.query import QueryScan, RelationScan, StreamScan, every_node, walk
 from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError, did_you_mean
-from headrace.language.statements import statement as said
+from headrace.language.statements import statement as stmt
 from headrace.language.statements.query_filter import Selection
 from headrace.planner.explain.operator_text import explain
 from headrace.planner.lowering.materialization import materialized
 from headrace.runtime.delivery.sink_states import recorded
-from headrace.runtime.introspection.describe import progress_table, standing_table
+from headrace.runtime.introspection.describe import progress_table, query_progress_table
 from headrace.runtime.introspection.explain import explain_all, explain_query
 from headrace.runtime.plan.bound_queries import CatalogNames, bind_text, bound
 from headrace.runtime.plan.epoch_planner import levels, source_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    home: Home, statement: said.Statement, sinks: Callable[[], list[dict[str, Any]]] | None = None
+    home: Home, statement: stmt.Statement, sinks: Callable[[], list[dict[str, Any]]] | None = None
 ) -> Outcome:
     """The table or text of a statement that changes nothing; `sinks` reports those of a hub, without it what the home knows.
 
@@ -39,24 +39,24 @@ def show(
     """
     home.refresh()
     match statement:
-        case said.Show(kind=kind, selection=selection):
+        case stmt.Show(kind=kind, selection=selection):
             return Outcome("show", None, "", _listing(home, kind, selection, sinks))
-        case said.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
+        case stmt.Describe(name=name, extended=True) if home.catalog.stream(name) is not None:
             stream = home.catalog.stream(name)
             assert stream is not None
             known = home.latest().streams.get(stream.name, CommittedStream(keep=stream.keep))
             return Outcome("describe", name, "", progress_table(stream, known))
-        case said.Describe(name=name, extended=True) if home.catalog.query(name) is not None:
+        case stmt.Describe(name=name, extended=True) if home.catalog.query(name) is not None:
             standing = home.catalog.require_query(name)
             place = home.latest().operators.get(standing.operator_id)
-            return Outcome("describe", name, "", standing_table(standing.definition, place))
-        case said.Describe(name=name):
+            return Outcome("describe", name, "", query_progress_table(standing.definition, place))
+        case stmt.Describe(name=name):
             return Outcome("describe", name, "", _described(home.catalog, name))
-        case said.ExplainQuery(name=name, form=form):
+        case stmt.ExplainQuery(name=name, form=form):
             return _text("explain", name, explain_query(home, name, form))
-        case said.ExplainAll(form=form):
+        case stmt.ExplainAll(form=form):
             return _text("explain", None, explain_all(home, form))
-        case said.ExplainSelect(query=text, zone=zone):
+        case stmt.ExplainSelect(query=text, zone=zone):
             query = bind_text(home.catalog, text, zone)
             streams = {stream.name: stream for stream in home.catalog.streams.values()}
             told = [
@@ -148,7 +148,7 @@ def _streams(home: Home, manifest: Manifest) -> list[dict[str, Any]]:
                 "late": known.late,
                 "rejected": known.rejected,
                 "punctuation": _instant(known.punctuation),
-                "keep": home.catalog.keep_of(stream.name),
+                "keep": home.catalog.sample_rate_of(stream.name),
                 "shed": known.shed,
             }
         )
@@ -165,7 +165,7 @@ def _relations(home: Home) -> list[dict[str, Any]]:
 def _queries(home: Home, manifest: Manifest, selection: Selection) -> list[dict[str, Any]]:
     found = []
     for query, seen in chosen(home, selection, manifest):
-        closed = manifest.operators.get(query.operator_id, OperatorProgress()).closed
+        closed = manifest.operators.get(query.operator_id, OperatorProgress()).emitted_to
         found.append(
             {
                 "name": query.definition.name,

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
 from headrace.algebra.expressions.aggregates import APPROXIMATE, canonical
-from headrace.catalog.catalog import Catalog, StandingQuery
+from headrace.catalog.catalog import Catalog, CatalogQuery
 from headrace.catalog.definitions import QueryDefinition
 from headrace.errors import UserError
 from headrace.language.parser.set_operators import parse_select
@@ -55,7 +55,7 @@ def affordable(catalog: Catalog, definition: QueryDefinition, limit: int | None)
 
 
 def _needs(catalog: Catalog, definition: QueryDefinition) -> int:
-    operator = operator_of(catalog, StandingQuery(definition, catalog.position))
+    operator = operator_of(catalog, CatalogQuery(definition, catalog.position))
     return sum(operator.synopsis_bytes.values())
 
 

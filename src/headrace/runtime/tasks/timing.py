@@ -16,15 +16,15 @@ import pyarrow as pa
 from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.operator import Operator
-from headrace.operators.families.harvest import Harvest
-from headrace.operators.sharing.scan_sharing import Folding, foldings
+from headrace.operators.families.harvest import ScanOutput
+from headrace.operators.sharing.scan_sharing import ScanGroup, scan_groups
 
 
 @dataclass(slots=True)
 class Timed:
     """A folding, and what it took: `adding` rows, and `finishing`, in nanoseconds."""
 
-    folding: Folding
+    scan_group: ScanGroup
     adding: int = 0
     finishing: int = 0
     rows_in: int = 0
@@ -33,14 +33,14 @@ class Timed:
     def add(self, batch: Batch) -> None:
         """Take in a batch of accepted rows."""
         started = perf_counter_ns()
-        self.folding.add(batch)
+        self.scan_group.add(batch)
         self.adding += perf_counter_ns() - started
         self.rows_in += batch.rows
 
-    def finish(self) -> Harvest:
+    def finish(self) -> ScanOutput:
         """The deltas of all batches."""
         started = perf_counter_ns()
-        found = self.folding.finish()
+        found = self.scan_group.finish()
         self.finishing += perf_counter_ns() - started
         self.rows_out += sum(table.num_rows for tables in found.sections.values() for table in tables)
         return found
@@ -51,10 +51,10 @@ class Timed:
 
 
 def timed(
-    operators: Iterable[Operator], relations: Mapping[str, pa.Table], adapting: Collection[str] = ()
+    operators: Iterable[Operator], relations: Mapping[str, pa.Table], row_layout_states: Collection[str] = ()
 ) -> list[Timed]:
     """Scanners for one task's operators; see `foldings`."""
-    return [Timed(folding) for folding in foldings(operators, relations, adapting)]
+    return [Timed(scan_group) for scan_group in scan_groups(operators, relations, row_layout_states)]
 
 
 @dataclass(slots=True)

@@ -22,7 +22,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.errors import CorruptStore, StoreError
-from headrace.store.files.shared_buffers import Twins, schema_without, twins_of, with_twins, without
+from headrace.store.files.shared_buffers import (
+    SharedBuffers,
+    schema_without,
+    shared_buffers_of,
+    with_shared_buffers,
+    without,
+)
 
 VERSION: Final = 2
 _OLDEST: Final = 1
@@ -151,9 +157,9 @@ class _Writer:
         self, name: str, table: pa.Table, stats: Mapping[str, Any] | None, *, plain: bool = False
     ) -> None:
         schema = table.schema.serialize().to_pybytes()
-        twins = twins_of(table) if table.nbytes >= _COMPRESSED_FROM and not plain else []
-        if twins:
-            table = without(table, twins)
+        shared_buffers = shared_buffers_of(table) if table.nbytes >= _COMPRESSED_FROM and not plain else []
+        if shared_buffers:
+            table = without(table, shared_buffers)
         if _has_dictionary(schema):
             kind, bodies = _STREAM, [_stream(table)]
         elif self._compressed and not plain and table.nbytes >= _COMPRESSED_FROM:
@@ -170,8 +176,8 @@ class _Writer:
             places.append([self._put(body), body.size])
         checksum = crc if self._checksums else None
         self._sections[name] = [kind, number, table.num_rows, checksum, places, stats]
-        if twins:
-            self._sections[name].append(twins)
+        if shared_buffers:
+            self._sections[name].append(shared_buffers)
 
     def finish(self, header: Mapping[str, Any]) -> list[Any]:
         schemas = [[self._put(schema), len(schema), zlib.crc32(schema)] for schema in self._schemas]
@@ -265,21 +271,23 @@ class Container:
 
     def _read(self, name: str, entry: list[Any]) -> pa.Table:
         kind, number, rows, _, places, _, *more = entry
-        schema, twins = self._schema_of(number), more[0] if more else ()
+        schema, shared_buffers = self._schema_of(number), more[0] if more else ()
         try:
             if kind == _STREAM:
                 with pa.ipc.open_stream(self._piece(*places[0]), options=_ALONE) as stream:
                     batches = list(stream)
             else:
-                stored = schema_without(schema, twins) if twins else schema
+                stored = schema_without(schema, shared_buffers) if shared_buffers else schema
                 batches = [pa.ipc.read_record_batch(self._piece(*place), stored) for place in places]
-            if twins:
-                batches = [with_twins(batch, schema, twins) for batch in batches]
+            if shared_buffers:
+                batches = [with_shared_buffers(batch, schema, shared_buffers) for batch in batches]
             table = pa.Table.from_batches(batches, schema)
         except _DAMAGED as error:
             raise self._corrupt(f"section '{name}' cannot be read: {error}") from error
         if table.num_rows != rows:
-            raise self._corrupt(f"section '{name}' holds {table.num_rows} rows where the index says {rows}")
+            raise self._corrupt(
+                f"section '{name}' holds {table.num_rows} rows where the index records {rows}"
+            )
         return table
 
     def batches(self, name: str) -> Callable[[], Iterator[pa.RecordBatch]]:
@@ -302,7 +310,9 @@ class Container:
         """Read everything and compare checksums; `CorruptStore` names the first section that differs."""
         for offset, size, expected in self._index["schemas"]:
             if zlib.crc32(self._piece(offset, size)) != expected:
-                raise self._corrupt(f"the schema at byte {offset} has another checksum than the index says")
+                raise self._corrupt(
+                    f"the schema at byte {offset} has another checksum than the index records"
+                )
         whole = {name: entry for name, entry in self._index["sections"].items() if entry[0] != _SLICE}
         groups = {f"group {number}": entry for number, entry in enumerate(self._index["groups"])}
         for name, entry in {**groups, **whole}.items():
@@ -324,7 +334,7 @@ class Container:
 
     def _piece(self, offset: int, size: int) -> pa.Buffer:
         if offset < 0 or size < 0 or offset + size > self._buffer.size:
-            raise self._corrupt(f"bytes {offset} to {offset + size} lie outside of its {self._buffer.size}")
+            raise self._corrupt(f"bytes {offset} to {offset + size} are outside of its {self._buffer.size}")
         return self._buffer.slice(offset, size)
 
     def _corrupt(self, what: str) -> CorruptStore:
@@ -332,12 +342,12 @@ class Container:
 
 
 def _pieces(
-    body: pa.Buffer, section: str, container: str, schema: pa.Schema, twins: Twins
+    body: pa.Buffer, section: str, container: str, schema: pa.Schema, shared_buffers: SharedBuffers
 ) -> Iterator[pa.RecordBatch]:
     try:
         with pa.ipc.open_stream(body, options=_ALONE, memory_pool=PASSING) as stream:
             for batch in stream:
-                yield with_twins(batch, schema, twins) if twins else batch
+                yield with_shared_buffers(batch, schema, shared_buffers) if shared_buffers else batch
     except _DAMAGED as error:
         raise CorruptStore(
             f"the container '{container}' is damaged: section '{section}' cannot be read: {error}"
@@ -365,7 +375,7 @@ def _index_of(buffer: pa.Buffer, name: str) -> dict[str, Any]:
     encoded = view[start : start + size]
     if zlib.crc32(encoded) != expected:
         raise CorruptStore(
-            f"the container '{name}' is damaged: its index has another checksum than its trailer says"
+            f"the container '{name}' is damaged: its index has another checksum than its trailer records"
         )
     index: dict[str, Any] = json.loads(bytes(encoded))
     index.setdefault("groups", [])  # files of earlier versions have none

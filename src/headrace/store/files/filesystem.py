@@ -135,7 +135,7 @@ class LocalStore:
         try:
             return Path(path).read_bytes()
         except OSError as error:
-            raise self._told(error, name, "read") from error
+            raise self._store_error(error, name, "read") from error
 
     def map(self, name: str) -> pa.Buffer:
         """The bytes of a file as mapped memory; the mapping lives as long as the buffer and what is cut from it."""
@@ -144,7 +144,7 @@ class LocalStore:
             with pa.memory_map(path) as file:
                 return file.read_buffer()
         except OSError as error:
-            raise self._told(error, name, "map") from error
+            raise self._store_error(error, name, "map") from error
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
@@ -152,7 +152,7 @@ class LocalStore:
         try:
             return Path(path).is_file()
         except OSError as error:
-            raise self._told(error, name, "look for") from error
+            raise self._store_error(error, name, "look for") from error
 
     def write_once(self, name: str, parts: Iterable[Any], *, durable: bool = True) -> int:
         """Make a file; whole or not at all, whatever happens in between."""
@@ -167,7 +167,7 @@ class LocalStore:
                 self._disk.fsync_folder(_folder_of(path))
         except OSError as error:
             # It may have its name: a file counts only once something durable names it.
-            raise self._told(error, name, "write", "absent") from error
+            raise self._store_error(error, name, "write", "absent") from error
         return size
 
     def put_if_absent(self, name: str, data: Any) -> bool:
@@ -176,13 +176,13 @@ class LocalStore:
         try:
             unfinished, _ = self._write_unfinished(path, [data], durable=True)
         except OSError as error:
-            raise self._told(error, name, "publish", "absent") from error
+            raise self._store_error(error, name, "publish", "absent") from error
         won = self._publish(unfinished, path, name, "publish")
         try:
             # The loser syncs too: it will act on the winner's file, which must then be as durable as its own.
             self._disk.fsync_folder(_folder_of(path))
         except OSError as error:
-            raise self._told(error, name, "publish", "unknown") from error
+            raise self._store_error(error, name, "publish", "unknown") from error
         return won
 
     def _publish(self, unfinished: str, path: str, name: str, verb: str) -> bool:
@@ -197,9 +197,9 @@ class LocalStore:
             try:
                 is_ours = _is_one_file(unfinished, path)
             except OSError as blind:
-                raise self._told(error, name, verb, "unknown") from blind
+                raise self._store_error(error, name, verb, "unknown") from blind
             if not is_ours and not isinstance(error, FileExistsError):
-                raise self._told(error, name, verb, "absent") from error
+                raise self._store_error(error, name, verb, "absent") from error
             return is_ours
         finally:
             self._discard(unfinished)
@@ -218,7 +218,7 @@ class LocalStore:
             for folder in sorted({_folder_of(path) for path in paths}):
                 self._disk.fsync_folder(folder)
         except OSError as error:
-            raise self._told(error, str(error.filename or "files"), "sync") from error
+            raise self._store_error(error, str(error.filename or "files"), "sync") from error
 
     def set_aside(self, name: str) -> None:
         """Let go of the pages in which the system holds the file, where it takes such advice."""
@@ -240,7 +240,7 @@ class LocalStore:
                 and (file.name.rpartition("/")[2].startswith(UNFINISHED)) == unfinished
             ]
         except OSError as error:
-            raise self._told(error, prefix, "list") from error
+            raise self._store_error(error, prefix, "list") from error
         return sorted(found)
 
     def delete(self, name: str, *, durable: bool = False) -> bool:
@@ -257,7 +257,7 @@ class LocalStore:
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise self._told(error, name, "delete") from error
+            raise self._store_error(error, name, "delete") from error
         return True
 
     def _write_unfinished(self, path: str, parts: Iterable[Any], durable: bool) -> tuple[str, int]:
@@ -295,7 +295,9 @@ class LocalStore:
         with suppress(OSError):
             self._disk.unlink(unfinished)
 
-    def _told(self, error: OSError, name: str, verb: str, outcome: WriteOutcome | None = None) -> StoreError:
+    def _store_error(
+        self, error: OSError, name: str, verb: str, outcome: WriteOutcome | None = None
+    ) -> StoreError:
         if isinstance(error, FileNotFoundError):
             return MissingFile(f"there is no file '{name}' in the home {self._root}", outcome=outcome)
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:

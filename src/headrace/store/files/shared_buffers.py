@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-Twins: TypeAlias = Sequence[Sequence[int]]
+SharedBuffers: TypeAlias = Sequence[Sequence[int]]
 """Pairs: the place of a column, and the place of the one before it whose memory it has."""
 
 
-def twins_of(table: pa.Table) -> list[list[int]]:
+def shared_buffers_of(table: pa.Table) -> list[list[int]]:
     """Columns of numbers, also of different types, that are the memory of one before them."""
     first: dict[tuple[object, ...], int] = {}
     found = []
@@ -32,35 +32,39 @@ def _memory(chunk: pa.Array) -> tuple[object, ...]:
     return (len(chunk), chunk.offset, *buffers)
 
 
-def without(table: pa.Table, twins: Twins) -> pa.Table:
+def without(table: pa.Table, shared_buffers: SharedBuffers) -> pa.Table:
     """The table without the columns that others are."""
-    return table.select(_kept(table.num_columns, twins))
+    return table.select(_kept(table.num_columns, shared_buffers))
 
 
-def schema_without(schema: pa.Schema, twins: Twins) -> pa.Schema:
+def schema_without(schema: pa.Schema, shared_buffers: SharedBuffers) -> pa.Schema:
     """The same of a schema."""
-    return pa.schema([schema.field(place) for place in _kept(len(schema), twins)], schema.metadata)
+    return pa.schema([schema.field(place) for place in _kept(len(schema), shared_buffers)], schema.metadata)
 
 
-def with_twins(batch: pa.RecordBatch, schema: pa.Schema, twins: Twins) -> pa.RecordBatch:
+def with_shared_buffers(
+    batch: pa.RecordBatch, schema: pa.Schema, shared_buffers: SharedBuffers
+) -> pa.RecordBatch:
     """A batch of a table without them, with them: as `schema` says."""
     columns: list[pa.Array] = [None] * len(schema)
-    for place, column in zip(_kept(len(schema), twins), batch.columns, strict=True):
+    for place, column in zip(_kept(len(schema), shared_buffers), batch.columns, strict=True):
         columns[place] = column
-    for place, original in twins:
+    for place, original in shared_buffers:
         columns[place] = columns[original].view(schema.field(place).type)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def filtered(table: pa.Table, mask: pa.Array) -> pa.Table:
     """The rows that a mask says; columns that were one memory are one again."""
-    twins = twins_of(table)
-    if not twins:
+    shared_buffers = shared_buffers_of(table)
+    if not shared_buffers:
         return table.filter(mask)
-    batches = without(table, twins).filter(mask).to_batches()
-    return pa.Table.from_batches([with_twins(batch, table.schema, twins) for batch in batches], table.schema)
+    batches = without(table, shared_buffers).filter(mask).to_batches()
+    return pa.Table.from_batches(
+        [with_shared_buffers(batch, table.schema, shared_buffers) for batch in batches], table.schema
+    )
 
 
-def _kept(columns: int, twins: Twins) -> list[int]:
-    dropped = {place for place, _ in twins}
+def _kept(columns: int, shared_buffers: SharedBuffers) -> list[int]:
+    dropped = {place for place, _ in shared_buffers}
     return [place for place in range(columns) if place not in dropped]

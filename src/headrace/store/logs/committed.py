@@ -48,7 +48,7 @@ class CommittedStream:
 
     `next`: the ingest ordinal from which on records are unread. `born`: how many ingest records there were when the
     stream was created. `slack_needed`: how far the latest row was below the punctuation, in microseconds. `arrived`: when
-    the stream last had rows, by the clock. `groups`: punctuations of single groups, beyond the stream's. `kept_since`: the
+    the stream last had rows, by the clock. `groups`: punctuations of single groups, beyond the stream's. `retained_since`: the
     event time from which on the archive has every row. `until`: of a union of streams, where a reader is that has
     folded all of the past.
     """
@@ -68,7 +68,7 @@ class CommittedStream:
     groups: Mapping[str, Instant] = field(default_factory=dict)
     repeated: int = 0
     keys: tuple[KeysFile, ...] = ()
-    kept_since: Instant = BEGINNING
+    retained_since: Instant = BEGINNING
     until: int = 0
 
     def as_json(self) -> dict[str, Any]:
@@ -104,23 +104,35 @@ class OperatorProgress:
     `filled`: what its window was backfilled from, where it was changed at run time.
     """
 
-    closed: Instant = BEGINNING
+    emitted_to: Instant = BEGINNING
     replayed: int = 0
     since: int = 0
-    ahead: Mapping[str, Instant] = field(default_factory=dict)
+    group_punctuations: Mapping[str, Instant] = field(default_factory=dict)
     complete_since: Instant = BEGINNING
-    filled: str = ""
+    backfilled_from: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, without the optional facts that are not known."""
-        value: dict[str, Any] = {"closed": self.closed, "replayed": self.replayed, "since": self.since}
-        if self.ahead:
-            value["ahead"] = dict(self.ahead)
+        value: dict[str, Any] = {"closed": self.emitted_to, "replayed": self.replayed, "since": self.since}
+        if self.group_punctuations:
+            value["ahead"] = dict(self.group_punctuations)
         if self.complete_since != BEGINNING:
             value["complete_since"] = self.complete_since
-        if self.filled:
-            value["filled"] = self.filled
+        if self.backfilled_from:
+            value["filled"] = self.backfilled_from
         return value
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> OperatorProgress:
+        """The inverse."""
+        return OperatorProgress(
+            value["closed"],
+            value["replayed"],
+            value["since"],
+            value.get("ahead", {}),
+            value.get("complete_since", BEGINNING),
+            value.get("filled", ""),
+        )
 
 
 def operators_to_json(operators: Mapping[str, OperatorProgress]) -> dict[str, Any]:
@@ -138,8 +150,10 @@ def operators_from_json(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Op
     operators = {}
     for name, value in values.items():
         if "ahead" in value:
-            operators[name] = OperatorProgress(**value)
+            operators[name] = OperatorProgress.from_json(value)
             continue
         key = tuple(value.items())
-        operators[name] = shared[key] if key in shared else shared.setdefault(key, OperatorProgress(**value))
+        operators[name] = (
+            shared[key] if key in shared else shared.setdefault(key, OperatorProgress.from_json(value))
+        )
     return operators

@@ -206,7 +206,7 @@ class ManifestLog:
     def _read(self, name: str, epoch: int) -> Manifest:
         manifest = Manifest.decode(self._store.read(name), name)
         if manifest.epoch != epoch:
-            raise CorruptStore(f"the manifest '{name}' says that it is of epoch {manifest.epoch}")
+            raise CorruptStore(f"the manifest '{name}' is of epoch {manifest.epoch}")
         return manifest
 
 

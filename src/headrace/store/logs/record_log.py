@@ -198,5 +198,5 @@ class RecordLog:
             raise CorruptStore(f"the log {self._name}/ has a gap: '{name}' is missing") from error
         body = unseal(_KIND, _VERSION, data, name)
         if body["number"] != number:
-            raise CorruptStore(f"the log chunk '{name}' says that it is number {body['number']}")
+            raise CorruptStore(f"the log chunk '{name}' has the number {body['number']}")
         return Chunk(number, body["first"], tuple(body["records"]), body.get("append"))

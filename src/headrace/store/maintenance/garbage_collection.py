@@ -19,7 +19,7 @@ from headrace.store.logs.manifest import KEPT, Manifest, ManifestLog
 from headrace.store.logs.pins import Pin, pinned_epochs
 from headrace.store.logs.radix_list import leaf_entries
 from headrace.store.logs.record_log import INGEST_LOG, QUERY_LOG, RecordLog
-from headrace.store.maintenance.retention_classes import class_of, forgotten_of, is_forgotten
+from headrace.store.maintenance.retention_classes import class_of, expired_of, is_expired
 from headrace.time import Duration, Instant
 
 DATA_FOLDERS: Final = (
@@ -67,13 +67,13 @@ class LiveNames:
         found = set(names_in(body, self._store.root))
         for name, each in manifest.lists.items():
             found.update(each.segments(self._store.read))
-            forgotten = forgotten_of(manifest, name)
+            expired = expired_of(manifest, name)
             for index, entry in each.newest():
-                if not is_forgotten(forgotten, index, entry):
+                if not is_expired(expired, index, entry):
                     found.update(names_in(entry, self._store.root))
             for first, leaf in each.leaves(self._store.read):
-                for index, (kept_as, names) in enumerate(self._of_leaf(leaf), first):
-                    if index >= each.start and index >= forgotten.get(kept_as, 0):
+                for index, (retention_class, names) in enumerate(self._of_leaf(leaf), first):
+                    if index >= each.start and index >= expired.get(retention_class, 0):
                         found.update(names)
         return found
 

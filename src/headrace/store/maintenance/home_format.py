@@ -41,7 +41,7 @@ def require_format(store: Store) -> int:
     except CorruptStore:
         raise
     except StoreError as error:
-        raise _unknown(store, "that it says in a way that this program does not know") from error
+        raise _unknown(store, "that it records in a way that this program does not know") from error
     found = body.get("format") if isinstance(body, dict) else None
     if not isinstance(found, int) or not 1 <= found <= FORMAT:
         raise _unknown(store, repr(found))

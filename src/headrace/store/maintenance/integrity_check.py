@@ -86,7 +86,7 @@ def _gaps(store: Store, folder: str) -> Iterator[Finding]:
     for number in files.listed():
         if number not in whole:
             told = (
-                f"lies below a gap: {files.name(whole.start - 1)} is missing, or this one should not be there"
+                f"is below a gap: {files.name(whole.start - 1)} is missing, or this one should not be there"
             )
             yield Finding(severity, files.name(number), told)
 
@@ -95,7 +95,7 @@ def _file(store: Store, name: str, size: int | None) -> Iterator[Finding]:
     try:
         buffer = store.map(name)
         if size is not None and buffer.size != size:
-            yield Finding("fault", name, f"{buffer.size} bytes long, the manifest says {size}")
+            yield Finding("fault", name, f"{buffer.size} bytes long, the manifest records {size}")
         _verify(buffer, name)
     except StoreError as error:
         yield Finding("fault", name, str(error))

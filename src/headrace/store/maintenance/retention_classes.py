@@ -13,26 +13,26 @@ from typing import Any, Final
 from headrace.store.logs.manifest import Manifest
 from headrace.store.logs.radix_list import RadixList
 
-FORGOTTEN: Final = "forgotten"
+EXPIRED: Final = "forgotten"
 CLASS: Final = "class"
-KEEPS_ALL: Final = "all"
+RETAIN_ALL: Final = "all"
 """The class of entries that do not name one."""
 
 
-def forgotten_of(manifest: Manifest, name: str) -> Mapping[str, int]:
+def expired_of(manifest: Manifest, name: str) -> Mapping[str, int]:
     """Class → index of the first entry of it that is kept, for a list of a manifest."""
-    found: Mapping[str, int] = manifest.facts.get(FORGOTTEN, {}).get(name, {})
+    found: Mapping[str, int] = manifest.facts.get(EXPIRED, {}).get(name, {})
     return found
 
 
-def is_forgotten(forgotten: Mapping[str, int], index: int, entry: Any) -> bool:
+def is_expired(expired: Mapping[str, int], index: int, entry: Any) -> bool:
     """True for an entry that is given up: what it names may be gone."""
-    return bool(forgotten) and index < forgotten.get(class_of(entry), 0)
+    return bool(expired) and index < expired.get(class_of(entry), 0)
 
 
 def class_of(entry: Any) -> str:
     """How long an entry is kept, by the name of its class."""
-    found: str = entry.get(CLASS, KEEPS_ALL) if isinstance(entry, dict) else KEEPS_ALL
+    found: str = entry.get(CLASS, RETAIN_ALL) if isinstance(entry, dict) else RETAIN_ALL
     return found
 
 
@@ -40,12 +40,12 @@ def with_classes(
     facts: Mapping[str, Any], name: str, listed: RadixList, entries: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Facts that know the classes of entries about to be appended to a list."""
-    known = dict(facts.get(FORGOTTEN, {}).get(name, {KEEPS_ALL: listed.start}))
+    known = dict(facts.get(EXPIRED, {}).get(name, {RETAIN_ALL: listed.start}))
     for entry in entries:
-        known.setdefault(entry.get(CLASS, KEEPS_ALL), listed.length)
-    return with_forgotten(facts, name, known)
+        known.setdefault(entry.get(CLASS, RETAIN_ALL), listed.length)
+    return with_expired(facts, name, known)
 
 
-def with_forgotten(facts: Mapping[str, Any], name: str, forgotten: Mapping[str, int]) -> dict[str, Any]:
+def with_expired(facts: Mapping[str, Any], name: str, expired: Mapping[str, int]) -> dict[str, Any]:
     """Facts that say of a list, class by class, up to where it is given up."""
-    return {**facts, FORGOTTEN: {**facts.get(FORGOTTEN, {}), name: dict(forgotten)}}
+    return {**facts, EXPIRED: {**facts.get(EXPIRED, {}), name: dict(expired)}}

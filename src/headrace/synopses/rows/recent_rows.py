@@ -68,19 +68,19 @@ class RecentRows:
 class Passing:
     """The rows that are kept and, after them, a batch that is not yet: what one sees at each row of it."""
 
-    kept: RecentRows
+    retained: RecentRows
     rows: RowsByKey
     values: Doubles
     """x and y, in the order of `rows`."""
 
     def serials(self) -> Ints:
         """How many rows of its key have come with each row, itself too."""
-        found: Ints = self.kept.seen[self.rows.owners()] + self.rows.numbers() + 1
+        found: Ints = self.retained.seen[self.rows.owners()] + self.rows.numbers() + 1
         return found
 
     def leaving(self) -> Doubles:
         """For each row x and y of the one of its key that leaves the window as it comes; 0 where none does."""
-        numbers = self.serials() - 1 - self.kept.window
+        numbers = self.serials() - 1 - self.retained.window
         leaves = numbers >= 0
         found = np.zeros((len(numbers), 2))
         found[leaves] = self._looked_up(self.rows.owners()[leaves], numbers[leaves])
@@ -88,12 +88,12 @@ class Passing:
 
     def windows(self, keys: Ints, serials: Ints) -> tuple[Doubles, Ints]:
         """The last rows of keys, x and y, once so many had come, and where each key's begin."""
-        many = np.minimum(serials, self.kept.window)
+        many = np.minimum(serials, self.retained.window)
         numbers, begins = ranges(serials - many, many)
         return self._looked_up(np.repeat(keys, many), numbers), begins
 
     def _looked_up(self, keys: Ints, numbers: Ints) -> Doubles:
-        kept, found = self.kept, np.empty((len(keys), 2))
+        kept, found = self.retained, np.empty((len(keys), 2))
         old = numbers < kept.seen[keys]
         earlier, later = keys[old], keys[~old]
         found[old] = kept.values[kept.starts[earlier] + numbers[old] % kept.rooms[earlier]]

@@ -84,7 +84,7 @@ def shown(node: Expr) -> str:
         case Extract():
             return f"extract({node.field} FROM {shown(node.operand)})"
         case InSelect() | Exists():
-            raise AssertionError("a SELECT inside a condition stands in no select list")
+            raise AssertionError("a SELECT inside a condition is not allowed in a select list")
 
 
 def _infix(node: Infix) -> str:

@@ -181,7 +181,7 @@ class ExpressionBinder:
     def _subselect(self, node: InSelect | Exists) -> Expression:
         if self.subselect is None:
             raise UnsupportedQuery(
-                "a SELECT inside an expression stands in the WHERE of a query only",
+                "a SELECT inside an expression is allowed only in the WHERE of a query",
                 span=node.select.span,
                 text=self.text,
                 remedy="JOIN the relation instead.",

@@ -99,9 +99,9 @@ class _Reader:
         if found is None or found.name not in self._columns:
             written = ".".join(name.parts)
             raise self.error(
-                f"punctuation of this stream does not speak of '{written}'",
+                f"punctuation of this stream does not apply to '{written}'",
                 name.span,
-                did_you_mean(written, self._columns) or f"It speaks of {', '.join(self._columns)}.",
+                did_you_mean(written, self._columns) or f"It applies to {', '.join(self._columns)}.",
             )
         return found.name
 

@@ -43,6 +43,6 @@ def refusal(name: str) -> None:
         )
     if folded in ("window", "session_window", "window_time"):
         raise UnsupportedQuery(
-            f"{folded}(…) stands in GROUP BY only",
+            f"{folded}(…) is allowed only in GROUP BY",
             remedy="Select window.start and window.end, or window_start and window_end.",
         )

@@ -1,4 +1,4 @@
-"""What does `BEGIN b END e` mean beside a window that slides or counts rows? That both apply (docs/semantics.md, Bounds)."""
+"""What does `BEGIN b END e` mean with a window that slides or counts rows? That both apply (docs/semantics.md, Bounds)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _refuse_now(select: Select, stream: BoundSource, text: str) -> NoReturn:
         reason = "a window of ROWS changes only when rows come, and rows would leave it as NOW moves on"
         remedy = "Give two instants, or use a window of time: FROM s [RANGE 10 MINUTES]."
     else:
-        reason = "NOW moves on, and a window that has ended is told once"
+        reason = "NOW moves on, and a window that has ended is emitted once"
     raise UnsupportedQuery(
         f"NOW in BEGIN … END is not available {_beside(stream)}: {reason}",
         span=select.bounds_span,
@@ -55,4 +55,4 @@ def _refuse_now(select: Select, stream: BoundSource, text: str) -> NoReturn:
 
 def _beside(stream: BoundSource) -> str:
     relation = isinstance(stream.window, Changing)
-    return "over a relation" if relation else "beside a window that slides or counts rows"
+    return "over a relation" if relation else "with a window that slides or counts rows"

@@ -93,7 +93,7 @@ def bind_from(
         scope, condition = _joined(scope, clause, source, functions)
         if clause.kind == "left":
             if source.window is not None:
-                raise _keeps_the_stream(source, text, others=bool(others))
+                raise _left_join_refusal(source, text, others=bool(others))
             relations.append((source, clause.kind, condition))
             continue
         conditions += [] if condition is None else list(conjuncts(condition))
@@ -101,20 +101,20 @@ def bind_from(
             relations.append((source, clause.kind, None))
     if sources[0].window is None:
         if any(kind == "left" for _, kind, _ in relations):
-            raise _keeps_the_stream(sources[0], text, others=bool(others))
+            raise _left_join_refusal(sources[0], text, others=bool(others))
         relations.insert(0, (sources[0], "inner", None))
     definition = names.stream(stream.scan.name)
     retain = definition.retain if definition is not None else None
     return From(scope, stream, tuple(others), tuple(relations), tuple(conditions), retain)
 
 
-def _keeps_the_stream(source: BoundSource, text: str, *, others: bool) -> UnsupportedQuery:
+def _left_join_refusal(source: BoundSource, text: str, *, others: bool) -> UnsupportedQuery:
     if others:
         return UnsupportedQuery(
-            "a LEFT JOIN of streams is not available: that a row meets none is known only when its window has passed",
+            "a LEFT JOIN of streams is not available: an unmatched row is known only once its window closes",
             span=source.span,
             text=text,
-            remedy="Use JOIN; rows that meet none are those of the stream that are not among the pairs.",
+            remedy="Use JOIN; rows without a match are those of the stream that are not among the pairs.",
         )
     return UnsupportedQuery(
         "a LEFT JOIN keeps the rows of the stream", span=source.span, text=text, remedy=STREAM_FIRST
@@ -239,7 +239,7 @@ def _derived(source: Source, query: Query) -> QueryScan:
 def holds_relation(scan: StreamScan | QueryScan | UnionAll) -> bool:
     """True for a query that holds a relation at every instant, and is read as that; and for several."""
     if isinstance(scan, UnionAll):
-        return holds_relation(scan.members[0])
+        return holds_relation(scan.inputs[0])
     return isinstance(scan, QueryScan) and scan.query is not None and scan.query.emission == "relation"
 
 

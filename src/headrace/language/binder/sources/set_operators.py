@@ -29,7 +29,7 @@ from headrace.algebra.windows.window import CHANGE, Changing, Unbounded
 from headrace.errors import Span, UnsupportedQuery, UserError
 from headrace.language.binder.expressions.expression_binder import cast, located
 from headrace.language.binder.expressions.scope import BoundSource
-from headrace.language.binder.sources.unions import MOST_MEMBERS, check_names, check_read
+from headrace.language.binder.sources.unions import MAX_INPUTS, check_names, check_read
 from headrace.language.syntax.ast import (
     AllColumns,
     Chain,
@@ -49,9 +49,9 @@ SIDE: Final = "__side"
 """The column that says which members a row is of, where that is asked."""
 _NARROW: Final = "narrow"
 _ONCE: Final = {
-    "UNION": "would have to remember every row for ever, to tell equal ones apart",
-    "INTERSECT": "would have to remember every row for ever, to find equal ones",
-    "EXCEPT": "would have to take back what it has told: a stream only ever grows",
+    "UNION": "would have to store all rows permanently, to recognise equal ones",
+    "INTERSECT": "would have to store all rows permanently, to find equal ones",
+    "EXCEPT": "would have to retract what it has emitted: a stream only ever grows",
 }
 
 
@@ -60,17 +60,17 @@ def several(sets: Sets, alias: str, text: str, inner: Callable[[Select], Query])
 
     Raises `UserError` where columns do not agree, `UnsupportedQuery` for what no operator can be between.
     """
-    if len(sets.members) > MOST_MEMBERS:
+    if len(sets.operands) > MAX_INPUTS:
         _refuse(
-            f"{sets.operator} is of at most {MOST_MEMBERS} SELECTs",
-            sets.members[MOST_MEMBERS].span,
+            f"{sets.operator} is of at most {MAX_INPUTS} SELECTs",
+            sets.operands[MAX_INPUTS].span,
             text,
             "Put some of them in parentheses.",
         )
-    queries = [inner(each) for each in sets.members]
-    for query, written in zip(queries, sets.members, strict=True):
+    queries = [inner(each) for each in sets.operands]
+    for query, written in zip(queries, sets.operands, strict=True):
         with located(written.span, text):
-            check_read(query, f"a SELECT beside {sets.operator}")
+            check_read(query, f"a SELECT next to {sets.operator}")
             check_names(query)
     _check_emissions(sets, queries, text)
     kinds = _kinds(sets, queries, text)
@@ -78,16 +78,16 @@ def several(sets: Sets, alias: str, text: str, inner: Callable[[Select], Query])
     if sets.operator in ("EXCEPT", "INTERSECT"):
         last = len(wide) if sets.operator == "INTERSECT" else 1
         wide = [_with_side(query, min(place, last)) for place, query in enumerate(wide)]
-    members = tuple(
+    operands = tuple(
         QueryScan(f"{place}", f"{place}", query.schema, query) for place, query in enumerate(wide)
     )
-    return UnionAll(members, alias, members[0].table)
+    return UnionAll(operands, alias, operands[0].table)
 
 
 def is_later(member: Select, select: Select) -> bool:
     """Whether a SELECT stands beside a first one, whose columns have the names."""
     sets = select.source.sets
-    return sets is not None and member is not sets.members[0]
+    return sets is not None and member is not sets.operands[0]
 
 
 def spelled_out(select: Select, source: BoundSource, text: str) -> Select:
@@ -99,7 +99,7 @@ def spelled_out(select: Select, source: BoundSource, text: str) -> Select:
     names = [name for name in source.scan.table.names if name != SIDE]
     columns = [
         Name((source.alias, name), span)
-        for name, span in zip(names, _spans(sets.members[0], len(names)), strict=True)
+        for name, span in zip(names, _spans(sets.operands[0], len(names)), strict=True)
     ]
     items = tuple(Item(column, name, column.span) for column, name in zip(columns, names, strict=True))
     select = replace(select, items=items)
@@ -113,7 +113,7 @@ def spelled_out(select: Select, source: BoundSource, text: str) -> Select:
     none = _number(0, sets.span)
     having: Expr = Infix("=", count(1), none, sets.span)
     if sets.operator == "INTERSECT":
-        held = tuple(Infix(">", count(side), none, sets.span) for side in range(len(sets.members)))
+        held = tuple(Infix(">", count(side), none, sets.span) for side in range(len(sets.operands)))
         having = Chain("and", held, sets.span)
     return replace(select, group_by=tuple(columns), having=having, having_span=sets.span)
 
@@ -138,7 +138,7 @@ def _check_order(select: Select, text: str) -> None:
         node = waiting.pop()
         if isinstance(node, FunctionCall) and is_aggregate(node.name):
             raise UserError(
-                f"ORDER BY behind several SELECTs cannot hold the aggregate {node.name.upper()}",
+                f"ORDER BY after several SELECTs cannot contain the aggregate {node.name.upper()}",
                 span=node.span,
                 text=text,
                 remedy="Select it in each of them, and order by its column.",
@@ -163,7 +163,7 @@ def _check_emissions(sets: Sets, queries: Sequence[Query], text: str) -> None:
     if sets.operator != "UNION ALL":
         _refuse(
             f"{sets.operator} of streams {_ONCE[sets.operator]}",
-            sets.members[held.index(False)].span,
+            sets.operands[held.index(False)].span,
             text,
             "Write windows without SLIDE, and no ISTREAM: FROM s [RANGE 5 MINUTES], [ROWS 100] or [RANGE UNBOUNDED]"
             + ("; or UNION ALL, which keeps all rows." if sets.operator == "UNION" else "."),
@@ -173,7 +173,7 @@ def _check_emissions(sets: Sets, queries: Sequence[Query], text: str) -> None:
         first, other = ("holds a relation", "is a stream")[:: 1 if held[0] else -1]
         _refuse(
             f"the first SELECT of UNION ALL {first}, and this one {other}",
-            sets.members[place].span,
+            sets.operands[place].span,
             text,
             "Make both a relation, by windows without SLIDE and no ISTREAM; or both a stream: ISTREAM(SELECT …).",
         )
@@ -182,7 +182,7 @@ def _check_emissions(sets: Sets, queries: Sequence[Query], text: str) -> None:
 def _kinds(sets: Sets, queries: Sequence[Query], text: str) -> list[Type]:
     """What the columns are of, place by place."""
     first = queries[0].schema.fields
-    for query, member in zip(queries[1:], sets.members[1:], strict=True):
+    for query, member in zip(queries[1:], sets.operands[1:], strict=True):
         found = len(query.schema.fields)
         if found != len(first):
             raise UserError(
@@ -196,7 +196,7 @@ def _kinds(sets: Sets, queries: Sequence[Query], text: str) -> list[Type]:
 
 def _kind(sets: Sets, queries: Sequence[Query], place: int, text: str) -> Type:
     fields = [query.schema.fields[place] for query in queries]
-    spans = [_spans(member, len(queries[0].schema.fields))[place] for member in sets.members]
+    spans = [_spans(member, len(queries[0].schema.fields))[place] for member in sets.operands]
     for number in range(2, len(fields) + 1):
         try:
             kind = common_type([each.type for each in fields[:number]])

@@ -39,7 +39,7 @@ def bounded(source: BoundSource, begin: Instant | Ago, end: Instant | Ago, text:
     """
     if not (isinstance(begin, Ago) and end == Ago()) or not isinstance(source.window, Unbounded | TimeRange):
         _fail(
-            "BEGIN … END over joined streams is a stretch up to NOW, beside no window but [RANGE d]",
+            "BEGIN … END over joined streams is an interval up to NOW, and allows no window but [RANGE d]",
             source.span,
             text,
             "Write BEGIN NOW - INTERVAL d END NOW, or compare the streams' time columns in WHERE.",
@@ -58,7 +58,7 @@ def check_together(select: Select, streams: Sequence[BoundSource], text: str) ->
             f"{select.emit.upper()} over windows of joined streams is not available",
             streams[0].span,
             text,
-            "Leave it out: each window's rows are told once; or leave out SLIDE.",
+            "Leave it out: each window's rows are emitted once; or leave out SLIDE.",
         )
     if select.emit == "rstream" and not streams[0].sliding:
         _fail("RSTREAM over joined streams needs windows with SLIDE", streams[0].span, text, "Use ISTREAM.")

@@ -12,7 +12,7 @@ from headrace.language.binder.expressions.expression_binder import located
 from headrace.language.syntax.ast import Source
 from headrace.schema import OURS
 
-MOST_MEMBERS: Final = 15
+MAX_INPUTS: Final = 15
 """Streams that are read as one: a row's position says in four bits which it came from."""
 _UNNAMED: Final = "union"
 
@@ -24,22 +24,22 @@ def united(
 
     Raises `UserError` where columns do not agree, and `UnsupportedQuery` for what is no stream of accepted rows.
     """
-    if len(source.others) >= MOST_MEMBERS:
+    if len(source.others) >= MAX_INPUTS:
         raise UnsupportedQuery(
-            f"a union is of at most {MOST_MEMBERS} streams",
-            span=source.others[MOST_MEMBERS - 1].span,
+            f"a union is of at most {MAX_INPUTS} streams",
+            span=source.others[MAX_INPUTS - 1].span,
             text=text,
             remedy="Register the union of some of them as a query, and read that.",
         )
-    members: list[StreamScan | QueryScan] = []
+    inputs: list[StreamScan | QueryScan] = []
     for each in (replace(source, others=(), alias=None), *source.others):
         with located(each.span, text):
-            members.append(_member(each, scan_of(each), members))
-    members = [replace(member, alias=f"{place}") for place, member in enumerate(members)]
-    first = members[0]
-    times = {_time_place(member) for member in members}
+            inputs.append(_member(each, scan_of(each), inputs))
+    inputs = [replace(member, alias=f"{place}") for place, member in enumerate(inputs)]
+    first = inputs[0]
+    times = {_time_place(member) for member in inputs}
     time = first.time if isinstance(first, StreamScan) and len(times) == 1 else None
-    return UnionAll(tuple(members), source.alias or _UNNAMED, first.table, time)
+    return UnionAll(tuple(inputs), source.alias or _UNNAMED, first.table, time)
 
 
 def _time_place(member: StreamScan | QueryScan) -> int | None:
@@ -96,7 +96,7 @@ def check_read(query: Query, what: str) -> None:
     """Raises `UnsupportedQuery` for a query that takes back what it has said."""
     if query.revisions is not None and query.emission == "windows":
         raise UnsupportedQuery(
-            f"{what} revises its windows, and cannot be read in FROM: what was read is gone",
+            f"{what} revises its windows, and cannot be read in FROM: rows that were read would be retracted",
             remedy="Read a query without WITH REVISIONS.",
         )
 
@@ -106,6 +106,6 @@ def check_names(query: Query) -> None:
     for column in query.schema.names:
         if column.startswith(OURS):
             raise UserError(
-                f"the column '{column}' of the answer cannot be called that: names that begin with {OURS} are ours",
+                f"the column '{column}' of the answer cannot be called that: names that begin with {OURS} are reserved",
                 remedy=f"Give it another name: … AS {column.lstrip('_') or 'x'}.",
             )

@@ -124,7 +124,7 @@ def _registered(clause: NamedWindow, text: str, names: Names) -> Custom:
                 f"the arguments of the window {name} are constants",
                 span=item.span,
                 text=text,
-                remedy="Columns stand after ON: [WINDOW name(5) ON x].",
+                remedy="Columns follow ON: [WINDOW name(5) ON x].",
             )
         value = float(item.value) if isinstance(item.value, Decimal) else item.value
         arguments.append(Literal(value, DOUBLE if isinstance(item.value, Decimal) else item.type))

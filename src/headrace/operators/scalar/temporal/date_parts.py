@@ -163,7 +163,7 @@ def truncation(units_first: bool, result: Type, zone: str = "UTC") -> Kernel:
         where = known if where is None else where & known
         beyond = where & (values > moments)  # wrapped around below the least instant
         failure = (
-            Failure(beyond, lambda _: f"the start lies before the least {result}") if beyond.any() else None
+            Failure(beyond, lambda _: f"the start is before the least {result}") if beyond.any() else None
         )
         return build(values, where, arrow), failure
 

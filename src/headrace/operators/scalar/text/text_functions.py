@@ -102,11 +102,11 @@ def _quick_right(texts: pa.Array, length: int) -> pa.Array:
     return _quick_substring(texts, -length) if length > 0 else _quick_substring(texts, 1, 0)
 
 
-def _pad(text: str, length: int, filling: str, *, before: bool) -> str:
+def _pad(text: str, length: int, backfill_planner: str, *, before: bool) -> str:
     missing = length - len(text)
-    if missing <= 0 or not filling:
+    if missing <= 0 or not backfill_planner:
         return text[: max(0, length)]
-    added = (filling * (missing // len(filling) + 1))[:missing]
+    added = (backfill_planner * (missing // len(backfill_planner) + 1))[:missing]
     return added + text if before else text + added
 
 
@@ -114,13 +114,15 @@ def padding(*, before: bool) -> Kernel:
     """`lpad` and `rpad`."""
     arrow = pc.utf8_lpad if before else pc.utf8_rpad
 
-    def quick(texts: pa.Array, length: int, filling: str = " ") -> pa.Array | None:
-        if len(filling) != 1 or length <= 0:
+    def quick(texts: pa.Array, length: int, backfill_planner: str = " ") -> pa.Array | None:
+        if len(backfill_planner) != 1 or length <= 0:
             return None
-        return pc.utf8_slice_codeunits(arrow(texts, length, padding=filling), 0, length)
+        return pc.utf8_slice_codeunits(arrow(texts, length, padding=backfill_planner), 0, length)
 
     return fast(
-        quick, lambda text, length, filling=" ": _pad(text, length, filling, before=before), pa.string()
+        quick,
+        lambda text, length, backfill_planner=" ": _pad(text, length, backfill_planner, before=before),
+        pa.string(),
     )
 
 

@@ -38,7 +38,7 @@ class Archiving:
     ) -> None:
         """Take in a batch, whatever its fate."""
         for run, _ in self._writer.add(columns, at, position, late):
-            self._write_behind(run)
+            self._write_in_background(run)
 
     def finish(self) -> list[str]:
         """Write what is left; the names of all files, whole though perhaps not durable yet."""
@@ -51,7 +51,7 @@ class Archiving:
             self._thread.shutdown()
         return self._names
 
-    def _write_behind(self, run: pa.Buffer) -> None:
+    def _write_in_background(self, run: pa.Buffer) -> None:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
         while len(self._waiting) > _MOST_WAITING:

@@ -104,7 +104,7 @@ def _between(table: pa.Table, low: int, high: int) -> pa.Table:
     return table.filter(pc.and_(pc.greater_equal(at, low), pc.less_equal(at, high)))
 
 
-def greatest_of(keys: pa.Table) -> int:
+def max_event_time_of(keys: pa.Table) -> int:
     """The greatest event time among keys."""
     return int(pc.max(keys.column(_AT)).as_py())
 
@@ -119,7 +119,7 @@ def open_keys(store: Store, name: str) -> pa.Table:
     return open_run(store, name)[_SECTION]
 
 
-def kept_files(
+def retained_files(
     definition: StreamDefinition,
     known: Sequence[KeysFile],
     new: Sequence[KeysFile],

@@ -21,7 +21,7 @@ from headrace.connectors.sources.source_reader import read
 from headrace.operators.base.group_codes import as_int64, flat, ints
 from headrace.operators.base.operator import AT
 from headrace.runtime.home.run_cache import section_of
-from headrace.runtime.messages.task_messages import Piece
+from headrace.runtime.messages.task_messages import Split
 from headrace.runtime.plan import derived_streams
 from headrace.store.files.filesystem import Store
 from headrace.time import Instant
@@ -46,29 +46,29 @@ def position_of(ordinal: int) -> int:
 
 
 def arrivals(
-    store: Store, piece: Piece, definition: StreamDefinition, columns: tuple[str, ...], punctuation: Instant
+    store: Store, split: Split, definition: StreamDefinition, columns: tuple[str, ...], punctuation: Instant
 ) -> Iterator[Arrival]:
     """The rows of one piece; `columns` are the stream's columns wanted, in that order."""
-    if piece.archived is not None:
-        yield from _from_archive(store, piece.archived, definition, columns)
+    if split.archived is not None:
+        yield from _from_archive(store, split.archived, definition, columns)
         return
-    assert piece.record is not None
+    assert split.record is not None
     if definition.using == derived_streams.USING:
-        yield _from_results(store, piece, columns, punctuation)
+        yield _from_results(store, split, columns, punctuation)
         return
-    record = IngestRecord.from_json(piece.record)
-    first = position_of(piece.ordinal)
+    record = IngestRecord.from_json(split.record)
+    first = position_of(split.ordinal)
     for batch in read(record, definition, columns, root=store.root):
         yield _judged(batch, first, punctuation)
 
 
-def _from_results(store: Store, piece: Piece, columns: tuple[str, ...], punctuation: Instant) -> Arrival:
+def _from_results(store: Store, split: Split, columns: tuple[str, ...], punctuation: Instant) -> Arrival:
     """The results of another query in one run; its rows are numbered as they stand there."""
-    assert piece.record is not None
-    table = section_of(store, piece.record["results"], piece.record["operator"])
-    at = ints(table, AT) - piece.record["shift"]
+    assert split.record is not None
+    table = section_of(store, split.record["results"], split.record["operator"])
+    at = ints(table, AT) - split.record["shift"]
     late = at < punctuation
-    position = np.arange(len(at)) + position_of(piece.ordinal)
+    position = np.arange(len(at)) + position_of(split.ordinal)
     return Arrival([flat(table.column(each)) for each in columns], at, position, late if late.any() else None)
 
 

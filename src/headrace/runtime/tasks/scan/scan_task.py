@@ -21,9 +21,9 @@ from headrace.observation import OperatorObservation
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import ints
 from headrace.operators.base.operator import SLOT
-from headrace.operators.families.harvest import Harvest, gathered
+from headrace.operators.families.harvest import ScanOutput, gathered
 from headrace.operators.scalar.evaluation.user_functions import registered
-from headrace.runtime.backfill.pane_backfill import filled
+from headrace.runtime.backfill.pane_backfill import backfilled_panes
 from headrace.runtime.home import file_names
 from headrace.runtime.home.gc_control import MANY, no_cycles_sought
 from headrace.runtime.home.reject_files import RejectWriter, read_refused
@@ -31,20 +31,20 @@ from headrace.runtime.home.run_cache import load_relation
 from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.exchange_blob import ScanBlob
 from headrace.runtime.messages.task_messages import (
-    Fill,
-    Piece,
+    PaneBackfill,
     RejectsFile,
     ScanMessage,
     ScanReceipt,
+    Split,
 )
 from headrace.runtime.plan import union_streams
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.column_pruning import columns_of, columns_read
-from headrace.runtime.tasks.scan.deduplicate import encode_keys, greatest_of, open_keys
+from headrace.runtime.tasks.scan.deduplicate import encode_keys, max_event_time_of, open_keys
 from headrace.runtime.tasks.scan.row_reader import arrivals
-from headrace.runtime.tasks.scan.shed_rows import KeptRows
+from headrace.runtime.tasks.scan.shed_rows import SampledRows
 from headrace.runtime.tasks.scan.stream_monitor import Watch
 from headrace.runtime.tasks.scan.stream_scan import StreamTask, Written
 from headrace.runtime.tasks.scan.union_scan import Through
@@ -63,8 +63,8 @@ def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
         task = _ScanTask(store, plan, message)
         started = time.perf_counter()
         with registered(callable_by_name(plan.functions)):
-            for piece in message.pieces:
-                task.read(piece)
+            for split in message.splits:
+                task.read(split)
             read = time.perf_counter()
             folded = task.finish()
     seconds = {"scan": read - started, "fold": time.perf_counter() - read}
@@ -86,29 +86,29 @@ class _ScanTask:
         self._streams: dict[str, StreamTask] = {}
         self._meetings: dict[str, list[Timed]] = {}
         self._read_by: dict[str, frozenset[str]] = {}
-        self._fills: list[Fill] = []
+        self._fills: list[PaneBackfill] = []
 
-    def read(self, piece: Piece) -> None:
+    def read(self, split: Split) -> None:
         """Read one piece through its stream's part of the task."""
-        if piece.fill is not None:
-            self._fills.append(piece.fill)
+        if split.pane_backfill is not None:
+            self._fills.append(split.pane_backfill)
             return
-        stream = self._stream(piece.stream)
+        stream = self._stream(split.stream)
         started = time.perf_counter_ns()
-        self._read(piece, stream)
+        self._read(split, stream)
         stream.nanoseconds += time.perf_counter_ns() - started
 
-    def _read(self, piece: Piece, stream: StreamTask) -> None:
-        if piece.refused is not None:
-            stream.refuse(read_refused(self._store, piece.refused))
+    def _read(self, split: Split, stream: StreamTask) -> None:
+        if split.refused is not None:
+            stream.refuse(read_refused(self._store, split.refused))
             return
-        if piece.record is not None and piece.record.get("format") == PUNCTUATION:
-            stream.watch.promised(piece.record.get("promise", ALL), piece.record["start"])
+        if split.record is not None and split.record.get("format") == PUNCTUATION:
+            stream.watch.promised(split.record.get("promise", ALL), split.record["start"])
             return
-        punctuation = stream.punctuation if piece.before is None else piece.before
-        for arrival in arrivals(self._store, piece, stream.definition, stream.columns, punctuation):
+        punctuation = stream.punctuation if split.before is None else split.before
+        for arrival in arrivals(self._store, split, stream.definition, stream.columns, punctuation):
             stream.bytes += sum(column.nbytes for column in arrival.columns)
-            stream.take(arrival, piece, punctuation)
+            stream.take(arrival, split, punctuation)
 
     def _stream(self, name: str) -> StreamTask:
         if name not in self._streams:
@@ -138,7 +138,7 @@ class _ScanTask:
             timed(
                 [e for e in mine if channels[e.id] == channel and e.id not in revising],
                 relations,
-                self._message.adapting,
+                self._message.row_layout_states,
             )
             for channel in ("rows", "late", "rejects", "kept")
         )
@@ -152,7 +152,7 @@ class _ScanTask:
             rows,
             late,
             rejects,
-            KeptRows.of(name, self._plan.keep_of(name), kept, wanted),
+            SampledRows.of(name, self._plan.sample_rate_of(name), kept, wanted),
             [
                 (within, timed([each for each in mine if revising.get(each.id, -1) == within], relations))
                 for within in dict.fromkeys(revising.values())
@@ -170,12 +170,12 @@ class _ScanTask:
     def _through(self, name: str) -> list[Through]:
         """Those who read the stream with others as one; in a task they fold the rows of all of these."""
         found = []
-        for meeting, number, member in union_streams.meetings_with(self._plan.streams, name):
+        for meeting, number, member in union_streams.unions_with(self._plan.streams, name):
             if meeting not in self._meetings:
                 operators = [self._plan.operators[each] for each in self._message.operators]
                 mine = [operator for operator in operators if operator.stream == meeting]
                 relations = {r: self._relation(r) for each in mine for r in each.relations}
-                self._meetings[meeting] = timed(mine, relations, self._message.adapting)
+                self._meetings[meeting] = timed(mine, relations, self._message.row_layout_states)
                 self._read_by[meeting] = frozenset().union(*(columns_of(each) for each in mine))
             if self._meetings[meeting]:
                 found.append(Through(member, number, self._meetings[meeting], self._read_by[meeting]))
@@ -190,28 +190,28 @@ class _ScanTask:
 
     def finish(self) -> _Folded:
         """Write the archive and reject files; what the task's rows came to."""
-        harvest = Harvest()
+        scan_output = ScanOutput()
         for stream in self._streams.values():
-            harvest.join(stream.harvest())
+            scan_output.join(stream.scan_output())
         together = [scanner for scanners in self._meetings.values() for scanner in scanners]
         for scanner in together:
-            harvest.join(scanner.finish())
+            scan_output.join(scanner.finish())
         for fill in self._fills:
-            taker = self._plan.operators[fill.taker].over_panes
-            assert taker is not None
-            harvest.add(taker, filled(self._store, fill, taker))
+            new_operator = self._plan.operators[fill.new_operator].over_panes
+            assert new_operator is not None
+            scan_output.add(new_operator, backfilled_panes(self._store, fill, new_operator))
         seen = {
             each: OperatorObservation(
                 scanned.rows_in,
                 scanned.rows_kept,
-                harvest.delta_rows[each],
+                scan_output.delta_rows[each],
                 groups=scanned.groups,
-                few=scanned.few,
+                sparse_groups=scanned.sparse_groups,
             )
-            for each, scanned in harvest.scanned.items()
+            for each, scanned in scan_output.scanned.items()
         }
         rejected = {
-            each: list(scanned.rejected) for each, scanned in harvest.scanned.items() if scanned.rejected
+            each: list(scanned.rejected) for each, scanned in scan_output.scanned.items() if scanned.rejected
         }
         written = {name: self._write(name, stream) for name, stream in self._streams.items()}
         streams = self._streams
@@ -220,9 +220,9 @@ class _ScanTask:
             streams={name: stream.receipt(written[name]) for name, stream in streams.items()},
             operators=seen,
             work={name: each for stream in streams.values() for name, each in stream.work().items()}
-            | {f"fold {each.folding.representative}": each.seen() for each in together},
+            | {f"fold {each.scan_group.representative}": each.seen() for each in together},
         )
-        deltas = {section: gathered(tables) for section, tables in harvest.sections.items()}
+        deltas = {section: gathered(tables) for section, tables in scan_output.sections.items()}
         return _Folded(receipt, deltas, rejected)
 
     def _write(self, name: str, stream: StreamTask) -> Written:
@@ -246,7 +246,7 @@ class _ScanTask:
         keys, whole = new_keys
         file = file_names.repeat_keys(name, self._message.epoch, self._message.task)
         self._store.write_once(file, encode_keys(keys), durable=False)
-        return (KeysFile(file, keys.num_rows, greatest_of(keys), whole),)
+        return (KeysFile(file, keys.num_rows, max_event_time_of(keys), whole),)
 
 
 def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Iterator[tuple[int, bytes]]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.algebra.expressions.shedding_estimates import MORE, SPREAD, WEIGHT
 from headrace.archive.blocks import hashes_of, seed_of
 from headrace.operators.base.batch import Batch
-from headrace.overload.shedding import kept, weight_of
+from headrace.overload.shedding import is_sampled, weight_of
 from headrace.runtime.tasks.timing import Timed
 
 _ENOUGH: Final = 1 << 17
@@ -24,7 +24,7 @@ _ENOUGH: Final = 1 << 17
 
 
 @dataclass(slots=True)
-class KeptRows:
+class SampledRows:
     """The readers of a stream's kept rows in one task; `keep` is the share of rows that come now, `shed` counts the others.
 
     Few rows wait for those of the next batches, until `flush`.
@@ -33,7 +33,7 @@ class KeptRows:
     readers: list[Timed]
     columns: frozenset[str]
     seed: int
-    keep: float
+    sample_rate: float
     shed: int = 0
     _waiting: list[Batch] = field(default_factory=list)
     _rows: int = 0
@@ -41,23 +41,23 @@ class KeptRows:
     """Of the rows that wait: rows that weigh alike are shown together."""
 
     @staticmethod
-    def of(stream: str, keep: float, readers: list[Timed], columns: frozenset[str]) -> KeptRows:
+    def of(stream: str, sample_rate: float, readers: list[Timed], columns: frozenset[str]) -> SampledRows:
         """Nothing shed yet."""
-        return KeptRows(readers, columns, seed_of(stream), keep)
+        return SampledRows(readers, columns, seed_of(stream), sample_rate)
 
     def add(self, batch: Batch, then: float | None) -> None:
         """Show the readers what is kept of accepted rows; `then` is the share that was in force when they were first read."""
         if not self.readers or not batch.rows:
             return
-        keep = self.keep if then is None else then
-        shown = shown_of(batch.only(self.columns), self.seed, keep)
+        sample_rate = self.sample_rate if then is None else then
+        shown = shown_of(batch.only(self.columns), self.seed, sample_rate)
         self.shed += batch.rows - shown.rows
         if not shown.rows:
             return
-        if self._waiting and (self._share != keep or _types(self._waiting[0]) != _types(shown)):
+        if self._waiting and (self._share != sample_rate or _types(self._waiting[0]) != _types(shown)):
             self.flush()
         self._waiting.append(shown)
-        self._share = keep
+        self._share = sample_rate
         self._rows += shown.rows
         if self._rows >= _ENOUGH:
             self.flush()
@@ -70,11 +70,11 @@ class KeptRows:
                 reader.add(shown)
 
 
-def shown_of(batch: Batch, seed: int, keep: float) -> Batch:
+def shown_of(batch: Batch, seed: int, sample_rate: float) -> Batch:
     """The rows that are kept at a share, with their weights as columns."""
-    if keep < 1:
-        batch = batch.where(kept(hashes_of(batch.position, seed), keep))
-    weight = weight_of(keep)
+    if sample_rate < 1:
+        batch = batch.where(is_sampled(hashes_of(batch.position, seed), sample_rate))
+    weight = weight_of(sample_rate)
     weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
     added = {name: pa.repeat(pa.scalar(each, pa.float64()), batch.rows) for name, each in weights.items()}
     return Batch({**batch.columns, **added}, batch.at, batch.position)

@@ -12,9 +12,9 @@ import pyarrow as pa
 from headrace.catalog.definitions import StreamDefinition
 from headrace.connectors.records.ingest_record import ALL
 from headrace.operators.base.batch import Batch
-from headrace.runtime.messages.stream_progress import SourceMark, SourceWatch
+from headrace.runtime.messages.stream_progress import SourceProgress, SourceWatch
 from headrace.runtime.progress.group_progress import bounds_by
-from headrace.runtime.progress.punctuators import PatternReader, Punctuator, greatest_by_group
+from headrace.runtime.progress.punctuators import PatternReader, Punctuator, max_punctuation_by_group
 from headrace.runtime.tasks.scan.deduplicate import Repeats
 from headrace.runtime.tasks.scan.row_reader import Arrival
 from headrace.time import BEGINNING, Instant
@@ -31,7 +31,7 @@ class Watch:
     by_source: SourceWatch | None
     repeats: Repeats | None
     patterns: PatternReader | None = None
-    marked: Instant = BEGINNING
+    data_punctuation: Instant = BEGINNING
     groups: dict[str, Instant] = field(default_factory=dict)
     repeated: int = 0
 
@@ -66,9 +66,9 @@ class Watch:
         return found | frozenset(self.repeats.rule.keys if self.repeats is not None else ())
 
     @property
-    def sources(self) -> dict[str, SourceMark]:
+    def sources(self) -> dict[str, SourceProgress]:
         """Marks of the sources that had rows."""
-        return self.by_source.marks if self.by_source is not None else {}
+        return self.by_source.by_source if self.by_source is not None else {}
 
     def judge(self, names: Sequence[str], arrival: Arrival) -> Arrival:
         """The rows without promises and repetitions, and those late that break a promise made for their group."""
@@ -108,7 +108,7 @@ class Watch:
     def promised(self, pattern: str, at: Instant) -> None:
         """No row that matches the pattern of that name is below `at` any more; the pattern of all rows promises for the stream."""
         if pattern == ALL:
-            self.marked = max(self.marked, at)
+            self.data_punctuation = max(self.data_punctuation, at)
         else:
             self.groups[pattern] = max(at, self.groups.get(pattern, BEGINNING))
 
@@ -121,9 +121,11 @@ class Watch:
             )
             self.by_source.see(batch.columns, batch.at, folder, holds)
         elif holds is not None and holds.any():
-            self.marked = max(self.marked, int(batch.at[holds].max()))
+            self.data_punctuation = max(self.data_punctuation, int(batch.at[holds].max()))
         if self.of_groups is not None:
-            told = greatest_by_group(batch, self.of_groups.holds(batch), self.definition.progress.groups)
+            told = max_punctuation_by_group(
+                batch, self.of_groups.holds(batch), self.definition.progress.groups
+            )
             for name, at in told.items():
                 self.groups[name] = max(at, self.groups.get(name, BEGINNING))
 

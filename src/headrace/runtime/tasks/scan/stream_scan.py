@@ -12,12 +12,12 @@ import pyarrow as pa
 from headrace.catalog.definitions import StreamDefinition
 from headrace.observation import WorkObservation
 from headrace.operators.base.batch import Batch
-from headrace.operators.families.harvest import Harvest
+from headrace.operators.families.harvest import ScanOutput
 from headrace.runtime.home.reject_files import RejectWriter
-from headrace.runtime.messages.task_messages import Piece, RejectsFile, StreamReceipt
+from headrace.runtime.messages.task_messages import RejectsFile, Split, StreamReceipt
 from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.row_reader import Arrival
-from headrace.runtime.tasks.scan.shed_rows import KeptRows
+from headrace.runtime.tasks.scan.shed_rows import SampledRows
 from headrace.runtime.tasks.scan.stream_monitor import Watch
 from headrace.runtime.tasks.scan.union_scan import Through
 from headrace.runtime.tasks.timing import Timed
@@ -44,7 +44,7 @@ class StreamTask:
     scanners: list[Timed]
     late_scanners: list[Timed]
     reject_scanners: list[Timed]
-    kept: KeptRows
+    kept: SampledRows
     revising: list[tuple[Duration | None, list[Timed]]]
     through: list[Through]
     """To those who read the stream with others as one; what they make of it is the whole task's."""
@@ -59,7 +59,7 @@ class StreamTask:
     nanoseconds: int = 0
     """Of everything about the stream: reading, judging, archiving, and what the scanners take."""
 
-    def take(self, arrival: Arrival, piece: Piece, punctuation: Instant) -> None:
+    def take(self, arrival: Arrival, split: Split, punctuation: Instant) -> None:
         """Archive a batch, then offer its accepted rows to every operator; `punctuation` was in force when it came."""
         arrival = self.watch.judge(self.columns, arrival)
         self.refuse(arrival.rejects)
@@ -70,13 +70,13 @@ class StreamTask:
         self.rows += len(arrival.at)
         self.greatest = max(self.greatest, int(arrival.at.max()))
         batch = Batch(dict(zip(self.columns, arrival.columns, strict=True)), arrival.at, arrival.position)
-        self.watch.see(batch, None if piece.record is None else piece.record.get("uri"))
+        self.watch.see(batch, None if split.record is None else split.record.get("uri"))
         if arrival.late is not None:
             self.late += int(arrival.late.sum())
             self.deepest = max(self.deepest, self.punctuation - int(arrival.at.min()))
             _offer(self.late_scanners, batch.where(arrival.late))
             for within, scanners in self.revising:
-                known = arrival.at >= _reach(punctuation, within)
+                known = arrival.at >= _revision_horizon(punctuation, within)
                 _offer(scanners, batch.where(~arrival.late | known))
             batch = batch.where(~arrival.late)
         else:
@@ -84,7 +84,7 @@ class StreamTask:
                 _offer(scanners, batch)
         _offer(self.scanners, batch)
         _offer(self.through, batch)
-        self.kept.add(batch, piece.keep)
+        self.kept.add(batch, split.sample_rate)
 
     def refuse(self, rejects: list[tuple[int, str, str]]) -> None:
         """Keep rejected rows, and offer them to queries over the rejects."""
@@ -96,12 +96,12 @@ class StreamTask:
             columns = {"position": pa.array(places), **texts}
             _offer(self.reject_scanners, Batch(columns, np.zeros(len(places), np.int64), places))
 
-    def harvest(self) -> Harvest:
+    def scan_output(self) -> ScanOutput:
         """What the scanners of every channel made of the rows."""
         started = time.perf_counter_ns()
         self.kept.flush()
         self.nanoseconds += time.perf_counter_ns() - started
-        found = Harvest()
+        found = ScanOutput()
         for scanner in self._every:
             found.join(scanner.finish())
         return found
@@ -117,7 +117,7 @@ class StreamTask:
             bytes=self.bytes,
             slack_needed=self.deepest if self.late else 0,
             greatest=self.greatest,
-            marked=self.watch.marked,
+            data_punctuation=self.watch.data_punctuation,
             sources=self.watch.sources,
             groups=self.watch.groups,
             archived=written.archived,
@@ -127,7 +127,7 @@ class StreamTask:
 
     def work(self) -> dict[str, WorkObservation]:
         """What reading the stream, and each fold of its rows, came to."""
-        folds = [(f"fold {each.folding.representative}", each.seen()) for each in self._every]
+        folds = [(f"fold {each.scan_group.representative}", each.seen()) for each in self._every]
         reading = self.nanoseconds - sum(each.adding for each in self._every)
         reading -= sum(each.adding for each in self.through)
         read = WorkObservation(self.rows + self.rejects.rows, self.rows - self.late, reading)
@@ -145,7 +145,7 @@ class StreamTask:
         ]
 
 
-def _reach(punctuation: Instant, within: Duration | None) -> Instant:
+def _revision_horizon(punctuation: Instant, within: Duration | None) -> Instant:
     """The least event time of a late row that may still revise an answer; after a stream's end there is none."""
     if punctuation == FOREVER:
         return FOREVER

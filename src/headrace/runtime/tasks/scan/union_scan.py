@@ -9,7 +9,7 @@ from typing import Protocol
 
 from headrace.operators.base.batch import Batch
 from headrace.operators.base.union_positions import placed
-from headrace.runtime.plan.union_streams import Member
+from headrace.runtime.plan.union_streams import UnionInput
 
 
 class _Takes(Protocol):
@@ -23,7 +23,7 @@ class Through:
     `wanted` are the meeting's columns they read; `adding` is what they took, in nanoseconds.
     """
 
-    member: Member
+    union_input: UnionInput
     number: int
     readers: Sequence[_Takes]
     wanted: frozenset[str]
@@ -31,12 +31,14 @@ class Through:
 
     def reads(self) -> frozenset[str]:
         """The member's own columns that are needed."""
-        return self.member.own(self.wanted)
+        return self.union_input.own(self.wanted)
 
     def add(self, batch: Batch) -> None:
         """Take in a batch of the member's rows."""
         started = perf_counter_ns()
-        columns = {among: batch.columns[own] for own, among in self.member.columns if among in self.wanted}
+        columns = {
+            among: batch.columns[own] for own, among in self.union_input.columns if among in self.wanted
+        }
         renamed = Batch(columns, batch.at, placed(batch.position, self.number))
         for reader in self.readers:
             reader.add(renamed)

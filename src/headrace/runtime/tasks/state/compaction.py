@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from headrace.operators.base.operator import StateOwner, Turn
+from headrace.operators.base.operator import Advance, StateOwner
 from headrace.operators.families.harvest import gathered
 from headrace.runtime.messages.task_messages import RunRef
 
-Owners: TypeAlias = Sequence[tuple[StateOwner, Turn]]
+Owners: TypeAlias = Sequence[tuple[StateOwner, Advance]]
 """Whose one state is, each with the turn by which it may forget."""
 
 FAN_IN: Final = 6
@@ -77,7 +77,7 @@ def level_after(merged: Sequence[tuple[int, int]], rows: int) -> int:
 def before_merge(owners: Owners, found: Mapping[str, Sequence[pa.Table]]) -> dict[str, list[pa.Table]]:
     """The sections of a state, rearranged where its owners want that before they are merged one by one."""
     owner, _ = owners[0]
-    ready = owner.before_merge(found, min((turn for _, turn in owners), key=attrgetter("closed")))
+    ready = owner.before_merge(found, min((advance for _, advance in owners), key=attrgetter("emitted_to")))
     return {section: list(tables) for section, tables in ready.items()}
 
 
@@ -86,5 +86,5 @@ def compacted(owners: Owners, found: Mapping[str, Sequence[pa.Table]]) -> Iterat
     for section, tables in found.items():
         yield (
             section,
-            gathered([owner.compact(section, owner.own_rows(tables), turn) for owner, turn in owners]),
+            gathered([owner.compact(section, owner.own_rows(tables), advance) for owner, advance in owners]),
         )

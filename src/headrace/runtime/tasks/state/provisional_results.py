@@ -24,9 +24,9 @@ from headrace.runtime.messages.epoch_plan import EpochPlan
 from headrace.runtime.messages.exchange_blob import ScanBlob
 from headrace.runtime.messages.task_messages import ScanReceipt, StateMessage, StreamReceipt
 from headrace.runtime.plan import derived_streams
-from headrace.runtime.plan.union_streams import members_of
+from headrace.runtime.plan.union_streams import inputs_of
 from headrace.runtime.plan.user_functions import callable_by_name
-from headrace.runtime.tasks.state.state_task import peek_all, reaches_of
+from headrace.runtime.tasks.state.state_task import emission_limits_of, peek_all
 from headrace.store.files.filesystem import Store
 from headrace.time import Instant
 
@@ -48,7 +48,7 @@ def close(
     """
     found: dict[str, pa.Table] = {}
     rejected: dict[str, tuple[str, ...]] = {}
-    left, seen = dict(message.closed), dict[str, Instant]()
+    left, seen = dict(message.emitted_to), dict[str, Instant]()
     while left:
         ready = {name: at for name, at in left.items() if not _sources(plan, name) & left.keys()}
         with registered(callable_by_name(plan.functions)):
@@ -56,18 +56,18 @@ def close(
         for blob in blobs:
             seen |= {name: stream.greatest for name, stream in blob.receipt.streams.items()}
         blobs.append(ScanBlob(_reached(seen), {}, {}))  # NOW is that of all that was told below
-        asked = replace(message, closed=ready)
+        asked = replace(message, emitted_to=ready)
         far = {
             name: stop
-            for name, stop in reaches_of(asked, blobs).items()
+            for name, stop in emission_limits_of(asked, blobs).items()
             if plan.operators[name].ends_in_parts
         }
         near = {name: at for name, at in ready.items() if name not in far}
-        told, failed = peek_all(replace(asked, closed=near), blobs) if near else ({}, {})
+        told, failed = peek_all(replace(asked, emitted_to=near), blobs) if near else ({}, {})
         found |= told
         for name, stop in far.items():
             found[name], failed[name] = _in_parts(
-                replace(asked, closed={name: ready[name]}), name, stop, blobs
+                replace(asked, emitted_to={name: ready[name]}), name, stop, blobs
             )
         for operator, parts in failed.items():
             rejected[operator] = tuple(reason for part in parts for reason in part.reasons)
@@ -80,7 +80,7 @@ def in_order(plan: EpochPlan, operators: Iterable[str]) -> Iterator[tuple[tuple[
     left = dict.fromkeys(operators)
     while True:
         ready = tuple(name for name in left if not _sources(plan, name) & left.keys())
-        yield ready, tuple(name for name in plan.streams if not _told_by(plan, name) & left.keys())
+        yield ready, tuple(name for name in plan.streams if not _producers_of(plan, name) & left.keys())
         left = dict.fromkeys(name for name in left if name not in ready)
         if not left:
             return
@@ -88,12 +88,12 @@ def in_order(plan: EpochPlan, operators: Iterable[str]) -> Iterator[tuple[tuple[
 
 def _sources(plan: EpochPlan, operator: str) -> set[str]:
     """The operators whose results this one reads; none for one that reads sources alone."""
-    return _told_by(plan, plan.operators[operator].stream)
+    return _producers_of(plan, plan.operators[operator].stream)
 
 
-def _told_by(plan: EpochPlan, stream: str) -> set[str]:
+def _producers_of(plan: EpochPlan, stream: str) -> set[str]:
     """The operators whose results a stream is made of."""
-    streams = [plan.streams[each.stream] for each in members_of(plan.streams[stream])]
+    streams = [plan.streams[each.stream] for each in inputs_of(plan.streams[stream])]
     return {
         derived_streams.operator_of(stream) for stream in streams if stream.using == derived_streams.USING
     }
@@ -108,15 +108,15 @@ def _in_parts(
         path, writer = Path(folder) / "told.arrow", None
         while True:
             now = {} if stop is None else {name: stop}
-            told, failed = peek_all(replace(message, now=now), blobs)
+            told, failed = peek_all(replace(message, punctuation=now), blobs)
             rejected += failed.get(name, [])
             if name in told:
                 writer = writer or pa.ipc.new_file(path, told[name].schema)
                 writer.write_table(told[name])
             if stop is None:
                 break
-            message = replace(message, told={name: stop})
-            stop = reaches_of(message, blobs).get(name)
+            message = replace(message, provisionally_emitted_to={name: stop})
+            stop = emission_limits_of(message, blobs).get(name)
         assert writer is not None  # there was too much to tell at once
         writer.close()
         # An open map outlives the file's name.
@@ -124,15 +124,22 @@ def _in_parts(
 
 
 def _blob(
-    store: Store, plan: EpochPlan, operator: Operator, told: Sequence[Mapping[str, pa.Table]]
+    store: Store,
+    plan: EpochPlan,
+    operator: Operator,
+    provisionally_emitted_to: Sequence[Mapping[str, pa.Table]],
 ) -> ScanBlob:
     """What a scan task would send of the rows that the operator reads, told by other operators before or now."""
     relations = {name: load_relation(store, plan.relations[name]) for name in operator.relations}
-    scanner, greatest = operator.scanner(relations), dict[str, int]()
-    for number, member in enumerate(members_of(plan.streams[operator.stream])):
+    scanner, max_event_time = operator.scanner(relations), dict[str, int]()
+    for number, member in enumerate(inputs_of(plan.streams[operator.stream])):
         stream = plan.streams[member.stream]
         maker = derived_streams.operator_of(stream) if stream.using == derived_streams.USING else ""
-        tables = [rows for each in told if (rows := each.get(maker)) is not None and rows.num_rows]
+        tables = [
+            rows
+            for each in provisionally_emitted_to
+            if (rows := each.get(maker)) is not None and rows.num_rows
+        ]
         if not tables:
             continue
         rows = pa.concat_tables(table.select([*stream.schema.names, AT]) for table in tables)
@@ -140,16 +147,16 @@ def _blob(
         columns = {among: flat(rows.column(own)) for own, among in member.columns}
         position = placed(np.arange(len(at)) + (1 << 62), number)
         scanner.add(Batch(columns, at, position))
-        greatest[stream.name] = int(at.max())
-    if not greatest:
+        max_event_time[stream.name] = int(at.max())
+    if not max_event_time:
         return ScanBlob(ScanReceipt(0), {}, {})
     scanned = scanner.finish()
     deltas, state = operator.for_family(scanned.deltas), state_name(operator)
     sections = {f"{state}/{name}": table for name, table in deltas.items()}
     rejected = {operator.id: list(scanned.rejected)} if scanned.rejected else {}
-    return ScanBlob(_reached(greatest), rejected, sections)
+    return ScanBlob(_reached(max_event_time), rejected, sections)
 
 
-def _reached(greatest: Mapping[str, Instant]) -> ScanReceipt:
+def _reached(max_event_time: Mapping[str, Instant]) -> ScanReceipt:
     """The receipt of a task that read rows up to these event times, by stream."""
-    return ScanReceipt(0, {name: StreamReceipt(greatest=at) for name, at in greatest.items()})
+    return ScanReceipt(0, {name: StreamReceipt(greatest=at) for name, at in max_event_time.items()})

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from headrace.operators.base.group_codes import Ints, ints
 from headrace.operators.base.operator import SLOT, Operator, Sections
-from headrace.operators.families.family import Census, number_of
-from headrace.runtime.home.run_cache import census_of, open_run
+from headrace.operators.families.family import QueryRowCounts, number_of
+from headrace.runtime.home.run_cache import open_run, query_row_counts_of
 from headrace.runtime.messages.exchange_blob import by_state
 from headrace.runtime.messages.task_messages import RunRef
 from headrace.store.files.filesystem import Store
@@ -25,7 +25,7 @@ class TaskRun:
     store: Store
     ref: RunRef
     sections: Mapping[str, pa.Table]
-    whole: bool
+    covers_task: bool
 
     @property
     def rows(self) -> int:
@@ -41,15 +41,15 @@ class TaskRun:
                 if state not in alive:
                     dead += table.num_rows
                 elif members is not None:
-                    census = self.census(f"{state}/{name}")
-                    dead += int(census.rows.sum() - census.among(members).sum())
+                    query_row_counts = self.query_row_counts(f"{state}/{name}")
+                    dead += int(query_row_counts.rows.sum() - query_row_counts.among(members).sum())
         return dead / rows if rows else 0.0
 
-    def census(self, section: str) -> Census:
+    def query_row_counts(self, section: str) -> QueryRowCounts:
         """Whose rows a family's table holds."""
-        if not self.whole:
-            return Census.of(self.sections[section])
-        return census_of(self.store, self.ref.name, section)
+        if not self.covers_task:
+            return QueryRowCounts.of(self.sections[section])
+        return query_row_counts_of(self.store, self.ref.name, section)
 
     def of(self, state: str) -> Sections:
         """The sections of one state."""
@@ -60,7 +60,7 @@ class TaskRun:
         return by_state(self.sections)
 
 
-def members_of(owners: Mapping[str, Sequence[Operator]]) -> dict[str, Ints | None]:
+def query_numbers_of(owners: Mapping[str, Sequence[Operator]]) -> dict[str, Ints | None]:
     """The numbers of each family's members, ascending, by the name of its state; None for a state that is nobody else's."""
     return {
         name: None if operators[0].family_key is None else np.sort([number_of(each.id) for each in operators])

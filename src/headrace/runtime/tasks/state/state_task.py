@@ -17,14 +17,14 @@ import pyarrow as pa
 from headrace.observation import OperatorObservation, WorkObservation
 from headrace.operators.base.batch import Rejected
 from headrace.operators.base.group_codes import ints
-from headrace.operators.base.operator import AT, Operator, Sections, Step, Turn
-from headrace.operators.families.cohort import MemberStep, cohorts
-from headrace.operators.families.family import Census, state_name
+from headrace.operators.base.operator import AT, Advance, Operator, Sections, Step
+from headrace.operators.families.cohort import QueryStep, cohorts
+from headrace.operators.families.family import QueryRowCounts, state_name
 from headrace.operators.families.harvest import gathered
 from headrace.operators.on_demand.selection import arrived
 from headrace.operators.on_demand.shared_selections import BITS
 from headrace.operators.scalar.evaluation.user_functions import registered
-from headrace.operators.time_windows.group_punctuation import GroupTurn
+from headrace.operators.time_windows.group_punctuation import GroupAdvance
 from headrace.runtime.home import file_names
 from headrace.runtime.home.gc_control import MANY, no_cycles_sought
 from headrace.runtime.home.reject_files import encode_query_rejects
@@ -42,7 +42,7 @@ from headrace.runtime.messages.task_messages import (
 from headrace.runtime.plan.plan_files import load_plan
 from headrace.runtime.plan.user_functions import callable_by_name
 from headrace.runtime.progress import union_progress
-from headrace.runtime.progress.group_progress import group_turn
+from headrace.runtime.progress.group_progress import group_advance
 from headrace.runtime.progress.punctuation import after_scans
 from headrace.runtime.results.time_merge import PIECE, by_instant
 from headrace.runtime.tasks.state.compaction import (
@@ -53,12 +53,12 @@ from headrace.runtime.tasks.state.compaction import (
     due_for_review,
     level_after,
 )
-from headrace.runtime.tasks.state.emission_limits import reaches
-from headrace.runtime.tasks.state.state_runs import TaskRun, members_of, open_task_run, sections_of
+from headrace.runtime.tasks.state.emission_limits import emission_limits
+from headrace.runtime.tasks.state.state_runs import TaskRun, open_task_run, query_numbers_of, sections_of
 from headrace.runtime.tasks.timing import Ledger
 from headrace.store.files.container import parts
 from headrace.store.files.filesystem import LocalStore
-from headrace.store.maintenance.retention_classes import KEEPS_ALL
+from headrace.store.maintenance.retention_classes import RETAIN_ALL
 from headrace.time import FOREVER, Instant
 
 _DEAD_SHARE = 0.2
@@ -70,10 +70,10 @@ _LIVE_SHARE = 0.6
 def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
     """Advance every operator over this task's slots."""
     started = time.perf_counter()
-    with no_cycles_sought(len(message.closed) >= MANY):
+    with no_cycles_sought(len(message.emitted_to) >= MANY):
         task = _StateTask(message, in_order(blobs))
-        if too_far := task.reaches():
-            return StateReceipt(message.task, reaches=too_far)
+        if too_far := task.emission_limits():
+            return StateReceipt(message.task, emission_limits=too_far)
         task.advance_all()
         advanced = time.perf_counter()
         task.compact()
@@ -100,9 +100,9 @@ def latest_windows(message: StateMessage, operator: Operator) -> pa.Table | None
     return _StateTask(message, ()).latest(operator)
 
 
-def reaches_of(message: StateMessage, blobs: Sequence[ScanBlob]) -> dict[str, Instant]:
+def emission_limits_of(message: StateMessage, blobs: Sequence[ScanBlob]) -> dict[str, Instant]:
     """Operators with too much to tell at once, and how far they should go first; nothing is written."""
-    return _StateTask(message, blobs).reaches()
+    return _StateTask(message, blobs).emission_limits()
 
 
 class _StateTask:
@@ -122,7 +122,7 @@ class _StateTask:
         self._seen: dict[str, OperatorObservation] = {}
         self._ledger = Ledger()
         """What each state took to advance and to merge."""
-        self._turns: dict[tuple[str, Instant, Instant | None, Instant | None], Turn] = {}
+        self._turns: dict[tuple[str, Instant, Instant | None, Instant | None], Advance] = {}
         """By stream, where the operator stands, where it goes, and what was told: thousands take the same one."""
         self._replaced: tuple[str, ...] = ()
         self._level = 0
@@ -131,10 +131,10 @@ class _StateTask:
                 if rejected:
                     self.rejected.setdefault(operator, []).extend(rejected)
 
-    def _turn(self, operator: Operator) -> Turn:
+    def _advance(self, operator: Operator) -> Advance:
         message = self._message
-        told = message.told.get(operator.id)
-        place = (operator.stream, message.closed[operator.id], message.now.get(operator.id), told)
+        told = message.provisionally_emitted_to.get(operator.id)
+        place = (operator.stream, message.emitted_to[operator.id], message.punctuation.get(operator.id), told)
         known = self._turns.get(place)
         if known is None:
             stream, closed, now, _ = place
@@ -145,29 +145,29 @@ class _StateTask:
                 now = FOREVER if message.final else progress.punctuation
             now = max(closed, now)
             ends = closed < now == FOREVER
-            known = self._turns[place] = Turn(closed, now, progress.greatest, ends, each, told)
+            known = self._turns[place] = Advance(closed, now, progress.max_event_time, ends, each, told)
         return known
 
-    def reaches(self) -> dict[str, Instant]:
+    def emission_limits(self) -> dict[str, Instant]:
         """Operators that have too much to tell for one epoch, and how far they should go in it."""
         taking = {
             name: mine
             for name, operators in self._owners().items()
-            if (mine := [each for each in operators if each.id in self._message.closed])
+            if (mine := [each for each in operators if each.id in self._message.emitted_to])
         }
-        return reaches(taking, self._turn, self._runs, self._deltas)
+        return emission_limits(taking, self._advance, self._runs, self._deltas)
 
     def advance_all(self) -> None:
         """Run the operators that take part."""
         with registered(callable_by_name(self.plan.functions)):
             for name, operators in self._owners().items():
-                taking = [each for each in operators if each.id in self._message.closed]
+                taking = [each for each in operators if each.id in self._message.emitted_to]
                 with self._ledger.timed(name):
                     if operators[0].family_key is None:
                         for operator in taking:
                             self.advance(operator)
                     elif operators[0].on_request is not None:
-                        self._keep_selections(name, taking)
+                        self._store_selections(name, taking)
                     else:
                         self._advance_family(name, taking)
 
@@ -178,39 +178,47 @@ class _StateTask:
             found.setdefault(state_name(operator), []).append(operator)
         return found
 
-    def _advance_family(self, name: str, members: Sequence[Operator]) -> None:
+    def _advance_family(self, name: str, queries: Sequence[Operator]) -> None:
         """Run members of one family, those that take the same turn together."""
         made: dict[str, list[pa.Table]] = {}
-        for cohort, turn in cohorts(members, {each.id: self._turn(each) for each in members}):
-            rows = np.zeros(len(cohort.members), np.int64)
+        for cohort, advance in cohorts(queries, {each.id: self._advance(each) for each in queries}):
+            rows = np.zeros(len(cohort.queries), np.int64)
             runs: list[Sections] = []
             for run in self._runs:
                 sections = run.of(name)
-                census = {section: run.census(f"{name}/{section}") for section in sections}
+                query_row_counts = {
+                    section: run.query_row_counts(f"{name}/{section}") for section in sections
+                }
                 runs.append(
-                    {s: mine for s, t in sections.items() if (mine := cohort.only(t, census[s])).num_rows}
+                    {
+                        s: mine
+                        for s, t in sections.items()
+                        if (mine := cohort.only(t, query_row_counts[s])).num_rows
+                    }
                 )
-                rows += sum((each.among(cohort.numbers) for each in census.values()), np.zeros_like(rows))
+                rows += sum(
+                    (each.among(cohort.numbers) for each in query_row_counts.values()), np.zeros_like(rows)
+                )
             deltas = [
-                {s: mine for s, t in delta.items() if (mine := cohort.only(t, Census.of(t))).num_rows}
+                {s: mine for s, t in delta.items() if (mine := cohort.only(t, QueryRowCounts.of(t))).num_rows}
                 for delta in self._deltas.get(name, ())
             ]
-            state, steps = cohort.advance(runs, deltas, turn)
+            state, steps = cohort.advance(runs, deltas, advance)
             for section, table in state.items():
                 made.setdefault(section, []).append(table)
-                rows += Census.of(table).among(cohort.numbers)
+                rows += QueryRowCounts.of(table).among(cohort.numbers)
             self._ledger[name].rows_in += sum(table.num_rows for delta in deltas for table in delta.values())
             for (operator, step), state_rows in zip(steps.items(), rows.tolist(), strict=True):
-                self._ledger[name].rows_out += self._keep(operator, step, state_rows)
+                self._ledger[name].rows_out += self._collect(operator, step, state_rows)
         self._state |= {f"{name}/{section}": gathered(tables) for section, tables in made.items()}
 
-    def _keep_selections(self, name: str, members: Sequence[Operator]) -> None:
+    def _store_selections(self, name: str, queries: Sequence[Operator]) -> None:
         """What selections want of this epoch's rows is kept; nobody is told."""
-        came, rows = arrived(self._deltas.get(name, ()), members)
+        came, rows = arrived(self._deltas.get(name, ()), queries)
         if came.num_rows:
             self._state[f"{name}/{BITS}"] = came
         for operator, count in rows.items():
-            self._keep(operator, Step(), count)
+            self._collect(operator, Step(), count)
 
     def advance(self, operator: Operator) -> None:
         """Run one operator and keep what it gives."""
@@ -222,23 +230,27 @@ class _StateTask:
                 self._state[f"{operator.id}/{section}"] = table
         rows = sum(table.num_rows for sections in (*runs, step.state) for table in sections.values())
         self._ledger[operator.id].rows_in += sum(each.num_rows for delta in deltas for each in delta.values())
-        self._ledger[operator.id].rows_out += self._keep(operator.id, step, rows)
+        self._ledger[operator.id].rows_out += self._collect(operator.id, step, rows)
 
     def _step(self, operator: Operator, runs: Sequence[Sections], deltas: Sequence[Sections]) -> Step:
         """An operator's step; where its stream promises for single groups, these go as far as their promise."""
         groups = self._groups(operator)
         if groups is None:
-            return operator.advance(runs, deltas, self._turn(operator))
-        return operator.advance_groups(runs, deltas, self._turn(operator), groups)
+            return operator.advance(runs, deltas, self._advance(operator))
+        return operator.advance_groups(runs, deltas, self._advance(operator), groups)
 
-    def _groups(self, operator: Operator) -> GroupTurn | None:
+    def _groups(self, operator: Operator) -> GroupAdvance | None:
         """How far its groups are ahead of its stream, and how far they go now."""
-        own = operator.id in self._message.now or operator.id in self._message.resting or self._message.final
+        own = (
+            operator.id in self._message.punctuation
+            or operator.id in self._message.resting
+            or self._message.final
+        )
         promised = {} if own else self._progress.get(operator.stream, StreamProgress()).groups
-        before = self._message.ahead.get(operator.id, {})
-        return group_turn(operator, self.plan.streams[operator.stream].progress, before, promised)
+        before = self._message.group_punctuations.get(operator.id, {})
+        return group_advance(operator, self.plan.streams[operator.stream].progress, before, promised)
 
-    def _keep(self, operator: str, step: Step | MemberStep, state_rows: int) -> int:
+    def _collect(self, operator: str, step: Step | QueryStep, state_rows: int) -> int:
         """Keep what an operator answered and what was measured; the number of result rows."""
         results = 0
         if step.results is not None and step.results.num_rows:
@@ -246,7 +258,7 @@ class _StateTask:
             results = step.results.num_rows
         if step.rejected:
             self.rejected.setdefault(operator, []).extend(step.rejected)
-        rejected, told = sum(each.rows for each in step.rejected), step.told
+        rejected, told = sum(each.rows for each in step.rejected), step.emitted_counts
         self._seen[operator] = OperatorObservation(  # nothing was scanned here
             0, 0, 0, state_rows, results, rejected, step.open_windows, pairs=told.pairs, held=told.rows
         )
@@ -264,14 +276,16 @@ class _StateTask:
         are those that windows, or rows that came later, have left behind.
         """
         alive = self._owners()
-        members = members_of(alive)
-        chosen = set(due_for_merge([run.ref for run in self._runs if run.whole]))
+        queries = query_numbers_of(alive)
+        chosen = set(due_for_merge([run.ref for run in self._runs if run.covers_task]))
         chosen |= {
-            run.ref.name for run in self._runs if not run.whole or run.share_of_others(members) > _DEAD_SHARE
+            run.ref.name
+            for run in self._runs
+            if not run.covers_task or run.share_of_others(queries) > _DEAD_SHARE
         }
-        whole = {run.ref.name: run for run in self._runs if run.whole}
+        whole = {run.ref.name: run for run in self._runs if run.covers_task}
         for pair in due_for_review([run.ref for run in whole.values()], self._message.epoch):
-            if self._are_left_behind([whole[name] for name in pair], alive):
+            if self._are_obsolete([whole[name] for name in pair], alive):
                 chosen |= set(pair)
         if not chosen:
             return
@@ -285,7 +299,7 @@ class _StateTask:
         )
         self._replaced = tuple(run.ref.name for run in merging)
 
-    def _are_left_behind(self, runs: Sequence[TaskRun], alive: Mapping[str, Sequence[Operator]]) -> bool:
+    def _are_obsolete(self, runs: Sequence[TaskRun], alive: Mapping[str, Sequence[Operator]]) -> bool:
         """Whether hardly anything of these runs would be needed if they were merged."""
         needed = 0
         for name, operators in alive.items():
@@ -329,13 +343,18 @@ class _StateTask:
             if fresh is not None:
                 found[section].append(fresh)
 
-    def _after(self, operator: Operator) -> Turn:
+    def _after(self, operator: Operator) -> Advance:
         """The turn by which an operator may forget: no further than it has answered."""
-        if operator.id in self._message.closed:
-            turn = self._turn(operator)
-            return Turn(turn.now, turn.now, turn.greatest, each=turn.each)
+        if operator.id in self._message.emitted_to:
+            advance = self._advance(operator)
+            return Advance(
+                advance.punctuation,
+                advance.punctuation,
+                advance.max_event_time,
+                input_punctuations=advance.input_punctuations,
+            )
         closed = self._message.resting[operator.id]
-        return Turn(closed, closed, self._progress.get(operator.stream, StreamProgress()).greatest)
+        return Advance(closed, closed, self._progress.get(operator.stream, StreamProgress()).max_event_time)
 
     def write(self) -> StateReceipt:
         """Write state, results and rejects; the receipt names them."""
@@ -363,7 +382,11 @@ class _StateTask:
         kept = Counter(bytes_by_state(self._state))
         for run in self._runs:
             if run.ref.name not in self._replaced:
-                whole = bytes_of_run(self._store, run.ref.name) if run.whole else bytes_by_state(run.sections)
+                whole = (
+                    bytes_of_run(self._store, run.ref.name)
+                    if run.covers_task
+                    else bytes_by_state(run.sections)
+                )
                 kept.update(whole)
         return self._ledger.seen("state", kept)
 
@@ -376,7 +399,9 @@ class _StateTask:
         """A file for each retention there is among the queries that have answered."""
         classes: dict[str, dict[str, pa.Table]] = {}
         for query, table in self.results.items():
-            classes.setdefault(str(self.plan.retentions.get(query, KEEPS_ALL)), {})[query] = by_instant(table)
+            classes.setdefault(str(self.plan.retentions.get(query, RETAIN_ALL)), {})[query] = by_instant(
+                table
+            )
         found = []
         for retention_class, tables in sorted(classes.items()):
             name = file_names.results_run(self._message.epoch, self._message.task)
