@@ -114,8 +114,11 @@ def resolve(
         return Signature(function, *typed)
     user = (users or {}).get(name.lower())
     if user is None:
-        known = [*(known for known in _CANONICAL if known.isidentifier()), *(users or {})]
-        raise UserError(f"there is no function '{name}'", remedy=did_you_mean(name, known))
+        suggestions = [
+            *(suggestions for suggestions in _CANONICAL if suggestions.isidentifier()),
+            *(users or {}),
+        ]
+        raise UserError(f"there is no function '{name}'", remedy=did_you_mean(name, suggestions))
     typed = fixed(user.result, *user.parameters)(arguments, values)
     if typed is None:
         raise UserError(

@@ -87,14 +87,14 @@ def _bound(
         lambda inner: _bound(inner, names, text, functions, numbered=is_later(inner, select)),
     )
     select = spelled_out(select, sources.stream, text)
-    members = Memberships(
+    memberships = Memberships(
         names,
         sources.scope,
         functions,
         lambda inner: _bound(inner, names, text, functions, numbered=True),
     )
     single = select.source.sets is None
-    return _SelectBinder(select, text, sources, functions, members, numbered and single).query()
+    return _SelectBinder(select, text, sources, functions, memberships, numbered and single).query()
 
 
 @dataclass(slots=True)

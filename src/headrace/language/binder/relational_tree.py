@@ -9,7 +9,7 @@ from headrace.language.binder.sources.from_clause import From
 from headrace.language.binder.subqueries import Memberships
 
 
-def tree(sources: From, where: Expression | None, members: Memberships, *, grouped_window: bool) -> Node:
+def tree(sources: From, where: Expression | None, memberships: Memberships, *, grouped_window: bool) -> Node:
     """Scans, windows, joins of streams, semijoins, joins with relations, the subqueries of WHERE and WHERE, bottom up.
 
     With `GROUP BY window()` conditions on the stream alone are below the window, as in SQL. A comma join takes its
@@ -17,7 +17,7 @@ def tree(sources: From, where: Expression | None, members: Memberships, *, group
     """
     prefix = f"{sources.stream.alias}."
     pending = list(sources.conditions)
-    pending += [condition for semijoin in members.semijoins for condition in semijoin.conditions]
+    pending += [condition for semijoin in memberships.semijoins for condition in semijoin.conditions]
     pending += [] if where is None else list(conjuncts(where))
     node: Node = sources.stream.scan
     if grouped_window:
@@ -27,7 +27,7 @@ def tree(sources: From, where: Expression | None, members: Memberships, *, group
     assert sources.stream.window is not None
     node = Windowed(node, sources.stream.alias, sources.stream.window)
     rights = [Windowed(other.scan, other.alias, other.window) for other in sources.others if other.window]
-    for right in (*rights, *(semijoin.right for semijoin in members.semijoins)):
+    for right in (*rights, *(semijoin.right for semijoin in memberships.semijoins)):
         columns = frozenset(right.schema.names)
         taken = _taken(pending, sources, frozenset(node.schema.names) | columns, columns)
         pending = [factor for factor in pending if factor not in taken]
@@ -40,7 +40,7 @@ def tree(sources: From, where: Expression | None, members: Memberships, *, group
             pending = [factor for factor in pending if factor not in taken]
             condition = joined("and", taken) if taken else None  # noqa: PLW2901
         node = Join(node, source.scan, kind, condition)
-    node = members.over(node)
+    node = memberships.over(node)
     return Filter(node, joined("and", pending)) if pending else node
 
 

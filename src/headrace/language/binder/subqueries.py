@@ -108,14 +108,14 @@ class Memberships:
             item = Name((table.names[0],), node.select.span)
         if item is None or len(items) != 1:
             self._fail("the SELECT of IN has one column", node.select.span, "Name it: IN (SELECT id FROM r).")
-        member = binder.bind(item)
-        if any(not name.startswith(f"{alias}.") for name in columns_of(member)):
+        inner_value = binder.bind(item)
+        if any(not name.startswith(f"{alias}.") for name in columns_of(inner_value)):
             self._fail(
                 "the column that IN tests is one of its own SELECT",
                 item.span,
                 "Compare columns of the stream in the WHERE of the inner SELECT.",
             )
-        test = outer.call("=", node.span, outer.bind(operands[0]), member)
+        test = outer.call("=", node.span, outer.bind(operands[0]), inner_value)
         assert isinstance(test, Call)
         return test
 
@@ -135,8 +135,8 @@ class Memberships:
         return any(self.names.relation(source.name) is None for source in sources)
 
     def _is_known(self, name: str) -> bool:
-        known = self.names.stream(name), self.names.relation(name), self.names.query(name)
-        return any(definition is not None for definition in known)
+        definitions = self.names.stream(name), self.names.relation(name), self.names.query(name)
+        return any(definition is not None for definition in definitions)
 
     def _relation(self, select: Select) -> RelationDefinition:
         relation = self.names.relation(select.source.name)

@@ -139,10 +139,10 @@ def _create_query(cursor: Cursor, start: Span, replace: bool) -> CreateQuery:
     settings = query_options(cursor) if cursor.accept("OPTIONS") else {}
     cursor.zone = settings.setdefault("zone", cursor.zone)
     cursor.expect("AS", purpose=" and a SELECT")
-    found = _select(cursor, "AS")
+    selected = _select(cursor, "AS")
     from_now = cursor.accept("FROM", "NOW") or from_now
-    query = QueryDefinition(name, _text(cursor, found), from_now, **settings)
-    return CreateQuery(*_written(cursor, start), query, found, replace)
+    query = QueryDefinition(name, _text(cursor, selected), from_now, **settings)
+    return CreateQuery(*_written(cursor, start), query, selected, replace)
 
 
 def _select(cursor: Cursor, after: str) -> Select:

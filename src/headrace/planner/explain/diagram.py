@@ -107,9 +107,9 @@ class _Drawing:
         return heights[stream]
 
     def _work_of(self, operator: str, kind: str) -> Work:
-        return self.graph.sharing.works[self._place(operator, kind)]
+        return self.graph.sharing.works[self._position(operator, kind)]
 
-    def _place(self, operator: str, kind: str) -> int:
+    def _position(self, operator: str, kind: str) -> int:
         works = self.graph.sharing.works
         return next(
             position for position in self.graph.sharing.places[operator] if works[position].kind == kind
@@ -186,8 +186,8 @@ class _Drawing:
         return (f"{users}{state}", rows, cost)
 
     def _query_boxes(self) -> Iterator[Box]:
-        costs = {each.name: each for each in self.graph.costs}
-        total = sum(each.nanoseconds for each in costs.values()) or 1.0
+        costs = {item.name: item for item in self.graph.costs}
+        total = sum(item.nanoseconds for item in costs.values()) or 1.0
         columns = {
             owner: _COLUMNS * self.levels[self._work_of(operator, "state").stream] + _PLACE["query"]
             for operator, owner in self.operators.items()
@@ -216,14 +216,14 @@ class _Drawing:
     def lines(self) -> Iterator[tuple[str, str]]:
         """The two ends of each line, once for each operator."""
         for operator, owner in self.operators.items():
-            read, fold, state = (self._place(operator, kind) for kind in ("read", "fold", "state"))
+            read, fold, state = (self._position(operator, kind) for kind in ("read", "fold", "state"))
             yield self.drawn[read], self.drawn[fold]
             yield self.drawn[fold], self.drawn[state]
             if "." not in operator:
                 yield self.drawn[state], self.queries[owner]
             maker = self.graph.makers.get(self.graph.sharing.works[read].stream)
             if maker in self.operators:
-                made = self.drawn[self._place(str(maker), "state")]
+                made = self.drawn[self._position(str(maker), "state")]
                 yield (
                     made if "." in str(maker) else self.queries[self.operators[str(maker)]],
                     self.drawn[read],

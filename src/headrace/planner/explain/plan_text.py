@@ -28,7 +28,7 @@ _QUERIES: Final = 10
 def all_lines(graph: Explained) -> Iterator[str]:
     """All work from the streams to the states, then the costliest queries."""
     works = graph.sharing.works
-    kinds = {kind: sum(each.kind == kind for each in works) for kind in ("read", "fold", "state")}
+    kinds = {kind: sum(work.kind == kind for work in works) for kind in ("read", "fold", "state")}
     names = set(graph.owners.values())
     yield (
         f"{count(len(names), 'query', 'queries')} over {count(kinds['read'], 'stream', 'streams')}: "
@@ -58,7 +58,7 @@ def query_lines(graph: Explained, name: str) -> Iterator[str]:
         share = cost.nanoseconds / total if total else 0.0
         place_of = f", number {rank:,} of {len(costs):,}" if len(costs) > 1 else ""
         yield f"  cost: {time_of(cost.nanoseconds)} an epoch, {percent_of(share)} of all work{place_of}"
-        yield f"    {_own(cost, graph.seen.epochs)}"
+        yield f"    {_query_measures(cost, graph.seen.epochs)}"
     yield f"  {_when(graph)}"
 
 
@@ -127,7 +127,7 @@ def _queries(graph: Explained) -> Iterator[str]:
     width = max(len(cost.name) for cost in first)
     for cost in first:
         share = percent_of(cost.nanoseconds / total)
-        yield f"  {cost.name:<{width}}  {time_of(cost.nanoseconds):>8} {share:>6}  {_own(cost, graph.seen.epochs)}"
+        yield f"  {cost.name:<{width}}  {time_of(cost.nanoseconds):>8} {share:>6}  {_query_measures(cost, graph.seen.epochs)}"
     rest = costs[_QUERIES:]
     if rest:
         spent = sum(cost.nanoseconds for cost in rest)
@@ -137,7 +137,7 @@ def _queries(graph: Explained) -> Iterator[str]:
         )
 
 
-def _own(cost: QueryCost, epochs: int) -> str:
+def _query_measures(cost: QueryCost, epochs: int) -> str:
     """The measurements of one query alone."""
     selectivity = cost.seen.selectivity
     keeps = "" if selectivity is None else f"keeps {percent_of(selectivity)}, "

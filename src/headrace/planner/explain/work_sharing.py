@@ -86,8 +86,8 @@ def sharing(
             places[user] = (*places.get(user, ()), position)
     keys = {work.key: position for position, work in enumerate(works)}
     for stream in by_stream:
-        for member in met.get(stream, ()):
-            keys.setdefault(f"read {member}", keys[f"read {stream}"])
+        for name in met.get(stream, ()):
+            keys.setdefault(f"read {name}", keys[f"read {stream}"])
     return Sharing(tuple(works), places, keys)
 
 
@@ -105,20 +105,22 @@ def _fold_label(how: SharingKind, operators: Sequence[Operator]) -> str:
     first, scan_group = operators[0], over_panes(operators)
     if how == "selections":
         predicates = {
-            predicate_of(selection) for member in operators if (selection := member.on_request) is not None
+            predicate_of(selection)
+            for operator in operators
+            if (selection := operator.on_request) is not None
         }
         return f"match {len(predicates):,} condition{'s' * (len(predicates) > 1)} in one index, into bitmaps of rows"
     if how == "routed":
-        filters = {first_filter(member) for member in operators}
+        filters = {first_filter(operator) for operator in operators}
         return f"match {len(filters):,} conditions in one index, and give each query its rows"
     if not scan_group:
         return f"keep rows{_filter(first)} for {first.title}"
     by = ", ".join(show(key.expression) for key in scan_group[0].keys) or "nothing (one group)"
-    panes = {member.panes for member in scan_group}
-    cells = dict.fromkeys(cell for member in scan_group for cell in partials(member))
+    panes = {operator.panes for operator in scan_group}
+    cells = dict.fromkeys(cell for operator in scan_group for cell in partials(operator))
     folded = f"fold by {by} into panes of {len(panes)} window{'s' * (len(panes) > 1)}: {', '.join(cells)}"
     if how == "conditions":
-        conditions = {predicate_of(member) for member in scan_group}
+        conditions = {predicate_of(operator) for operator in scan_group}
         return f"{_joined(first)}match {len(conditions):,} conditions in one index, {folded}"
     return f"{folded}{_filter(first)}"
 

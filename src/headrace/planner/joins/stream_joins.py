@@ -128,7 +128,7 @@ def decompose(
     free = frozenset(name for window in windows for name in window.source.schema.names)
     parts = _Parts(name, query, windows, _factors(top), [])
     root = rewritten(query.root, _PairColumns(windows), lambda node: parts.over(node, top, free))
-    columns = _wanted(query.root, top, free, parts.factors)
+    columns = _columns_read(query.root, top, free, parts.factors)
     inner = inner_of(operator_id)
     join_stages = tuple(parts.join_stages(inner, len(windows) - 1, columns, inner_of, stream_of))
     pairs = StreamScan(stream_of(inner), PAIRS, join_stages[0].operator.spec.shown, None)
@@ -150,7 +150,9 @@ def _factors(node: Node) -> list[Expression]:
     return [*_factors(node.left), *factors]
 
 
-def _wanted(root: Node, top: Node, free: frozenset[str], pushed: Sequence[Expression]) -> frozenset[str]:
+def _columns_read(
+    root: Node, top: Node, free: frozenset[str], pushed: Sequence[Expression]
+) -> frozenset[str]:
     """The streams' columns that are read above the joins."""
     inside = {id(node) for node in walk(top)}
     read = [item for node in walk(root) if id(node) not in inside for item in expressions_of(node)]

@@ -67,13 +67,15 @@ def with_bounds(shape: Shape) -> Shape:
     """The query with the counts and sums of its aggregates, and for each bound a count that is always 0, as its column."""
     assert shape.aggregate is not None
     calls = tuple(
-        NamedAggregate(item.name, exact(item.call) if item.call.part == "value" else _place(shape, item))
+        NamedAggregate(
+            item.name, exact(item.call) if item.call.part == "value" else _bound_count(shape, item)
+        )
         for item in _items(shape)
     )
     return replace(shape, aggregate=replace(shape.aggregate, aggregates=calls))
 
 
-def _place(shape: Shape, bound: NamedAggregate) -> AggregateCall:
+def _bound_count(shape: Shape, bound: NamedAggregate) -> AggregateCall:
     """A count of NULLs, of a type that identifies the aggregate of the bound."""
     measures = list(dict.fromkeys(exact(item.call) for item in _items(shape)))
     nothing = Literal(None, decimal(measures.index(exact(bound.call)) + 1, 0))

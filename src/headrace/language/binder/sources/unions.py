@@ -34,10 +34,10 @@ def united(
     inputs: list[StreamScan | QueryScan] = []
     for part in (replace(source, others=(), alias=None), *source.others):
         with located(part.span, text):
-            inputs.append(_member(part, scan_of(part), inputs))
-    inputs = [replace(member, alias=f"{index}") for index, member in enumerate(inputs)]
+            inputs.append(_input(part, scan_of(part), inputs))
+    inputs = [replace(item, alias=f"{index}") for index, item in enumerate(inputs)]
     first = inputs[0]
-    times = {_time_place(member) for member in inputs}
+    times = {_time_place(item) for item in inputs}
     time = first.time if isinstance(first, StreamScan) and len(times) == 1 else None
     return UnionAll(tuple(inputs), source.alias or _UNNAMED, first.table, time)
 
@@ -48,7 +48,7 @@ def _time_place(part: StreamScan | QueryScan) -> int | None:
     return None if time is None else part.table.names.index(time)
 
 
-def _member(
+def _input(
     source: Source,
     scan: StreamScan | RelationScan | QueryScan,
     earlier: list[StreamScan | QueryScan],
