@@ -270,7 +270,7 @@ class Top:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Relation to stream: ISTREAM the insertions since the previous instant or window, DSTREAM the retractions, RSTREAM all rows."""
+    """Relation to stream: ISTREAM insertions, DSTREAM retractions since the previous instant or window, RSTREAM all rows."""
 
     source: Node
     kind: Choice["istream", "dstream", "rstream"]
@@ -309,7 +309,7 @@ class Revisions:
 
     def __post_init__(self) -> None:
         if self.within is not None and self.within < 0:
-            raise UserError("rows cannot be late by less than nothing")
+            raise UserError("rows cannot be late by less than 0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ class Catalog:
         return "query" if self.query(name) else None
 
     def apply_all(self, entries: Sequence[Mapping[str, Any]]) -> Catalog:
-        """The catalog after log entries; the cost of a run of changes to queries is proportional to the changes, however it is split."""
+        """The catalog after log entries; a run of changes to queries costs its changes, however it is split."""
         after = self
         for of_queries, run in groupby(entries, is_of_query):
             if of_queries:

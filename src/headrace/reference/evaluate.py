@@ -228,7 +228,7 @@ def _steps(
 
 
 def _occurs(query: Query, history: History, at: Instant) -> bool:
-    """True for RSTREAM over `[NOW]`, which has results at instants with a row; over other windows it would have them at every instant."""
+    """True for RSTREAM over `[NOW]`, which has rows at instants with a row; over other windows it never ends."""
     windows = [node.window for node in walk(query.root) if isinstance(node, Windowed)]
     if not windows or any(window != TimeRange(0) for window in windows):
         raise UnsupportedQuery("RSTREAM needs a window with SLIDE, or [NOW]")

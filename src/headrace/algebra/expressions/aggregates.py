@@ -45,9 +45,7 @@ class AggregateCall:
         if (self.half_life is not None) != (self.function == "ewma"):
             raise ValueError(f"{self.function} with half-life {self.half_life}")
         if self.half_life is not None and self.half_life <= 0:
-            raise UserError(
-                "a half-life is longer than nothing", remedy="Write for example INTERVAL 5 MINUTES."
-            )
+            raise UserError("a half-life is longer than 0", remedy="Write for example INTERVAL 5 MINUTES.")
         if (self.share is not None) != (self.function in SHARES):
             raise ValueError(f"{self.function} with share {self.share}")
         if (self.most is not None) != (self.function in _WITH_MOST):

@@ -1,6 +1,6 @@
 """Resolution of functions: the function of a name and argument types, the casts of its arguments, and its result type.
 
-The rows are in `numbers`, `text`, `time`, `structs` and `regex`, the rules in `type_rules`, Spark's coercion in `coercion`. Operators are
+The rows are in `numbers`, `text`, `time`, `structs` and `regex`, the rules in `type_rules`, coercion in `coercion`. Operators are
 functions of the same table. Implicit conversions of Spark appear as differing `Signature.arguments`: the binder
 inserts a `Cast` there.
 """
@@ -59,8 +59,9 @@ class Signature:
 class UserFunction:
     """A registered Python function, allowed wherever a scalar function is.
 
-    `body`, or the function that is loaded from it, takes one Arrow array per parameter and returns as many values (an Arrow array, numpy array or sequence); with
-    `by_row` it takes one row's Python values and returns one. `strict` bodies never see NULL: such rows are NULL. An
+    `body`, or the function that is loaded from it, takes one Arrow array per parameter and returns as many values (an Arrow
+    array, numpy array or sequence); with `by_row` it takes one row's Python values and returns one. `strict` bodies never see
+    NULL: such rows are NULL. An
     exception of a by-row body is an error of its row; one of an array body is an error of every row of the array.
     Contract: deterministic, without side effects; it may be evaluated for a part of the rows, and again.
     """

@@ -51,7 +51,7 @@ def _loaded(code: Code) -> Any:
 
 class _Loader(pickle.Unpickler):  # of what a user registered, when a query of theirs uses it
     def find_class(self, module: str, name: str) -> Any:
-        """A class of Headrace that user code names, such as the base of a window: modules may have moved, public names have not."""
+        """A class of Headrace that user code names, such as a base class: modules may have moved, public names have not."""
         try:
             return super().find_class(module, name)
         except (ImportError, AttributeError):

@@ -213,7 +213,7 @@ class Session:
 class Custom:
     """`[WINDOW name(constants) ON x]`: windows of a user's class, whose code is `body`, or of a built-in kind (None).
 
-    See `user_windows`, `window_kinds`. `on` are over the stream's own columns. Context free: the row alone determines its windows.
+    See `user_windows`, `window_kinds`. `on` are over the stream's columns. Context free: the row alone determines its windows.
     """
 
     name: str

@@ -140,7 +140,7 @@ def producers_remembered(options: Mapping[str, str]) -> Duration:
     except UserError as error:
         raise UserError(f"option rememberProducers: {error.message}", remedy=error.remedy) from None
     if length < 0:
-        raise UserError("option rememberProducers must be nothing or longer", remedy="Such as '7 DAYS'.")
+        raise UserError("option rememberProducers must not be negative", remedy="Such as '7 DAYS'.")
     return length
 
 

@@ -182,7 +182,7 @@ def with_semijoins(select: Select, sources: From, text: str) -> From:
             )
         if isinstance(source.scan, StreamScan) and source.scan.channel != "rows":
             _fail(
-                f"{source.scan.channel.upper()} rows arrive after their time: the state of that time is gone",
+                f"{source.scan.channel.upper()} rows arrive after their time: the state of that time has expired",
                 source.span,
                 text,
                 "Select them by themselves, or use a stored relation.",
@@ -221,7 +221,7 @@ def check_order(aggregates: Iterable[NamedAggregate], select: Select, text: str)
         names = frozenset[str]() if item.call.argument is None else columns_of(item.call.argument)
         if any(name.endswith((AT, POSITION)) for name in names):
             _fail(
-                f"{item.call.function.upper()} depends on the order of rows, and with IN over what changes they have none",
+                f"{item.call.function.upper()} depends on the order of rows, and with IN over a changing relation they have none",
                 select.span,
                 text,
                 "Use MIN, MAX or another aggregate that does not.",

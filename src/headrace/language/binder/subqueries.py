@@ -39,7 +39,7 @@ class Memberships:
     scope: Scope
     functions: Mapping[str, UserFunction]
     inner: Callable[[Select], Query]
-    found: list[Membership] = field(default_factory=list)
+    subqueries: list[Membership] = field(default_factory=list)
     semijoins: list[Semijoin] = field(default_factory=list)
 
     def where(self, node: Expr, binder: ExpressionBinder) -> Expression | None:
@@ -77,14 +77,14 @@ class Memberships:
                 if item is not None:
                     binder.bind(item)
         membership = Membership(inner.scan, f"{alias}.matched", condition, test)
-        self.found.append(membership)
+        self.subqueries.append(membership)
         column = Column(membership.name, BOOLEAN)
         negated = isinstance(node, InSelect) and node.negated
         return Call("not", (column,), BOOLEAN) if negated else column
 
     def over(self, node: Node) -> Node:
         """The node with the columns of all subqueries over stored relations above it."""
-        for membership in self.found:
+        for membership in self.subqueries:
             node = SemijoinColumn(
                 node, membership.right, membership.name, membership.condition, membership.test
             )
@@ -122,7 +122,7 @@ class Memberships:
     def _alias(self) -> str:
         """An unused name for the inner relation: FROM or another subquery may read it too."""
         taken = {source.alias.lower() for source in self.scope.sources}
-        taken |= {item.right.alias for item in self.found} | {item.alias for item in self.semijoins}
+        taken |= {item.right.alias for item in self.subqueries} | {item.alias for item in self.semijoins}
         return next(f"in{index}" for index in range(len(taken) + 1) if f"in{index}" not in taken)
 
     def _changes(self, select: Select) -> bool:
@@ -160,7 +160,7 @@ class Memberships:
                 "a SELECT inside a condition has SELECT, one relation in FROM, and WHERE only",
                 span=beyond,
                 text=self.scope.text,
-                remedy="JOIN the relation, or make one that holds what is asked.",
+                remedy="JOIN the relation, or create one with the rows that the SELECT needs.",
             )
         for item in select.items:
             alias = select.source.alias or select.source.name

@@ -21,7 +21,7 @@ def at_emitted(cursor: Cursor) -> bool:
 
 
 def at_select(cursor: Cursor, ahead: int = 0) -> bool:
-    """True where a SELECT begins, bare, in parentheses, or inside ISTREAM, DSTREAM or RSTREAM, `ahead` tokens after the cursor."""
+    """True where a SELECT begins `ahead` tokens on, bare, in parentheses, or inside ISTREAM, DSTREAM or RSTREAM."""
     while cursor.ahead(ahead).text == "(" and cursor.ahead(ahead).kind == "sign":
         ahead += 1
     word = cursor.ahead(ahead).upper

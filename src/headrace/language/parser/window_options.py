@@ -144,7 +144,7 @@ def positive_duration(cursor: Cursor, what: str) -> Duration:
     start = cursor.token.span
     length = duration(cursor, what)
     if length <= 0:
-        raise cursor.error(f"{what} must be longer than nothing", cursor.since(start))
+        raise cursor.error(f"{what} must be longer than 0", cursor.since(start))
     return length
 
 

@@ -92,9 +92,7 @@ def part_of_window(cursor: Cursor) -> Duration:
 def _range(cursor: Cursor, start: Span, first: Options) -> WindowClause:
     if cursor.accept("UNBOUNDED"):
         if first.attribute is not None:
-            raise cursor.error(
-                "an UNBOUNDED window is measured on nothing", cursor.since(start), "Leave WATTR out."
-            )
+            raise cursor.error("an UNBOUNDED window has no measure", cursor.since(start), "Leave WATTR out.")
         return _unbounded(cursor, start)
     if cursor.accept("ALL"):
         return _landmark(cursor, start, first)
@@ -111,9 +109,9 @@ def _range(cursor: Cursor, start: Span, first: Options) -> WindowClause:
     read = options(cursor, first)
     if length < 0 or (length == 0 and (tumbling or read.slides)):
         raise cursor.error(
-            "the range of a window that slides must be longer than nothing"
+            "the range of a window that slides must be longer than 0"
             if length == 0
-            else "the range of the window must be nothing or longer",
+            else "the range of the window must not be negative",
             extent,
             "[RANGE 0 SECONDS], like [NOW], holds the rows of an instant, and has no SLIDE.",
         )
@@ -237,7 +235,7 @@ def _session(cursor: Cursor, start: Span, partition: tuple[Expr, ...]) -> Sessio
     read = options(cursor)
     if read != Options(partition=read.partition, attribute=read.attribute):
         raise cursor.error(
-            "a SESSION window takes PA and WATTR only: it ends where rows stay away", cursor.since(start)
+            "a SESSION window takes PA and WATTR only: it ends at a gap between rows", cursor.since(start)
         )
     if partition and read.partition:
         raise cursor.error("PARTITION BY and PA specify the same thing twice", cursor.since(start))
@@ -324,7 +322,7 @@ def _lattice(
 
 def _with_gap(cursor: Cursor, window: SessionWindow) -> SessionWindow:
     if window.gap <= 0:
-        raise cursor.error("the gap of a session must be longer than nothing", window.span)
+        raise cursor.error("the gap of a session must be longer than 0", window.span)
     return window
 
 
@@ -375,7 +373,7 @@ def _length(cursor: Cursor, item: Expr | None) -> Duration:
 
 def _starting(cursor: Cursor, what: str, window: StartingWindow) -> StartingWindow:
     if window.range <= 0 or window.slide <= 0:
-        raise cursor.error("a window's size and slide must be longer than nothing", window.span)
+        raise cursor.error("a window's size and slide must be longer than 0", window.span)
     if abs(window.origin) >= window.slide:
         raise cursor.error(
             f"the start of {what} must be shorter than its slide",

@@ -220,7 +220,7 @@ def _length(cursor: Cursor, word: str, *, smallest: Duration) -> Duration:
     length = duration(cursor, f"a length of time after {word}")
     if length < smallest:
         raise cursor.error(
-            f"{word} must be {'longer than nothing' if smallest else 'nothing or longer'}",
+            f"{word} must {'be longer than 0' if smallest else 'not be negative'}",
             cursor.since(start),
         )
     return length
@@ -297,7 +297,7 @@ def interval_option(cursor: Cursor, option: str, text: str, at: Span) -> Duratio
     except UserError as error:
         raise cursor.error(f"{option}: {error.message}", at, error.remedy) from None
     if length < 0:
-        raise cursor.error(f"{option} must be nothing or longer", at)
+        raise cursor.error(f"{option} must not be negative", at)
     return length
 
 
@@ -352,5 +352,5 @@ def _check_order(cursor: Cursor, using: str, options: dict[str, str], places: di
         raise cursor.error(
             f"files cannot be read in the order '{order}'",
             places["order"],
-            "order 'name' reads them by name; without it they come by modification time, then name.",
+            "order 'name' reads them by name; without it they are read by modification time, then name.",
         )

@@ -50,7 +50,8 @@ from headrace.language.syntax.lexer import statement_tokens
 def parse_script(text: str, zone: str = "UTC") -> tuple[Statement, ...]:
     """The statements of a script, each ended by `;` (optional after the last one).
 
-    `zone` is the session's at its start; SET TIME ZONE applies to the statements after it. Raises `UserError` with line and column of the first mistake.
+    `zone` is the session's at its start; SET TIME ZONE applies to the statements after it. Raises `UserError` with line and
+    column of the first mistake.
     """
     statements: list[Statement] = []
     for part in statement_tokens(text):

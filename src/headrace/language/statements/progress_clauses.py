@@ -203,7 +203,7 @@ def _positive(cursor: Cursor, word: str) -> Duration:
     start = cursor.token.span
     length = duration(cursor, f"a length of time after {word}")
     if length <= 0:
-        raise cursor.error(f"{word} must be longer than nothing", cursor.since(start))
+        raise cursor.error(f"{word} must be longer than 0", cursor.since(start))
     return length
 
 

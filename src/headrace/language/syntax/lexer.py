@@ -147,7 +147,7 @@ def _quoted(text: str, at: int) -> Token:
 
 def _nothing(text: str, at: int) -> UserError:
     return UserError(
-        f"nothing begins with the character {text[at]!r}",
+        f"no token begins with the character {text[at]!r}",
         span=Span(at, at + 1),
         text=text,
         remedy="Put names with other characters than letters, digits and _ in backticks.",

@@ -27,7 +27,7 @@ _LONGEST: Final = 140
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A piece of work: `name` is that of the stream, of an operator that shares the aggregation, or of the state. `users` are operators."""
+    """A piece of work: `name` is of the stream, of a sharing operator, or of the state; `users` are operators."""
 
     kind: Kind
     name: str

@@ -15,7 +15,7 @@ from headrace.planner.lowering.lowering import Lowering
 
 
 def spec_of(lowering: Lowering) -> PartitionedRows:
-    """The common part of these operators: the stored columns, and the steps over them. Revisions need the rows of all partitions in one slot."""
+    """The stored columns of these operators, and the steps over them. Revisions need all partitions in one slot."""
     shape, window = lowering.shape, lowering.shape.window
     assert isinstance(window, RowsSlide | TupleSlide | Delta | Session | Custom)
     partitions = 0 if isinstance(window, Custom) else len(window.partition)

@@ -1,9 +1,9 @@
 """Lowering of a query WITH SHEDDING: sums over the weights of rows, which panes aggregate like any others.
 
 An estimate and its error are made of COUNT, SUM and AVG of the rows that are used, and of sums of their contributions
-to the estimate and to its variance: `headrace.algebra.expressions.shedding_estimates` has the equations. The mean square around the ratio of an AVG
-is the sum of three terms, sum u x^2 - 2 r sum u x + r^2 sum u with u = w (w - 1), so that its error carries some 1e-8 of the
-values by rounding; it is exactly 0 where nothing was shed, since each sum is.
+to the estimate and to its variance: `headrace.algebra.expressions.shedding_estimates` has the equations. The mean square
+around the ratio of an AVG is the sum of three terms, sum u x^2 - 2 r sum u x + r^2 sum u with u = w (w - 1), so that its error
+carries some 1e-8 of the values by rounding; it is exactly 0 where nothing was shed, since each sum is.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class NearMinimum(TakesRows):
         return self.histograms.totals
 
     def merged(self, other: NearMinimum) -> NearMinimum:
-        """The sum over the rows of both, key by key: the weight of the greater minimum's range in the other histogram, spread evenly."""
+        """The sum over the rows of both, key by key: weight in the greater minimum's range is spread evenly."""
         ours, theirs = self.histograms, other.histograms
         lower = ours.bounds[:, 0] <= theirs.bounds[:, 0]
         merged = FocusedHistograms(

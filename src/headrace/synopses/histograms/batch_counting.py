@@ -15,7 +15,7 @@ from headrace.synopses.histograms.exponential_histogram import Histograms
 from headrace.synopses.rows.arrays import Ints
 
 _ROWS_A_BUCKET: Final = 2
-"""Waiting rows per bucket: they take up to four times the bytes of the histograms; inserting them takes a few times as long as a sum."""
+"""Waiting rows per bucket: up to four times the histograms' bytes; inserting them takes a few times as long as a sum."""
 _LEAST: Final = 512
 
 

@@ -35,7 +35,7 @@ def refusal(name: str) -> None:
     if folded in _CLOCK:
         raise UnsupportedQuery(
             f"{upper} is not available: a standing query must answer the same whenever it runs",
-            remedy="Use the event time of the rows; BEGIN NOW - INTERVAL … END NOW follows the stream's own present.",
+            remedy="Use the event time of the rows; BEGIN NOW - INTERVAL … END NOW follows the event time of the stream.",
         )
     if folded in _RANKS:
         raise UnsupportedQuery(
