@@ -248,7 +248,7 @@ class _Parts:
         inner_of: Callable[[str], str],
         stream_of: Callable[[str], str],
     ) -> Iterator[JoinStage]:
-        """The join of the windows up to number `last`, and the joins it reads; `wanted` are the columns of its pairs."""
+        """The join of the windows up to number `last`, and the joins it reads; `columns` are those of its pairs."""
         right = self.windows[last]
         left_columns = frozenset(name for item in self.windows[:last] for name in item.source.schema.names)
         right_columns = frozenset(right.source.schema.names)

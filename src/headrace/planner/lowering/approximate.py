@@ -85,7 +85,7 @@ def _bound_count(shape: Shape, bound: NamedAggregate) -> AggregateCall:
 def approximate_instants(
     answering: InstantAggregate, aggregates: tuple[NamedAggregate, ...]
 ) -> ApproximateInstants:
-    """The operator; `answering` answers the query of `with_bounds`, `asked` are its original aggregates."""
+    """The operator; `answering` answers the query of `with_bounds`, `aggregates` are the original ones."""
     partial_columns = answering.grouped.layouts[0].partial_columns
     forms = _forms(aggregates)
     pairs = zip(answering.grouped.aggregates, aggregates, strict=True)

@@ -22,7 +22,7 @@ def has_correlated(shape: Shape) -> bool:
 
 
 def check(query: Query, shape: Shape) -> None:
-    """Raises `UnsupportedQuery` where the answer needs rows that are no longer stored."""
+    """Raises `UnsupportedQuery` where the answer needs rows that have expired or were never stored."""
     if query.emit_empty:
         raise UnsupportedQuery(
             "EMIT EMPTY is not available with an aggregate that depends on another one",

@@ -182,7 +182,7 @@ class Ranks:
         return exact
 
     def _first_holding(self, bounds: Doubles, least: Doubles) -> Ints:
-        """The first point of each key whose bound is at least `wanted`; past its last one without such a point."""
+        """The first point of each key whose bound is at least `least`; past its last one without such a point."""
         low, high = self.offsets[:-1].copy(), self.offsets[1:].copy()
         while (open_ := low < high).any():
             middle = (low + high) // 2
