@@ -47,6 +47,9 @@ narrow: $(DEV_STAMP) ## the laws and operators once more, with the wide kernels 
 	NPY_DISABLE_CPU_FEATURES="$$($(BIN)/python -m tests.wide_kernels)" \
 		$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not soak and not spark" tests/laws tests/operators $(ARGS)
 
+mutants: $(DEV_STAMP) ## mistakes put into the lines of a change, and which of them no test notices (ARGS="--base REV --most 60")
+	$(BIN)/python -m tests.mutants $(ARGS)
+
 lock: $(DEV_STAMP) ## refresh the exact versions in constraints.txt
 	@.ci/lock
 
