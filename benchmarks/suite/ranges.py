@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks import runs
+from benchmarks.charts import Curve, Curves
 from benchmarks.contenders import SPARK_BATCH
-from benchmarks.curves import Curve, curves
 from benchmarks.folders import CHECKOUT
 from benchmarks.protocol import RANGE_SECONDS
 from benchmarks.report import Report
@@ -40,7 +40,7 @@ def ranges(rows: int, rounds: int) -> Report:
     table += [
         {"what": "spark batch, extrapolated", "range_s": 3600, "slide_s": 1, "rows_per_second": round(native)}
     ]
-    drawn = curves(
+    drawn = Curves(
         "Rate by range, slide 1 s, 1000 keys",
         ("range in seconds", "rows/s"),
         [

@@ -1,7 +1,7 @@
 """Bytewax with many standing queries over one stream, query by query. Prints one line of JSON.
 
 Each query is a branch of one flow: Arrow filters a batch by its condition, every row left is an item, every window an
-accumulator that the engine keeps. As in `runner`, two processes each take half of the keys. Answers are put into
+accumulator that the engine keeps. As in `runner`, one process a core takes its share of the keys. Answers are put into
 Parquet after the clock has stopped.
 """
 
@@ -29,11 +29,13 @@ from bytewax.operators import windowing
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import run_main
 
+from benchmarks.protocol import cores
+
 BATCH = 25_000
 WAIT = timedelta(days=1)  # see `runner`: no row may be late because the machine is slow
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RANGE, SLIDE = timedelta(seconds=60), timedelta(seconds=10)
-SHARDS = 2
+SHARDS = cores()
 _SHARD = "HEADRACE_BENCH_SHARD"
 _NAMES = [str(key) for key in range(1000)]
 Predicate = list[tuple[str, int, int]]

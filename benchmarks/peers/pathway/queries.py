@@ -1,7 +1,7 @@
 """Pathway with many standing queries over one stream, query by query. Prints one line of JSON.
 
 Each query is a filter, a sliding window by key and a reduction of one graph, over CSV files (the fastest format its engine
-reads by itself), on two threads. The input is read as finite, so the engine may take it in few large steps and tells every
+reads by itself), on a thread per core. The input is read as finite, so the engine may take it in few large steps and tells every
 window once: rather too fast than too slow. The files are made before the clock runs; answers are put into Parquet after
 it has stopped. `seconds` is the run of the graph.
 """
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-os.environ.setdefault("PATHWAY_THREADS", "2")
+os.environ.setdefault("PATHWAY_THREADS", str(len(os.sched_getaffinity(0))))
 
 import pathway as pw
 import pyarrow as pa
