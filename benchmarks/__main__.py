@@ -18,6 +18,7 @@ from benchmarks.suite.churn import churn
 from benchmarks.suite.correlated import correlated
 from benchmarks.suite.correlated_sliding import correlated_sliding
 from benchmarks.suite.crossover import crossover
+from benchmarks.suite.default import default
 from benchmarks.suite.epoch import epoch
 from benchmarks.suite.instants import instants
 from benchmarks.suite.invoke import invoke
@@ -39,6 +40,7 @@ from benchmarks.suite.window_id import buffering, panes
 from benchmarks.suite.windows import shared, sliding, tumbling
 
 SUITE = {
+    "default": default,
     "tumbling": tumbling,
     "sliding": sliding,
     "shared": shared,

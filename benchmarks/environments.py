@@ -81,9 +81,7 @@ def _class_path(peer: str) -> list[str]:
     if not ready.exists():
         missing = [name for name in ("mvn", "javac") if shutil.which(name) is None]
         if missing:
-            raise NotHere(
-                f"{peer} is built from Java sources, and {' and '.join(missing)} is not on the PATH."
-            )
+            raise NotHere(f"it is built from Java sources, and the PATH has no {' and no '.join(missing)}.")
         print(f"Building {peer} in {made} …", flush=True)
         command = ["mvn", "--quiet", "--batch-mode", "--file", str(PEERS / peer / "pom.xml"), "compile"]
         folders = [f"-Dmaven.repo.local={cache() / 'maven'}", f"-Dmade={made}"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -148,12 +149,16 @@ def save(output: Path) -> None:
 
 
 def main() -> None:
-    source, output = Path(sys.argv[1]), Path(sys.argv[2])
+    source, output = Path(sys.argv[2]), Path(sys.argv[3])
     if _SHARD in os.environ:
-        predicates: list[Predicate] = json.loads(Path(sys.argv[3]).read_text(encoding="utf-8"))
-        run_main(dataflow(source, output, predicates, int(os.environ[_SHARD])))
+        predicates: list[Predicate] = json.loads(Path(sys.argv[4]).read_text(encoding="utf-8"))
+        shard = int(os.environ[_SHARD])
+        run_main(dataflow(output / "last", output / "warm-up", predicates, shard))
+        run_main(dataflow(source, output, predicates, shard))
         return
-    output.mkdir(parents=True)
+    for folder in ("last", "warm-up"):
+        (output / folder).mkdir(parents=True)
+    shutil.copy(max(source.iterdir()), output / "last")
     command = [sys.executable, "-m", __spec__.name, *sys.argv[1:]]
     workers = [subprocess.Popen(command, env={**os.environ, _SHARD: str(shard)}) for shard in range(SHARDS)]
     codes = [worker.wait() for worker in workers]

@@ -87,7 +87,7 @@ public final class Queries {
       this.rules = rules;
     }
 
-    public void eval(int a, int b, int c, int d) {
+    public void eval(Integer a, Integer b, Integer c, Integer d) {
       for (int number = 0; number < rules.length; number++) {
         int[] rule = rules[number];
         if (a >= rule[0] && a <= rule[1] && b >= rule[2] && b <= rule[3]
