@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
 from benchmarks.charts import Bars, Chart, Curves, Grid
+from benchmarks.folders import cache
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +26,7 @@ _MOST_MARKS = 40
 
 def svg(chart: Chart) -> str:
     """The picture. Needs matplotlib, of the optional dependencies `bench`."""
+    os.environ.setdefault("MPLCONFIGDIR", str(cache() / "matplotlib"))
     import matplotlib as mpl  # noqa: PLC0415 - whoever only measures need not have it
     from matplotlib.figure import Figure  # noqa: PLC0415
 
