@@ -97,7 +97,7 @@ RIVALS = (
     Entry("flink", _SHARED, 10),
     Entry("flink", _SHARED, 100, _PARTS),
     *SHARED,
-    *(Entry("duckdb", _CONDITIONAL, queries) for queries in (1, 10, 100, 1000)),
+    *(Entry("duckdb", _CONDITIONAL, queries) for queries in (1, 10, 100)),
     *(Entry("duckdb", _JOIN, queries, _PARTS if queries > 100 else _ALL) for queries in (10, 100, 1000)),
     *(Entry("polars", _CONDITIONAL, queries) for queries in (1, 10, 100, 1000)),
 )
