@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 _PALETTE = {
     "ours": ("#1f6f8b", "#3a9d6e", "#6a4c93"),
-    "theirs": ("#b5651d", "#c9a227", "#a23b3b", "#7a5c58", "#d98880", "#4d4d4d"),
+    "theirs": ("#b5651d", "#c9a227", "#a23b3b", "#7a5c58", "#d98880", "#4d4d4d", "#6b8e23", "#e07b39"),
     "yardstick": ("#b9b9b9", "#808080", "#5f9ea0"),
 }
 _STYLE = {"svg.hashsalt": "headrace", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9}
 _WIDTH, _BAR_HEIGHT, _HEIGHT = 7.9, 0.3, 4.4
 _MOST_MARKS = 40
+_MOST_INSIDE = 6
+"""Curves whose names find room between the axes."""
 
 
 def svg(chart: Chart) -> str:
@@ -92,7 +94,9 @@ def _curves(chart: Curves, place: Axes) -> None:
     place.set_xlabel(chart.axes[0])
     place.set_ylabel(chart.axes[1])
     place.grid(color="#e3e3e3")
-    place.legend(frameon=False, fontsize="small")
+    many = len(chart.drawn) > _MOST_INSIDE
+    outside = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if many else {}
+    place.legend(frameon=False, fontsize="small", **outside)
 
 
 def _colours(kinds: Sequence[str]) -> list[str]:

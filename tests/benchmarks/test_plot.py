@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from benchmarks import plot
 from benchmarks.charts import Bar, Bars, Curve, Curves, Grid
 from benchmarks.suite import queries
 
@@ -16,11 +17,9 @@ CURVES = Curves(
 
 def drawn(chart) -> str:
     pytest.importorskip("matplotlib", reason="of the optional dependencies bench")
-    from benchmarks.plot import svg
-
-    made = svg(chart)
+    made = plot.svg(chart)
     assert ET.fromstring(made).tag.endswith("svg")
-    assert made == svg(chart)
+    assert made == plot.svg(chart)
     return " ".join(
         "".join(part.itertext()) for part in ET.fromstring(made).iter() if part.tag.endswith("text")
     )
@@ -51,5 +50,7 @@ def test_the_number_of_queries_is_a_logarithmic_axis_with_a_line_for_each_way() 
     assert lines["headrace"] == [1, 10, 100, 1000, 10_000]
     assert lines["polars, conditional"] == [1, 10, 100, 1000]
     assert {"flink, shared", "spark, join", "duckdb, join"} <= lines.keys()
+    colours = plot._colours([curve.kind for curve in chart.drawn])
+    assert len(set(colours)) == len(colours)
     words = drawn(chart)
     assert "flink, shared" in words
