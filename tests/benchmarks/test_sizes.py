@@ -10,6 +10,7 @@ from benchmarks.costs import costs
 from benchmarks.protocol import SLIDES
 from benchmarks.runs import Measurement, in_turn
 from benchmarks.suite import queries, windows
+from benchmarks.thresholds import Ratio
 
 EVERYONE = [each for each in vars(contenders).values() if isinstance(each, Contender)]
 WANTED = 20_000_000
@@ -110,3 +111,23 @@ def test_batch_yardsticks_experts_plans_and_memory_settings_are_in_the_page(task
     notes = " ".join(found.notes)
     assert all(f"{name}: " in notes for name in shown)
     assert "flink is left out: why." in notes
+
+
+def test_the_page_of_many_queries_has_every_way_and_compares_equal_numbers_of_queries(monkeypatch) -> None:
+    def run(entry: queries.Entry, rows: int) -> dict[str, float]:
+        took = {"seconds": 2.0 + rows * entry.queries / 1e6, "one_more_ms": 2.0, "register_seconds": 5.0}
+        return {**took, "rows": rows, "result_rows": entry.queries, "peak_pss_mb": 100.0}
+
+    grown = queries._Growth(Ratio("memory", 1.0, 1.1, at_most=True), "Memory.")
+    monkeypatch.setattr(queries, "_run", run)
+    monkeypatch.setattr(queries, "_memory", lambda rows: grown)
+    monkeypatch.setattr(queries, "_present", lambda entries: (list(entries), ["flink is left out: why."]))
+    monkeypatch.setattr(queries, "versions_of", lambda peer: {})
+    found = queries.queries(WANTED, 2)
+    assert len(found.table) == len(queries.OURS) + len(queries.RIVALS)
+    assert {tuple(row) for row in found.table} == {tuple(found.table[0])}
+    same = [ratio for ratio in found.ratios if ratio.what.startswith("10 queries to")]
+    assert len(same) == len(queries.QUERY_BY_QUERY)
+    assert all(ratio.value == pytest.approx(1.0) for ratio in same)
+    assert found.chart == found.picture
+    assert "flink is left out: why." in found.notes
