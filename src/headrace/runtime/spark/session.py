@@ -60,6 +60,7 @@ _FIXED: Mapping[str, str] = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "headrace.runtime.spark.worker_daemon",  # workers are forked with the pipeline imported
     "spark.sql.streaming.checkpointFileManagerClass": (  # two renames a micro-batch cheaper; atomic locally and on HDFS
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
