@@ -82,7 +82,5 @@ class Interrupts:
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if self._requested.is_set():
-            os._exit(
-                _CONVENTION + number
-            )  # the person has asked twice; the JVM ends when our pipe to it breaks
+            os._exit(_CONVENTION + number)  # the second signal; the JVM ends when the pipe to it breaks
         self.request(number)

@@ -7,9 +7,9 @@
 - 'console': as a callable that prints.
 
 The position of a sink is the name of a file in the home, so the next run continues from there. A slow sink delays only
-itself: it runs in a thread of its own. A receiver that fails is called again with the same epoch, after growing waits, for as
-long as the hub lives or the sink is given to; meanwhile its results are retained. Provisional rows are never delivered; a
-relation's rows are its changes.
+itself: it runs in a thread of its own. A receiver that fails is called again with the same epoch, after growing waits, until the
+hub is closed or `give_up_after` seconds have passed; meanwhile its results are retained. Provisional rows are never
+delivered; a relation's rows are its changes.
 """
 
 from __future__ import annotations

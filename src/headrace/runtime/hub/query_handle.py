@@ -50,7 +50,7 @@ class QueryHandle:
     def invoke(self, last: timedelta | Duration | str | None = None) -> pa.Table:
         """The current answer, without a Spark job: zero rows with the schema when there is none yet.
 
-        `last`: of a shorter window than the query's, as a timedelta, in microseconds, or as text such as "10 MINUTES".
+        `last`: the answer of a shorter window than the query's, as a timedelta, in microseconds, or as text such as "10 MINUTES".
 
         Raises `UserError` where the query stores no such window.
         """

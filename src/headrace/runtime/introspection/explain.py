@@ -117,7 +117,7 @@ def _titles(plan: EpochPlan, names: Mapping[str, str]) -> dict[str, str]:
     """Titles of the streams of results, and of those that are read together to be joined."""
     titles = {}
     for stream, maker in _makers(plan).items():
-        owner = names.get(derived_streams.owner_of(maker), "a query that is gone")
+        owner = names.get(derived_streams.owner_of(maker), "a dropped query")
         if (producer := plan.operators.get(maker)) is not None and producer.makes_pairs:
             titles[stream] = f"pairs of {owner}"
         elif NOW_OF in plan.streams[stream].options:

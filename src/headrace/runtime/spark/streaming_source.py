@@ -89,8 +89,8 @@ def _write(micro_batch: DataFrame, folder: Path, name: str) -> int:
     written = micro_batch.coalesce(1).mapInArrow(write, "rows BIGINT, same BOOLEAN").collect()[0]
     if not written["same"]:
         warnings.warn(
-            f"the micro-batch {folder / name} came again with other rows: its source cannot be repeated. Those "
-            "that came first are kept, the others are not taken in",
+            f"the micro-batch {folder / name} was repeated with other rows: its source is not repeatable. The "
+            "first rows are stored, the others are ignored",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -41,7 +41,7 @@ class Disk:
         os.fsync(descriptor)
 
     def close(self, descriptor: int) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(descriptor)
 
     def fsync_file(self, path: str) -> None:
@@ -61,7 +61,7 @@ class Disk:
         os.replace(source, target)  # noqa: PTH105
 
     def unlink(self, path: str) -> None:
-        """Take a name away; readers that have the file mapped keep it."""
+        """Remove a name; readers that have the file mapped keep it."""
         Path(path).unlink()
 
     def mkdir(self, path: str) -> None:

@@ -47,7 +47,7 @@ class HomeLock:
             os.close(descriptor)
             raise HomeInUse(
                 f"the home {self._home} is in use by {holder or 'a process that has just started'}. "
-                "Stop it, or give another home; if it runs on purpose, talk to it instead of starting a second"
+                "Stop it, or name another home; if it runs on purpose, use it instead of starting a second"
             ) from None
         except OSError as error:
             os.close(descriptor)

@@ -129,7 +129,7 @@ class ManifestLog:
         self._attempted: int | None = None
 
     def latest(self) -> Manifest | None:
-        """The newest manifest; None in an empty home. Lists once, then looks for newer ones each time."""
+        """The newest manifest; None in an empty home. Lists once, then searches for newer ones each time."""
         while True:
             number = self._files.last(self._last_number)
             if number is None:
