@@ -154,7 +154,7 @@ def _problem(block: Block) -> str | None:
             return None if block.text.strip() else "a statement is missing"
         case "query", (types, *options):
             return _problem_of_query(types, options, (*READINGS, *SORTS), has_text=bool(block.text.strip()))
-        case ("answer" | "emitted" | "invoke"), (_, types, *options):
+        case (("answer" | "emitted" | "invoke"), (_, types, *options)):
             return _problem_of_query(types, options, SORTS, has_text=not block.text.strip())
         case "rows" | "file", (_,):
             return None
@@ -167,9 +167,13 @@ def _problem(block: Block) -> str | None:
     )
 
 
-def _problem_of_query(types: str, options: list[str], known: tuple[str, ...], *, has_text: bool) -> str | None:
+def _problem_of_query(
+    types: str, options: list[str], known: tuple[str, ...], *, has_text: bool
+) -> str | None:
     if wrong := set(types) - set(TYPES):
         return f"'{min(wrong)}' is no type of a column: write one of {TYPES} for each column"
     if wrong := set(options) - set(known):
         return f"there is no option '{min(wrong)}': there is {', '.join(known)}"
-    return None if has_text else "`query` has a statement below it, `answer`, `emitted` and `invoke` have a name"
+    return (
+        None if has_text else "`query` has a statement below it, `answer`, `emitted` and `invoke` have a name"
+    )

@@ -36,7 +36,9 @@ def _difference(case: Case, block: Block, found: Read) -> str:
     if expected is None:
         return f"{case.place(block)}: no rows are expected; write ---- below the query, or record the case"
     if not same_types(block.types, found.types):
-        return f"{case.place(block)}: {_title(block)}\nthe columns are of types {found.types}, not {block.types}"
+        return (
+            f"{case.place(block)}: {_title(block)}\nthe columns are of types {found.types}, not {block.types}"
+        )
     if same_rows(expected, found.rows, block.types, sort=block.sorted):
         return ""
     return f"{case.place(block)}: {_title(block)}\n{_diff(expected, found.rows)}"

@@ -18,7 +18,7 @@ KNOWN_WRONG: Final = HERE / "known_wrong"
 
 def local(home: Path) -> hr.Hub:
     """A home without a JVM."""
-    return hr.open(home, local=True, tasks=2)
+    return hr.open(home, local=True, tasks=1)
 
 
 def record(path: Path) -> bool:

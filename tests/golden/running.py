@@ -173,7 +173,11 @@ class _Run:
             shown = self.hub.query(block.query).invoke()
         assert shown is not None, f"{block.text} shows no table"
         written = exports / f"{block.query}.csv"
-        text = written.read_text(encoding="utf-8") if block.reading == "answer" else render(shown, "csv").decode()
+        text = (
+            written.read_text(encoding="utf-8")
+            if block.reading == "answer"
+            else render(shown, "csv").decode()
+        )
         return Read(letters(shown.schema), tuple(printed(text)))
 
     def reopen(self) -> None:

@@ -18,6 +18,10 @@ ON_SPARK = [path for path in FILES if read_case(path).for_spark]
 SPARK_VARIANTS = (Variant("random epochs"), Variant("one epoch", "after", reopened=True))
 
 
+def first_comment(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
 def named(path: Path) -> str:
     return str(path.relative_to(path.parents[1]).with_suffix(""))
 
@@ -29,10 +33,7 @@ def test_a_case_answers_as_its_file_says(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(path, marks=pytest.mark.xfail(reason=path.read_text().partition("\n")[0], strict=True))
-        for path in WRONG
-    ],
+    [pytest.param(path, marks=pytest.mark.xfail(reason=first_comment(path), strict=True)) for path in WRONG],
     ids=named,
 )
 def test_what_is_known_to_be_wrong_still_is(path: Path) -> None:
@@ -48,6 +49,12 @@ def test_a_case_answers_the_same_on_spark(path: Path, spark) -> None:
     assert not wrong, f"\n{wrong}"
 
 
-def test_there_are_cases_of_both_executors() -> None:
-    assert len(FILES) > 70
-    assert len(ON_SPARK) > 8
+def test_there_are_cases_for_both_executors() -> None:
+    assert len(FILES) > 100
+    assert len(ON_SPARK) > 20
+
+
+@pytest.mark.parametrize("path", [*FILES, *WRONG], ids=named)
+def test_a_case_begins_with_what_it_shows(path: Path) -> None:
+    assert path.read_text(encoding="utf-8").startswith("# ")
+    assert any(block.expected is not None or block.kind == "statement" for block in read_case(path).blocks)

@@ -84,7 +84,8 @@ def same_rows(expected: Sequence[str], found: Sequence[str], types: str, *, sort
     if sort:
         left, right = sorted(left, key=_coarse), sorted(right, key=_coarse)
     return len(left) == len(right) and all(
-        len(a) == len(b) == len(types) and all(map(_same, a, b, types)) for a, b in zip(left, right, strict=True)
+        len(a) == len(b) == len(types) and all(map(_same, a, b, types))
+        for a, b in zip(left, right, strict=True)
     )
 
 
@@ -94,14 +95,17 @@ def _same(a: str, b: str, kind: str) -> bool:
     if kind != "R" or "NULL" in (a, b):
         return False
     try:
-        return math.isclose(float(a), float(b), rel_tol=ROUNDING, abs_tol=ROUNDING * ROUNDING)
+        one, other = float(a), float(b)
     except ValueError:
         return False
+    return one != 0 and math.isclose(one, other, rel_tol=ROUNDING)  # 0.0 and -0.0 are two texts
 
 
 def _coarse(row: Cells) -> Cells:
     """A key under which doubles that differ by rounding are neighbours."""
-    return tuple(f"{float(cell):.7g}" if re.fullmatch(r"-?\d+\.\d+(e[-+]?\d+)?", cell) else cell for cell in row)
+    return tuple(
+        f"{float(cell):.7g}" if re.fullmatch(r"-?\d+\.\d+(e[-+]?\d+)?", cell) else cell for cell in row
+    )
 
 
 def instant(text: str) -> datetime:
