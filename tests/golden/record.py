@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 import headrace as hr
-from tests.golden.case import SUFFIX, read_case
+from tests.golden.case import SUFFIX, BadCase, read_case
 from tests.golden.checking import problems
-from tests.golden.running import PLAIN, VARIANTS, run_case
+from tests.golden.running import PLAIN, VARIANTS, Failed, run_case
 
 HERE: Final = Path(__file__).parent
 CASES: Final = HERE / "cases"
@@ -40,16 +40,22 @@ def main(files: list[str]) -> int:
     paths = [Path(file).resolve() for file in files] or sorted(CASES.rglob(f"*{SUFFIX}"))
     failed = 0
     for path in paths:
-        if path.is_relative_to(KNOWN_WRONG):
-            sys.stderr.write(f"{path}: the answers of a known wrong case are written by hand\n")
-            failed = 1
-            continue
-        if record(path):
-            sys.stdout.write(f"recorded {path}\n")
-        if files and (wrong := problems(read_case(path), VARIANTS, local)):
+        if wrong := _recorded(path, in_all_variants=bool(files)):
             sys.stderr.write(f"{wrong}\n")
             failed = 1
     return failed
+
+
+def _recorded(path: Path, *, in_all_variants: bool) -> str:
+    """Record a case; what prevents that, or what is wrong with it now."""
+    if path.is_relative_to(KNOWN_WRONG):
+        return f"{path}: the answers of a known wrong case are written by hand"
+    try:
+        if record(path):
+            sys.stdout.write(f"recorded {path}\n")
+    except (BadCase, Failed) as error:
+        return str(error)
+    return problems(read_case(path), VARIANTS, local) if in_all_variants else ""
 
 
 if __name__ == "__main__":

@@ -153,4 +153,6 @@ def arrow_type(sql: str) -> pa.DataType:
     """The Arrow type of an SQL type."""
     if found := re.fullmatch(r"DECIMAL\((\d+), *(\d+)\)", sql):
         return pa.decimal128(int(found[1]), int(found[2]))
+    if sql not in _ARROW:
+        raise ValueError(f"rows of a case cannot have columns of type {sql}")
     return _ARROW[sql]()
