@@ -42,9 +42,16 @@ PLAIN: Final = Variant("one epoch")
 VARIANTS: Final = (
     PLAIN,
     Variant("one row an epoch"),
-    Variant("random epochs", "after"),
+    Variant("one epoch", "after"),
     Variant("random epochs", "after", reopened=True),
 )
+
+
+def variants_of(case: Case, variants: Sequence[Variant] = VARIANTS) -> list[Variant]:
+    """Those that differ for this case: a file that determines its epochs has no other cuts."""
+    cut = not case.cuts_fixed and any(block.kind == "rows" for block in case.blocks)
+    distinct = {(v.cut if cut else "", v.registered, v.reopened): v for v in reversed(variants)}
+    return [variant for variant in variants if variant in distinct.values()]
 
 
 @dataclass(frozen=True, slots=True)

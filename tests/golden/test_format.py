@@ -12,7 +12,7 @@ import pytest
 from tests.golden.case import BadCase, read_case
 from tests.golden.checking import problems
 from tests.golden.record import KNOWN_WRONG, local, main
-from tests.golden.running import PLAIN, VARIANTS, Failed, Variant, run_case
+from tests.golden.running import PLAIN, VARIANTS, Failed, Variant, run_case, variants_of
 from tests.golden.values import cells, letters, printed, same_rows, same_types, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "report-a-bug.md"
@@ -133,6 +133,17 @@ def test_the_input_is_cut_as_the_variant_says(tmp_path, cut, late):
     fixed = case_of(tmp_path, f"{STREAM}\ncuts fixed\n{rows}\nquery T\nSELECT k FROM s LATE\n")
     (found,) = run_case(fixed, Variant(cut), local).values()
     assert found.rows == ()
+
+
+def test_a_case_runs_in_the_variants_that_differ_for_it(tmp_path):
+    free = case_of(tmp_path, f"{STREAM}{ROWS}")
+    assert variants_of(free) == list(VARIANTS)
+    fixed = case_of(tmp_path, f"{STREAM}\ncuts fixed\n{ROWS}")
+    assert variants_of(fixed) == [
+        PLAIN,
+        Variant("one epoch", "after"),
+        Variant("random epochs", "after", reopened=True),
+    ]
 
 
 def test_queries_are_registered_where_the_variant_says(tmp_path):

@@ -10,12 +10,18 @@ import headrace as hr
 from tests.golden.case import SUFFIX, read_case
 from tests.golden.checking import problems
 from tests.golden.record import CASES, KNOWN_WRONG, local
-from tests.golden.running import VARIANTS, Variant
+from tests.golden.running import VARIANTS, Opener, Variant, variants_of
 
 FILES = sorted(CASES.rglob(f"*{SUFFIX}"))
 WRONG = sorted(KNOWN_WRONG.rglob(f"*{SUFFIX}"))
 ON_SPARK = [path for path in FILES if read_case(path).for_spark]
 SPARK_VARIANTS = (Variant("random epochs"), Variant("one epoch", "after", reopened=True))
+
+
+def assert_right(path: Path, variants: tuple[Variant, ...], opened: Opener) -> None:
+    case = read_case(path)
+    wrong = problems(case, variants_of(case, variants), opened)
+    assert not wrong, f"\n{wrong}"
 
 
 def first_comment(path: Path) -> str:
@@ -28,7 +34,7 @@ def named(path: Path) -> str:
 
 @pytest.mark.parametrize("path", FILES, ids=named)
 def test_a_case_answers_as_its_file_says(path: Path) -> None:
-    assert not (wrong := problems(read_case(path), VARIANTS, local)), f"\n{wrong}"
+    assert_right(path, VARIANTS, local)
 
 
 @pytest.mark.parametrize(
@@ -38,15 +44,13 @@ def test_a_case_answers_as_its_file_says(path: Path) -> None:
 )
 def test_what_is_known_to_be_wrong_still_is(path: Path) -> None:
     """Expects the right answer. One that has become right is moved to `cases`."""
-    assert not (wrong := problems(read_case(path), VARIANTS, local)), f"\n{wrong}"
+    assert_right(path, VARIANTS, local)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("path", ON_SPARK, ids=named)
 def test_a_case_answers_the_same_on_spark(path: Path, spark) -> None:
-    case = read_case(path)
-    wrong = problems(case, SPARK_VARIANTS, lambda home: hr.open(home, spark=spark, tasks=2))
-    assert not wrong, f"\n{wrong}"
+    assert_right(path, SPARK_VARIANTS, lambda home: hr.open(home, spark=spark, tasks=2))
 
 
 def test_there_are_cases_for_both_executors() -> None:
