@@ -89,7 +89,7 @@ class RetentionPass:
         place = self.manifest.operators.get(operator)
         if place is None or operator not in self.plan.operators:
             return False
-        retention, closed = self.plan.retentions.get(operator), place.emitted_to
+        retention, closed = self.plan.retention_of(operator), place.emitted_to
         if retention is None or closed in (BEGINNING, FOREVER) or index >= self.holds.get(operator, FOREVER):
             return True
         return bool(facts[2] >= closed - retention.length)
@@ -100,7 +100,7 @@ class RetentionPass:
         rows = 0
         for entry in old:
             for operator, facts in answered(entry).items():
-                retention = self.plan.retentions.get(operator)
+                retention = self.plan.retention_of(operator)
                 if retention is not None and retention.adds_up:
                     gone.setdefault(operator, []).append(entry["name"])
                     rows += facts[0]
@@ -133,11 +133,11 @@ class RetentionPass:
             found[name] = listed
             if kind == "failures" and owner not in self.plan.operators:
                 del found[name]
-            elif kind == "failures" and derived_streams.owner_of(owner) in self.plan.retentions:
-                min_punctuation = self.oldest_epochs.get(
-                    str(self.plan.retentions[derived_streams.owner_of(owner)])
-                )
-                found[name] = listed if min_punctuation is None else self._since(listed, min_punctuation)
+            elif kind == "failures" and (
+                retention := self.plan.retention_of(derived_streams.owner_of(owner))
+            ):
+                oldest_epoch = self.oldest_epochs.get(str(retention))
+                found[name] = listed if oldest_epoch is None else self._since(listed, oldest_epoch)
             elif kind == "rejects" and (stream := self.plan.streams.get(owner)) and stream.retain is not None:
                 archive = lists.get(f"archive:{owner}", RadixList())
                 first = next(archive.iterate(self.store.read), None)

@@ -97,9 +97,15 @@ def _plan(home: Home) -> EpochPlan:
 
 def _channel_labels(plan: EpochPlan) -> dict[str, str]:
     """Operators that see other rows than the accepted ones, by what these are called."""
-    found = {each: f"{channel} rows" for each, channel in plan.channels.items()}
-    for each, within in plan.revisions.items():
-        found[each] = "late rows too" if within is None else f"rows up to {render_duration(within)} late too"
+    found = {}
+    for id_, planned in plan.planned.items():
+        if planned.revisions is not None:
+            within = planned.revisions.within
+            found[id_] = (
+                "late rows too" if within is None else f"rows up to {render_duration(within)} late too"
+            )
+        elif planned.channel != "rows":
+            found[id_] = f"{planned.channel} rows"
     return found
 
 

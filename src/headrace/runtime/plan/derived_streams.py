@@ -26,9 +26,8 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows.window import CHANGE
 from headrace.catalog.definitions import StreamDefinition
-from headrace.operators.base.operator import Operator
 from headrace.planner.joins.stream_joins import JoinStage, joins_streams
-from headrace.runtime.messages.epoch_plan import Retention
+from headrace.runtime.messages.epoch_plan import PlannedOperator, Retention
 from headrace.runtime.plan import union_streams
 from headrace.schema import TINYINT, Field, Schema
 from headrace.time import BEGINNING, DAY, FOREVER, Instant
@@ -72,7 +71,7 @@ def _result_schema(query: Query) -> Schema:
 
 
 def with_their_now(
-    streams: Mapping[str, StreamDefinition], operators: Mapping[str, Operator]
+    streams: Mapping[str, StreamDefinition], planned: Mapping[str, PlannedOperator]
 ) -> dict[str, StreamDefinition]:
     """The streams, where those of a relation's changes have the NOW of what the relation is made of: changes come later."""
     found = dict(streams)
@@ -82,7 +81,7 @@ def with_their_now(
             and CHANGE in stream.schema.names
             and union_streams.NOW_OF not in stream.options
         ):
-            made_of = operators[operator_of(stream)].stream
+            made_of = planned[operator_of(stream)].operator.stream
             found[name] = replace(stream, options={**stream.options, union_streams.NOW_OF: made_of})
     return found
 

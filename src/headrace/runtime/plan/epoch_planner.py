@@ -21,7 +21,7 @@ from headrace.operators.base.operator import Operator
 from headrace.planner.joins.row_window_relations import logged, with_relations
 from headrace.planner.joins.stream_joins import decompose, joins_streams
 from headrace.planner.lowering.materialization import Source
-from headrace.runtime.messages.epoch_plan import EpochPlan, Retention
+from headrace.runtime.messages.epoch_plan import EpochPlan, PlannedOperator, Retention
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.bound_queries import bound, lowered
 from headrace.time import Duration
@@ -110,7 +110,7 @@ def plan_after(
         return Replanned(plan, frozenset())
     kept = _without_queries(plan, gone)
     made = _with_queries(kept, after, fresh.values())
-    added = islice(made.operators, len(kept.operators), None)
+    added = islice(made.planned, len(kept.planned), None)
     return Replanned(made, frozenset((*gone, *added)))
 
 
@@ -134,7 +134,9 @@ def _only_labels(entry: Mapping[str, Any]) -> bool:
 
 def is_read(plan: EpochPlan, operator_id: str) -> bool:
     """Whether other queries of the plan read this one."""
-    return derived_streams.name_of(operator_id) in plan.streams or operator_id in plan.inlined_views
+    planned = plan.planned.get(operator_id)
+    is_inlined_view = planned is not None and planned.is_inlined_view
+    return is_inlined_view or derived_streams.name_of(operator_id) in plan.streams
 
 
 def has_dependents(plan: EpochPlan, operator_id: str) -> bool:
@@ -160,20 +162,16 @@ def _without_queries(plan: EpochPlan, dropped: Sequence[str]) -> EpochPlan:
     """The plan without some operators that read sources, and whose results nobody reads."""
     if not dropped:
         return plan
-    operators, channels = dict(plan.operators), dict(plan.channels)
-    revisions, retentions = dict(plan.revisions), dict(plan.retentions)
+    planned = dict(plan.planned)
     for name in dropped:
-        del operators[name]
-        for facts in (channels, revisions, retentions):
-            facts.pop(name, None)
-    return replace(plan, operators=operators, channels=channels, revisions=revisions, retentions=retentions)
+        del planned[name]
+    return replace(plan, planned=planned)
 
 
 def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQuery]) -> EpochPlan:
     """The plan with these queries too."""
-    operators, streams = dict(plan.operators), dict(plan.streams)
-    channels, revisions, retentions = dict(plan.channels), dict(plan.revisions), dict(plan.retentions)
-    inlined_views = set(plan.inlined_views)
+    planned, streams = dict(plan.planned), dict(plan.streams)
+    inlined_views = set[str]()
     for standing in queries:
         name, query = standing.definition.name, with_relations(bound(catalog, standing))
         nodes, chain = walk(query.root), {standing.operator_id: query}
@@ -193,8 +191,9 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 )
                 nodes = walk(query.root)
                 for join_stage in reversed(join_stages):
-                    operators[join_stage.operator.id] = join_stage.operator
-                    retentions[join_stage.operator.id] = Retention(0)
+                    planned[join_stage.operator.id] = PlannedOperator(
+                        join_stage.operator, retention=Retention(0)
+                    )
                     streams |= derived_streams.of_pairs(join_stage, streams)
             streams |= {
                 each.name: union_streams.union_of(each, streams)
@@ -211,23 +210,15 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 operator = operator.without_family()
             if not standing.definition.sharing:
                 operator = operator.unshared()
-            operators[operator.id] = operator
-            if channel != "rows" or query.shedding:
-                channels[operator.id] = "kept" if query.shedding else channel
-            if query.revisions is not None:
-                revisions[operator.id] = query.revisions.within
-            retention = _retention(standing.definition.retain, operator_id, meaning)
-            if retention is not None:
-                retentions[operator.id] = retention
-    return replace(
-        plan,
-        operators=operators,
-        streams=derived_streams.with_their_now(streams, operators),
-        channels=channels,
-        revisions=revisions,
-        retentions=retentions,
-        inlined_views=frozenset(inlined_views),
-    )
+            planned[operator.id] = PlannedOperator(
+                operator,
+                "kept" if query.shedding else channel,
+                query.revisions,
+                _retention(standing.definition.retain, operator_id, meaning),
+            )
+    for view in inlined_views & planned.keys():
+        planned[view] = replace(planned[view], is_inlined_view=True)
+    return replace(plan, planned=planned, streams=derived_streams.with_their_now(streams, planned))
 
 
 def _inlined_views(chain: Iterable[Query]) -> set[str]:

@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headrace.errors import CorruptStore, OtherVersion
-from headrace.operators.base.operator import Operator
 from headrace.runtime.home import file_names
 from headrace.runtime.home.lru_cache import Recent
-from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.epoch_plan import EpochPlan, PlannedOperator
 from headrace.runtime.plan.plan_classes import codec
 from headrace.store.files.envelope import seal, unseal
 from headrace.store.files.filesystem import MissingFile, Store
@@ -40,8 +39,8 @@ _UNSEALED: Final = re.compile(rb"[0-9a-f]{24}\n\x80|\x80[\x04\x05]")
 _REMEDY: Final = "use the version that wrote it, or start this one as the home's writer, which makes its plan from the catalog"
 
 _heads: Final[Recent[tuple[str, str], EpochPlan]] = Recent(_HEADS)
-_segments: Final[Recent[tuple[str, str], Mapping[str, Operator]]] = Recent(_SEGMENTS)
-_operators: Final[Recent[tuple[str, str], Operator]] = Recent(_OPERATORS)
+_segments: Final[Recent[tuple[str, str], Mapping[str, PlannedOperator]]] = Recent(_SEGMENTS)
+_operators: Final[Recent[tuple[str, str], PlannedOperator]] = Recent(_OPERATORS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Segment:
     """A file of operators, by their ids; some may be in the plan no more. `code` are the files of users' code it needs."""
 
     name: str
-    operators: Mapping[str, Operator]
+    operators: Mapping[str, PlannedOperator]
     code: tuple[str, ...] = ()
 
 
@@ -59,7 +58,7 @@ class SavedPlan:
 
     name: str
     segments: tuple[Segment, ...]
-    operators: Mapping[str, Operator]
+    operators: Mapping[str, PlannedOperator]
     code: tuple[str, ...] = ()
 
     @property
@@ -75,32 +74,32 @@ NO_PLAN: Final = SavedPlan("", (), {})
 def save_plan(store: Store, plan: EpochPlan, before: SavedPlan) -> SavedPlan:
     """Write what of a plan is not in files of the plan `before` it; files of equal content that are there stay."""
     segments, known = list(before.segments), before.operators
-    fresh = {id_: each for id_, each in plan.operators.items() if not _is_same(known.get(id_), each)}
+    fresh = {id_: each for id_, each in plan.planned.items() if not _is_same(known.get(id_), each)}
     held = sum(len(segment.operators) for segment in segments) + len(fresh)
-    if held > 2 * len(plan.operators):
-        segments, fresh = [], dict(plan.operators)
+    if held > 2 * len(plan.planned):
+        segments, fresh = [], dict(plan.planned)
     while fresh and segments and _GROWS_BY * len(fresh) >= len(segments[-1].operators):
         older = segments.pop().operators
-        fresh = {id_: plan.operators[id_] for id_ in older if id_ in plan.operators} | fresh
+        fresh = {id_: plan.planned[id_] for id_ in older if id_ in plan.planned} | fresh
     if fresh:
         operators = codec().encode(tuple(fresh.values()))
         code = _write_code(store, operators)
         name = _write(store, seal(_SEGMENT, _VERSION, {"operators": operators.body}))
         segments.append(Segment(name, fresh, code))
     everyone = frozenset[str]().union(*(segment.operators.keys() for segment in segments))
-    rest = codec().encode(replace(plan, operators={}))
+    rest = codec().encode(replace(plan, planned={}))
     code = tuple(dict.fromkeys([*_write_code(store, rest), *(each for one in segments for each in one.code)]))
     head = {
         "schema": codec().schema,
         "plan": rest.body,
         "segments": [segment.name for segment in segments],
-        "gone": sorted(everyone - plan.operators.keys()),
+        "gone": sorted(everyone - plan.planned.keys()),
         "code": list(code),
     }
-    return SavedPlan(_write(store, seal(_HEAD, _VERSION, head)), tuple(segments), plan.operators, code)
+    return SavedPlan(_write(store, seal(_HEAD, _VERSION, head)), tuple(segments), plan.planned, code)
 
 
-def _is_same(known: Operator | None, now: Operator) -> bool:
+def _is_same(known: PlannedOperator | None, now: PlannedOperator) -> bool:
     return known is now or known == now
 
 
@@ -155,7 +154,7 @@ def read_afresh(store: Store, name: str) -> int:
     """Read all files of the plan of that name, whatever this process knows of them; how many operators are in force."""
     head = _unsealed(store, name, _HEAD)
     _decoded(store, name, head["plan"])
-    operators = {operator.id for segment in head["segments"] for operator in _operators_of(store, segment)}
+    operators = {each.operator.id for segment in head["segments"] for each in _operators_of(store, segment)}
     return len(operators - set(head["gone"]))
 
 
@@ -165,39 +164,44 @@ def load_plan(store: Store, name: str) -> EpochPlan:
     plan = _heads.get(key)
     if plan is None:
         head = _unsealed(store, name, _HEAD)
-        operators: dict[str, Operator] = {}
+        operators: dict[str, PlannedOperator] = {}
         for segment in head["segments"]:
             operators.update(_segment(store, segment))
         for id_ in head["gone"]:
             del operators[id_]
-        plan = replace(_decoded(store, name, head["plan"]), operators=operators)
+        plan = replace(_decoded(store, name, head["plan"]), planned=operators)
         _heads.put(key, plan)
     return plan
 
 
-def _segment(store: Store, name: str) -> Mapping[str, Operator]:
+def _segment(store: Store, name: str) -> Mapping[str, PlannedOperator]:
     key = (str(store.root), name)
     found = _segments.get(key)
     if found is None:
-        found = dict(_as_known(str(store.root), _operators_of(store, name)))
+        found = dict(_shared(str(store.root), _operators_of(store, name)))
         _segments.put(key, found)
     return found
 
 
-def _operators_of(store: Store, segment: str) -> tuple[Operator, ...]:
-    operators: tuple[Operator, ...] = _decoded(
+def _operators_of(store: Store, segment: str) -> tuple[PlannedOperator, ...]:
+    operators: tuple[PlannedOperator, ...] = _decoded(
         store, segment, _unsealed(store, segment, _SEGMENT)["operators"]
     )
     return operators
 
 
-def _as_known(root: str, operators: Iterable[Operator]) -> Iterable[tuple[str, Operator]]:
-    """Operators by id, each as the object by which this process knows it already."""
-    for operator in operators:
-        known = _operators.get((root, operator.id))
-        if known is None or known != operator:
-            _operators.put((root, operator.id), known := operator)
-        yield operator.id, known
+def _shared(root: str, operators: Iterable[PlannedOperator]) -> Iterable[tuple[str, PlannedOperator]]:
+    """Operators by id; one equal to an operator that this process has read before is that same object."""
+    for planned in operators:
+        key = root, planned.operator.id
+        shared = _operators.get(key)
+        if shared != planned:
+            if shared is not None and shared.operator == planned.operator:
+                shared = replace(planned, operator=shared.operator)
+            else:
+                shared = planned
+            _operators.put(key, shared)
+        yield planned.operator.id, shared
 
 
 def clear_caches() -> None:

@@ -73,7 +73,7 @@ def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> i
     """
     listed, expired = home.list_of(manifest, "results"), expired_of(manifest, "results")
     missed, end = max(0, listed.start - start), max(expired.values(), default=0)
-    if missed and manifest.plan and operator not in load_plan(home.store, manifest.plan).retentions:
+    if missed and manifest.plan and load_plan(home.store, manifest.plan).retention_of(operator) is None:
         missed = 0
     if start >= end:
         return missed

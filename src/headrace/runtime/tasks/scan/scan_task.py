@@ -125,14 +125,16 @@ class _ScanTask:
         watch = Watch.of(
             definition, message.groups.get(name, {}), [open_keys(self._store, f) for f in files], replay
         )
-        of_rows = [each for each in mine if self._plan.channels.get(each.id) != "rejects"]
+        channels = {each.id: self._plan.planned[each.id].channel for each in mine}
+        of_rows = [each for each in mine if channels[each.id] != "rejects"]
         through = self._through(name)
         needed = frozenset().union(*(each.reads() for each in through))
         columns = columns_read(definition, of_rows, copies, watch.columns | needed)
         relations = {r: self._relation(r) for each in mine for r in each.relations}
-        channels = {each.id: self._plan.channels.get(each.id, "rows") for each in mine}
         revising = {
-            each.id: self._plan.revisions[each.id] for each in mine if each.id in self._plan.revisions
+            each.id: revisions.within
+            for each in mine
+            if (revisions := self._plan.planned[each.id].revisions) is not None
         }
         rows, late, rejects, kept = (
             timed(

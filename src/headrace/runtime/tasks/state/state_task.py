@@ -399,9 +399,9 @@ class _StateTask:
         """A file for each retention there is among the queries that have answered."""
         classes: dict[str, dict[str, pa.Table]] = {}
         for query, table in self.results.items():
-            classes.setdefault(str(self.plan.retentions.get(query, RETAIN_ALL)), {})[query] = by_instant(
-                table
-            )
+            retention = self.plan.retention_of(query)
+            retention_class = RETAIN_ALL if retention is None else str(retention)
+            classes.setdefault(retention_class, {})[query] = by_instant(table)
         found = []
         for retention_class, tables in sorted(classes.items()):
             name = file_names.results_run(self._message.epoch, self._message.task)
