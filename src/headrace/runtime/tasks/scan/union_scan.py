@@ -31,7 +31,7 @@ class Through:
 
     def reads(self) -> frozenset[str]:
         """The member's own columns that are needed."""
-        return self.union_input.own(self.wanted)
+        return self.union_input.input_columns(self.wanted)
 
     def add(self, batch: Batch) -> None:
         """Take in a batch of the member's rows."""
