@@ -97,11 +97,15 @@ def _plan(home: Home) -> EpochPlan:
 
 def _channel_labels(plan: EpochPlan) -> dict[str, str]:
     """Operators that read other rows than the accepted ones, with the names of these rows."""
-    labels = {operator: f"{channel} rows" for operator, channel in plan.channels.items()}
-    for operator, within in plan.revisions.items():
-        labels[operator] = (
-            "late rows too" if within is None else f"rows up to {render_duration(within)} late too"
-        )
+    labels = {}
+    for id_, planned in plan.planned.items():
+        if planned.revisions is not None:
+            within = planned.revisions.within
+            labels[id_] = (
+                "late rows too" if within is None else f"rows up to {render_duration(within)} late too"
+            )
+        elif planned.channel != "rows":
+            labels[id_] = f"{planned.channel} rows"
     return labels
 
 

@@ -72,12 +72,12 @@ def _taken_in(home: Home, after: Manifest) -> dict[str, str]:
     answered = {}
     for stream in plan.streams:
         readers = [
-            name
-            for name, operator in plan.operators.items()
-            if operator.stream == stream and plan.channels.get(name, "rows") in ("rows", "kept")
+            planned
+            for planned in plan.planned.values()
+            if planned.operator.stream == stream and planned.channel in ("rows", "kept")
         ]
-        revising = [plan.revisions[name] for name in readers if name in plan.revisions]
-        if revising and len(revising) == len(readers) and not any(within is not None for within in revising):
+        revising = [planned.revisions for planned in readers if planned.revisions is not None]
+        if revising and len(revising) == len(readers) and all(each.within is None for each in revising):
             answered[stream] = _WHOLLY
         elif revising:
             answered[stream] = " but of queries WITH REVISIONS"
