@@ -70,24 +70,32 @@ def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
                 raise
 
 
-def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
-    """The current answer in the query's own order, with system columns; what is to be said of it see `answer_caveats`."""
+def invoke(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None = None
+) -> pa.Table:
+    """The current answer in the query's own order, with system columns; what is to be said of it see `answer_caveats`.
+
+    `ending`: what a provisional end of the streams adds to the committed results; the answer is then the one at that end.
+    """
     asked = operator.on_request or _while_backfilling(home, manifest, operator, query)
     if asked is not None:
         table = Invocation(home, manifest, asked).answer()
         return result_log.empty(query) if table is None else table
     if operator.id not in manifest.operators:
         return result_log.empty(query)
-    table = _stored_answer(home, manifest, operator, query)
+    table = _stored_answer(home, manifest, operator, query, ending)
     return caveats_of(home, manifest, operator, query, table).on(table)
 
 
-def _stored_answer(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
-    """What the query keeps of its answer."""
+def _stored_answer(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None
+) -> pa.Table:
+    """What the query keeps of its answer; with `ending` as of the provisional end of its streams."""
     if query.emission == "relation":
-        return _relation_now(home, manifest, operator, query)
+        return _relation_now(home, manifest, operator, query, ending)
     if query.emission == "stream":
-        return _joined([part.table for part in result_log.epochs_of(home, manifest, operator.id)], query)
+        parts = [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
+        return _joined(parts if ending is None else [*parts, ending], query)
     window = find_window(query.root)
     assert window is not None
     closed = manifest.operators[operator.id].emitted_to
@@ -157,10 +165,12 @@ def _joined(tables: Sequence[pa.Table], query: Query) -> pa.Table:
     return pa.concat_tables(tables) if tables else result_log.empty(query)
 
 
-def _relation_now(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
+def _relation_now(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None
+) -> pa.Table:
     tables = [result_log.sum_of_expired(home, manifest, operator.id)]
     tables += [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
-    tables += uncommitted(home, manifest, operator)
+    tables += uncommitted(home, manifest, operator) if ending is None else [ending]
     found = [table for table in tables if table is not None]
     if not found:
         return result_log.empty(query)
