@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-
-import headrace as hr
 from headrace.runtime.exporting import Exporter
 from headrace.runtime.output import render
+
+import headrace as hr
 from tests.golden.case import Block, Case
 from tests.golden.values import instant, letters, printed, table
 

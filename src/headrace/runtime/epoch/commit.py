@@ -55,8 +55,11 @@ def next_manifest(
     results = [file.as_entry(before.epoch + 1) for receipt in receipts for file in receipt.results]
     facts = _counted(before.facts, seen, receipts)
     with_groups = {name for scan in scans for name, observed in scan.operators.items() if observed.groups}
-    tasks = [*scans, *receipts] if with_groups else []
-    by_task = [{name: task.operators[name] for name in with_groups & task.operators.keys()} for task in tasks]
+    observed_by_task = [task.operators for task in scans] + [task.operators for task in receipts]
+    by_task = [
+        {name: observed[name] for name in with_groups & observed.keys()}
+        for observed in (observed_by_task if with_groups else [])
+    ]
     facts = with_row_layout_states(facts, plan, added(by_task))
     if results:
         facts = with_classes(facts, "results", lists.get("results", RadixList()), results)

@@ -70,24 +70,9 @@ def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
                 raise
 
 
-<<<<<<< HEAD
-def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
-    """The current answer in the query's own order, with system columns and caveats."""
-    selection = operator.on_request or _while_backfilling(home, manifest, operator, query)
-    if selection is not None:
-        table = Invocation(home, manifest, selection).answer()
-=======
-def invoke(
-    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None = None
-) -> pa.Table:
-    """The current answer in the query's own order, with system columns; what is to be said of it see `answer_caveats`.
-
-    `ending`: what a provisional end of the streams adds to the committed results; the answer is then the one at that end.
-    """
-    asked = operator.on_request or _while_backfilling(home, manifest, operator, query)
-    if asked is not None:
-        table = Invocation(home, manifest, asked).answer()
->>>>>>> wip/f1
+    tables += uncommitted(home, manifest, operator) if ending is None else [ending]
+    changes = [table for table in tables if table is not None]
+    if not changes:
         return result_log.empty(query) if table is None else table
     if operator.id not in manifest.operators:
         return result_log.empty(query)
@@ -95,15 +80,9 @@ def invoke(
     return caveats_of(home, manifest, operator, query, table).on(table)
 
 
-<<<<<<< HEAD
-def _stored_answer(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
-    """The answer from the query's results and state."""
-=======
-def _stored_answer(
-    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None
-) -> pa.Table:
-    """What the query keeps of its answer; with `ending` as of the provisional end of its streams."""
->>>>>>> wip/f1
+    tables += uncommitted(home, manifest, operator) if ending is None else [ending]
+    changes = [table for table in tables if table is not None]
+    if not changes:
     if query.emission == "relation":
         return _relation_now(home, manifest, operator, query, ending)
     if query.emission == "stream":
@@ -187,15 +166,9 @@ def _relation_now(
 ) -> pa.Table:
     tables = [result_log.sum_of_expired(home, manifest, operator.id)]
     tables += [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
-<<<<<<< HEAD
-    tables += uncommitted(home, manifest, operator)
+    tables += uncommitted(home, manifest, operator) if ending is None else [ending]
     changes = [table for table in tables if table is not None]
     if not changes:
-=======
-    tables += uncommitted(home, manifest, operator) if ending is None else [ending]
-    found = [table for table in tables if table is not None]
-    if not found:
->>>>>>> wip/f1
         return result_log.empty(query)
     return result_log.consolidated(pa.concat_tables(changes), query.schema.names)
 
