@@ -70,9 +70,16 @@ def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
                 raise
 
 
-    tables += uncommitted(home, manifest, operator) if ending is None else [ending]
-    changes = [table for table in tables if table is not None]
-    if not changes:
+def invoke(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None = None
+) -> pa.Table:
+    """The current answer in the query's own order, with system columns and caveats.
+
+    `ending`: what a provisional end of the streams adds to the committed results; the answer is then the one at that end.
+    """
+    selection = operator.on_request or _while_backfilling(home, manifest, operator, query)
+    if selection is not None:
+        table = Invocation(home, manifest, selection).answer()
         return result_log.empty(query) if table is None else table
     if operator.id not in manifest.operators:
         return result_log.empty(query)
@@ -80,9 +87,10 @@ def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
     return caveats_of(home, manifest, operator, query, table).on(table)
 
 
-    tables += uncommitted(home, manifest, operator) if ending is None else [ending]
-    changes = [table for table in tables if table is not None]
-    if not changes:
+def _stored_answer(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None
+) -> pa.Table:
+    """The answer from the query's results and state; with `ending` as of the provisional end of its streams."""
     if query.emission == "relation":
         return _relation_now(home, manifest, operator, query, ending)
     if query.emission == "stream":
