@@ -141,7 +141,7 @@ def test_a_case_runs_in_the_variants_that_differ_for_it(tmp_path):
     fixed = case_of(tmp_path, f"{STREAM}\ncuts fixed\n{ROWS}")
     assert variants_of(fixed) == [
         PLAIN,
-        Variant("one epoch", "after"),
+        Variant("random epochs", "after"),
         Variant("random epochs", "after", reopened=True),
     ]
 
