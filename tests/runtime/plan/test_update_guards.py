@@ -61,7 +61,9 @@ def test_what_comes_and_goes_is_looked_up_in_one_version(tmp_path: Path, hub: Hu
         "REFRESH RELATION names",
         f"CREATE OR REPLACE RELATION names (k STRING, name STRING) USING csv OPTIONS (path '{tmp_path}/names.csv', header 'true', sep ',')",
     ):
-        with pytest.raises(UserError, match="'names' cannot get other rows while q looks rows up in it"):
+        with pytest.raises(
+            UserError, match="'names' cannot be refreshed while q looks up insertions and retractions in it"
+        ):
             hub.execute(statement)
     write(tmp_path, "one")
     hub.execute("REFRESH RELATION names")

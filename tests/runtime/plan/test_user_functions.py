@@ -118,7 +118,7 @@ def test_rows_that_come_and_go_are_computed_by_one_body(tmp_path: Path, text: st
         hub.register("SELECT triple(v) AS t FROM s [ROWS 1]", "once")
         fill(hub, range(3))
         hub.catch_up()
-        with pytest.raises(UserError, match="'triple' cannot get another body while q calls it"):
+        with pytest.raises(UserError, match="'triple' cannot be replaced while q calls it"):
             hub.register_function("triple", lambda v: 4 * v, ["BIGINT"], "BIGINT")
         hub.register_function("triple", lambda v: 3 * v, ["BIGINT"], "BIGINT")
         hub.drop_query("q")

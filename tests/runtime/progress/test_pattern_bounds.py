@@ -160,7 +160,7 @@ def test_promises_are_rolled_up_and_shown_and_forgotten_when_the_stream_has_pass
 
 def test_a_program_is_told_what_is_no_promise(tmp_path: Path) -> None:
     with stream(tmp_path, clauses="") as hub:
-        with pytest.raises(UserError, match="does not speak of 'p'"):
+        with pytest.raises(UserError, match="does not apply to 'p'"):
             hub.punctuate("s", where="p = 'x'")
         with pytest.raises(UserError, match="further ahead of the clock"):
             hub.punctuate("s")

@@ -64,7 +64,7 @@ DROP = {"do": "drop", "kind": "query", "name": "a"}
 def test_what_another_has_dropped_meanwhile_is_not_changed_again(statement: str, rig: Rig, hub: Hub) -> None:
     before = log_of(rig)
     before_it_is_published(hub, lambda: another_writes(hub, DROP))
-    with pytest.raises(UserError, match=r"'a' has changed while this statement was on its way\n.*repeat"):
+    with pytest.raises(UserError, match=r"'a' has changed while this statement was executed\n.*repeat"):
         hub.execute(statement)
     assert log_of(rig) == [*before, "drop"]
     with pytest.raises(UserError, match="there is no query 'a'"):

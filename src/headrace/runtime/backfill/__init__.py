@@ -1,1 +1,1 @@
-"""The past of new queries, read while the live pipeline continues."""
+"""Backfills of new queries from the archive, run between live epochs."""

@@ -1,7 +1,7 @@
-"""Rows of the archive at hand: the past of a stream in columns, decoded once and kept while they are asked for.
+"""Rows of the archive in columns, decoded once and cached.
 
-An archive run is never rewritten, so what was decoded of it is good for ever; the least recently asked for goes first when
-the columns kept weigh too much. The list of runs of a stream only grows, so a process reads each entry of it once.
+An archive run is never rewritten, so decoded columns stay valid; the least recently used ones are evicted when the cache
+exceeds its bytes. The list of runs of a stream only grows, so a process reads each entry of it once.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from headrace.time import BEGINNING, Instant
 
 _MOST_BYTES: Final = 256 << 20
 _OWN: Final = "@"
-"""Before the name of what we made of a run, which no column can be called."""
+"""Prefix of keys of values derived from a run, which no column name has."""
 
 
 class _Weighed:
-    """Decoded columns, up to so many bytes."""
+    """A cache of decoded columns with a limit in bytes."""
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes = most, 0
@@ -40,19 +40,19 @@ class _Weighed:
         self._lock = threading.Lock()
 
     def get(self, key: tuple[str, str, str], make: Callable[[], tuple[Any, int]]) -> Any:
-        """What is kept under a key, made when it is not; `make` also says how many bytes it is."""
+        """The value of a key, made when it is not cached; `make` also returns its size in bytes."""
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key][0]
-        made, size = make()
+        value, size = make()
         with self._lock:
             if key not in self._kept:
-                self._kept[key] = made, size
+                self._kept[key] = value, size
                 self._bytes += size
             while self._bytes > self._most and len(self._kept) > 1:
                 self._bytes -= self._kept.popitem(last=False)[1][1]
-        return made
+        return value
 
 
 _columns: Final = _Weighed(_MOST_BYTES)
@@ -60,10 +60,10 @@ _columns: Final = _Weighed(_MOST_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Of a run's rows: event time, position, whether accepted (None: all), and where their bits are.
+    """Of a run's rows: event time, position, whether accepted (None: all), and the positions of their bits.
 
-    `chunks` are those that the run has rows of, ascending; the bit of row i is number `bit[i]` of their bitmaps, one after
-    the other. `ordered`: rows stand in order of time. `from_bit`: rows follow each other without a gap from that bit on.
+    `chunks` are those in which the run has rows, ascending; the bit of row i is number `bit[i]` of their bitmaps, one after
+    the other. `ordered`: rows are in order of time. `from_bit`: rows have consecutive bits from that one on.
     """
 
     at: Ints
@@ -76,7 +76,7 @@ class Keys:
 
     @property
     def bytes(self) -> int:
-        """What it weighs."""
+        """Their size in memory."""
         return self.at.nbytes + self.position.nbytes + self.bit.nbytes
 
     def within(self, begin: Instant, end: Instant) -> slice | Ints:
@@ -84,8 +84,8 @@ class Keys:
         if self.ordered:
             low, high = np.searchsorted(self.at, begin), np.searchsorted(self.at, end, side="right")
             return slice(int(low), int(high))
-        found: Ints = np.flatnonzero((self.at >= begin) & (self.at <= end))
-        return found
+        rows: Ints = np.flatnonzero((self.at >= begin) & (self.at <= end))
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class ArchivedRun:
 
     @property
     def keys(self) -> Keys:
-        """What the window and the bitmaps need."""
+        """The columns that windows and bitmaps need."""
         keys: Keys = _columns.get(self._key(f"{_OWN}keys"), self._make_keys)
         return keys
 
@@ -106,8 +106,8 @@ class ArchivedRun:
         """One of the stream's columns."""
         return _columns.get(self._key(name), lambda: self._made(name))
 
-    def _key(self, what: str) -> tuple[str, str, str]:
-        return str(self.store.root), self.name, what
+    def _key(self, name: str) -> tuple[str, str, str]:
+        return str(self.store.root), self.name, name
 
     def _made(self, name: str) -> tuple[pa.Array, int]:
         column = flat(self._read([name]).column(name))
@@ -124,8 +124,8 @@ class ArchivedRun:
         table = file.read(list(dict.fromkeys([time, runs.POSITION, runs.FATE])), use_threads=False)
         at, position = as_int64(flat(table.column(time))), ints(table, runs.POSITION)
         accepted = ints(table, runs.FATE) == runs.ACCEPTED
-        chunks, place = np.unique(position >> CHUNK_BITS, return_inverse=True)
-        bit = place * CHUNK + (position & (CHUNK - 1))
+        chunks, index = np.unique(position >> CHUNK_BITS, return_inverse=True)
+        bit = index * CHUNK + (position & (CHUNK - 1))
         dense = len(bit) > 0 and bool((np.diff(bit) == 1).all())
         keys = Keys(
             at,
@@ -141,46 +141,50 @@ class ArchivedRun:
 
 @dataclass(slots=True)
 class ArchiveList:
-    """The archive list of one stream as far as this process has read it: index i is entry `first + i`."""
+    """The archive list of one stream as read by this process: index i is entry `first + i`."""
 
     first: int
     entries: list[ArchiveEntry] = field(default_factory=list)
     before: list[Instant] = field(default_factory=list)
     max_event_times: list[Instant] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
-    """How many rows were accepted in the entries up to and with this one."""
+    """Number of rows accepted in the entries up to and including this one."""
 
     def extend(self, entries: Iterator[tuple[int, Any]]) -> None:
-        """Read on."""
+        """Append the next entries."""
         for _, value in entries:
             entry = ArchiveEntry.from_json(value)
             self.entries.append(entry)
             self.before.append(entry.before)
             self.max_event_times.append(entry.greatest)
-            known = self.accepted[-1] if self.accepted else 0
-            self.accepted.append(known + entry.rows - entry.late)
+            previous = self.accepted[-1] if self.accepted else 0
+            self.accepted.append(previous + entry.rows - entry.late)
 
     def since(self, first: int) -> ArchiveList:
-        """Without the entries before `first`; who looks at this one meanwhile goes on doing so."""
-        gone = first - self.first
+        """A copy without the entries before `first`; readers of this list are not affected."""
+        dropped = first - self.first
         return ArchiveList(
-            first, self.entries[gone:], self.before[gone:], self.max_event_times[gone:], self.accepted[gone:]
+            first,
+            self.entries[dropped:],
+            self.before[dropped:],
+            self.max_event_times[dropped:],
+            self.accepted[dropped:],
         )
 
     def between(self, begin: Instant, end: Instant, start: int, stop: int) -> list[tuple[int, ArchiveEntry]]:
         """(index, entry) of the entries [start, stop) that may have accepted rows with begin <= time <= end."""
         low, high = max(start - self.first, 0), max(stop - self.first, 0)
         before, greatest = np.array(self.before[low:high]), np.array(self.max_event_times[low:high])
-        found = np.flatnonzero((greatest >= begin) & (before <= end)) + low
-        return [(self.first + place, self.entries[place]) for place in found.tolist()]
+        indices = np.flatnonzero((greatest >= begin) & (before <= end)) + low
+        return [(self.first + index, self.entries[index]) for index in indices.tolist()]
 
     def complete_since(self, start: int) -> Instant:
-        """From which instant on no accepted row is missing, when entries before `start` are: those after it promised."""
-        place = start - self.first
-        return BEGINNING if start == 0 or place >= len(self.entries) else self.before[place]
+        """The instant since which no accepted row is missing without the entries before `start`."""
+        index = start - self.first
+        return BEGINNING if start == 0 or index >= len(self.entries) else self.before[index]
 
     def rows(self, start: int, stop: int) -> int:
-        """How many rows were accepted in entries [start, stop)."""
+        """Number of rows accepted in entries [start, stop)."""
         low, high = max(start - self.first, 0), max(stop - self.first, 0)
         if high <= low:
             return 0
@@ -188,11 +192,11 @@ class ArchiveList:
         return self.accepted[high - 1] - earlier
 
 
-_pasts: Final[OrderedDict[tuple[str, str, int], ArchiveList]] = OrderedDict()
+_lists: Final[OrderedDict[tuple[str, str, int], ArchiveList]] = OrderedDict()
 _lock: Final = threading.Lock()
-_MOST_PASTS: Final = 64
+_MOST_LISTS: Final = 64
 _FEW: Final = 1024
-"""Entries that the archive has forgotten and we still know: not worth a copy of the others."""
+"""Up to this many entries that have expired are kept, to save a copy of the others."""
 
 
 def archive_list_of(home: Home, manifest: Manifest, stream: str) -> ArchiveList:
@@ -200,18 +204,18 @@ def archive_list_of(home: Home, manifest: Manifest, stream: str) -> ArchiveList:
     listed = home.list_of(manifest, f"archive:{stream}")
     key = str(home.store.root), stream, home.born(stream)
     with _lock:
-        past = _pasts.get(key)
-        if past is None:
-            past = _pasts[key] = ArchiveList(listed.start)
-        _pasts.move_to_end(key)
-        while len(_pasts) > _MOST_PASTS:
-            _pasts.popitem(last=False)
-        known = past.first + len(past.entries)
-        if listed.length > known:
-            if listed.start > known:  # what lies between was forgotten unseen
-                past = _pasts[key] = ArchiveList(listed.start)
-                known = listed.start
-            past.extend(listed.iterate(home.store.read, known))
-        if listed.start - past.first > max(len(past.entries) // 2, _FEW):
-            past = _pasts[key] = past.since(listed.start)
-    return past
+        archive = _lists.get(key)
+        if archive is None:
+            archive = _lists[key] = ArchiveList(listed.start)
+        _lists.move_to_end(key)
+        while len(_lists) > _MOST_LISTS:
+            _lists.popitem(last=False)
+        end = archive.first + len(archive.entries)
+        if listed.length > end:
+            if listed.start > end:  # the entries between have expired unread
+                archive = _lists[key] = ArchiveList(listed.start)
+                end = listed.start
+            archive.extend(listed.iterate(home.store.read, end))
+        if listed.start - archive.first > max(len(archive.entries) // 2, _FEW):
+            archive = _lists[key] = archive.since(listed.start)
+    return archive

@@ -1,9 +1,9 @@
-"""Whose turn is the next epoch: the live pipeline's, or that of operators that still read the past?
+"""The schedule of live epochs and chunks of backfills.
 
-Reading the past is an epoch like any other (decision 5), so the two take turns. While the hub runs, live input goes first
-and the past is read in what time it leaves, in chunks so short that a live epoch waits about half as long as it takes
-itself. Where live input leaves no time, a chunk still follows each live epoch and is larger than what that epoch added: whoever
-is behind catches up. A caller who waits for everything (`catch_up`, `run_once`) has the past read first, in the largest chunks.
+A backfill runs in epochs like any other (decision 5). While the hub runs, live input goes first and backfills get the
+remaining time, in chunks so short that a live epoch waits about half as long as it takes itself. Where live input leaves no
+time, a chunk still follows each live epoch and is larger than what that epoch added, so that backfills catch up. For a
+caller who waits for everything (`catch_up`, `run_once`) backfills go first, in the largest chunks.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 LARGEST: Final = 4_000_000
-"""Rows of a chunk when nobody waits for live input."""
-_LEAST_SECONDS: Final = 0.1  # of a chunk: shorter ones would only pay for starting a job
+"""Rows of a chunk when no live input waits."""
+_LEAST_SECONDS: Final = 0.1  # of a chunk: a shorter one takes less time than its job takes to start
 _OF_A_LIVE_EPOCH: Final = 0.5
-_FADING: Final = 0.8  # what a measurement leaves of those before it
+_FADING: Final = 0.8  # weight of the earlier measurements in the average
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """How much of the past to read at once: about `rows` rows, and at least `entries` entries or `enough` rows."""
+    """Size of a chunk of a backfill: about `rows` rows, and at least `entries` entries or `enough` rows."""
 
     rows: int = LARGEST
     entries: int = 1
@@ -30,15 +30,15 @@ class Chunk:
 
 @dataclass(slots=True)
 class ReplaySchedule:
-    """Takes turns between live epochs and chunks of the past, by what these have taken lately."""
+    """Alternates live epochs and chunks of backfills, by their recent durations."""
 
     live_is_due: bool = True
     _live_seconds: float = 0.0
     _live_rows: int = 0
-    _rate: float = 1_000_000.0  # rows a second of reading the past; a first guess, soon measured
+    _rate: float = 1_000_000.0  # rows a second of backfills; an initial value, then measured
 
     def saw(self, *, replay: bool, rows: int, seconds: float) -> None:
-        """An epoch has ended."""
+        """Record an epoch that has ended."""
         self.live_is_due = replay
         if replay and rows:
             self._rate = _FADING * self._rate + (1 - _FADING) * rows / max(seconds, 1e-6)
@@ -48,7 +48,7 @@ class ReplaySchedule:
             self._live_seconds = fading * self._live_seconds + (1 - fading) * seconds
 
     def chunk(self) -> Chunk:
-        """The next chunk when live input may come meanwhile: twice what a live epoch has added, in entries or in rows, at least."""
+        """The next chunk while live input may arrive: at least twice the entries or the rows of a live epoch."""
         if not self._live_seconds:
             return Chunk()
         seconds = max(_LEAST_SECONDS, _OF_A_LIVE_EPOCH * self._live_seconds)
@@ -57,7 +57,7 @@ class ReplaySchedule:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Operators of one stream that stand at the same entry; `until` is where the next operator waits to be joined."""
+    """Operators of one stream with the same position in its archive; `until` is the next operator's position."""
 
     stream: str
     start: int
@@ -66,26 +66,26 @@ class Group:
 
 
 def longest_backfill(places: Mapping[str, tuple[str, int]]) -> Group:
-    """Of operators, by name their stream and their place, those that have the longest way to go.
+    """The operators with the most entries left to read, of `places`: operator → (stream, position).
 
-    They read no further than to the place of the next: from there on all of them read together.
+    They read at most up to the next operator's position; from there on both read together.
     """
-    stream, start = min(places.values(), key=lambda place: place[1])
-    others = [place for name, place in places.values() if name == stream and place > start]
+    stream, start = min(places.values(), key=lambda position: position[1])
+    others = [position for name, position in places.values() if name == stream and position > start]
     return Group(
         stream,
         start,
-        tuple(name for name, place in places.items() if place == (stream, start)),
+        tuple(name for name, position in places.items() if position == (stream, start)),
         min(others, default=None),
     )
 
 
 class Foldable(Protocol):
-    """An entry of an archive, or entries of several that belong together."""
+    """An entry of an archive, or several entries of one epoch."""
 
     @property
     def rows(self) -> int:
-        """How many it has."""
+        """Number of rows."""
         ...
 
     @property
@@ -98,14 +98,16 @@ _Entry = TypeVar("_Entry", bound=Foldable)
 
 
 def chunk_of(entries: Iterable[_Entry], chunk: Chunk, until: int | None) -> list[_Entry]:
-    """The next entries to fold in one go: at least one, at most `until` of them, all with the same relations."""
-    found: list[_Entry] = []
+    """The next entries to fold at once: at least one, at most `until` of them, all with the same relations."""
+    entries_of_chunk: list[_Entry] = []
     total = 0
     for entry in entries:
-        least = len(found) >= chunk.entries or (chunk.enough is not None and total >= chunk.enough)
+        least = len(entries_of_chunk) >= chunk.entries or (chunk.enough is not None and total >= chunk.enough)
         enough = least and total + entry.rows > chunk.rows
-        if found and (enough or len(found) == until or entry.relations != found[0].relations):
+        if entries_of_chunk and (
+            enough or len(entries_of_chunk) == until or entry.relations != entries_of_chunk[0].relations
+        ):
             break
-        found.append(entry)
+        entries_of_chunk.append(entry)
         total += entry.rows
-    return found
+    return entries_of_chunk

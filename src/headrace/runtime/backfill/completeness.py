@@ -1,8 +1,7 @@
-"""How much of what it should have seen has a query seen: is it live, and from when on do its answers have every row?
+"""Completeness of a query: whether it is live, and since when its answers have every row.
 
-The one place that answers this, from a manifest alone, so that every process says the same. Whatever makes an operator
-begin with part of the past (FROM NOW, an archive that has forgotten, a window resized at run time) says so once, in its
-`OperatorProgress.complete_since`.
+It is computed from a manifest alone, so that every process gets the same. An operator that begins with a part of the
+archive (FROM NOW, expired entries, a window resized at run time) has that in its `OperatorProgress.complete_since`.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ State = Choice["registered", "backfilling", "telling", "live", "paused"]
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """`state`: "registered" (in force from the next epoch), "backfilling" (the past is being read), "telling" (it
-    has more windows to tell than one epoch holds, and is at it), "live" or "paused".
+    """The state of a query: `registered` (from the next epoch on), `backfilling`, `telling` (it emits a backlog of
+    windows over several epochs), `live` or `paused`.
 
-    `percent` of the past that has been read, rounded down. `complete_since`: answers that reach no further back than this
-    instant have every row; `BEGINNING`: all answers have.
+    `percent` of the archive that was read, rounded down. `complete_since`: answers over rows since this instant have every row;
+    `BEGINNING`: all answers.
     """
 
     state: State
@@ -49,39 +48,42 @@ _REGISTERED: Final = Completeness("registered", 0)
 
 
 def plan_in_force(home: Home, manifest: Manifest) -> EpochPlan:
-    """The plan of the newest epoch: no query has to be bound to know what runs."""
+    """The plan of the newest epoch; no query is bound."""
     return load_plan(home.store, manifest.plan) if manifest.plan else EpochPlan()
 
 
 def completeness(plan: EpochPlan, manifest: Manifest, query: CatalogQuery) -> Completeness:
-    """Where a query stands in a manifest whose plan is `plan`."""
+    """The completeness of a query in a manifest whose plan is `plan`."""
     if query.operator_id not in plan.operators:
         return Completeness("paused", 0) if query.definition.paused else _REGISTERED
     chain = list(_chain(plan, manifest.operators, query.operator_id))
-    since = max(place.complete_since for _, place in chain)
-    own = [each for each in chain if derived_streams.owner_of(each[0]) == query.operator_id]
-    percent = min(_percent(plan, manifest, operator, place) for operator, place in own)
+    since = max(progress.complete_since for _, progress in chain)
+    percent = min(
+        _percent(plan, manifest, operator, progress)
+        for operator, progress in chain
+        if derived_streams.owner_of(operator) == query.operator_id
+    )
     if query.definition.paused:
         return Completeness("paused", percent, since)
     if percent < 100:
         return Completeness("backfilling", percent, since)
-    late = emission_backlog((operator for operator, _ in chain), plan, manifest)
-    return Completeness("telling" if late else "live", percent, since)
+    backlog = emission_backlog((operator for operator, _ in chain), plan, manifest)
+    return Completeness("telling" if backlog else "live", percent, since)
 
 
 def _chain(
-    plan: EpochPlan, places: Mapping[str, OperatorProgress], operator: str
+    plan: EpochPlan, progress: Mapping[str, OperatorProgress], operator: str
 ) -> Iterator[tuple[str, OperatorProgress]]:
-    """An operator and those whose results it reads, however far down, with where they stand."""
-    yield operator, places[operator]
-    for member in inputs_of(plan.streams[plan.operators[operator].stream]):
-        stream = plan.streams[member.stream]
+    """An operator and all those whose results it reads, with their progress."""
+    yield operator, progress[operator]
+    for union_input in inputs_of(plan.streams[plan.operators[operator].stream]):
+        stream = plan.streams[union_input.stream]
         if stream.using == derived_streams.USING and derived_streams.operator_of(stream) in plan.operators:
-            yield from _chain(plan, places, derived_streams.operator_of(stream))
+            yield from _chain(plan, progress, derived_streams.operator_of(stream))
 
 
-def _percent(plan: EpochPlan, manifest: Manifest, operator: str, place: OperatorProgress) -> int:
-    whole = length(plan.streams[plan.operators[operator].stream], manifest)
-    if place.replayed >= whole:
+def _percent(plan: EpochPlan, manifest: Manifest, operator: str, progress: OperatorProgress) -> int:
+    end = length(plan.streams[plan.operators[operator].stream], manifest)
+    if progress.replayed >= end:
         return 100
-    return min(99, 100 * (place.replayed - place.since) // (whole - place.since))
+    return min(99, 100 * (progress.replayed - progress.since) // (end - progress.since))

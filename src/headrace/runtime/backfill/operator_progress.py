@@ -1,8 +1,8 @@
-"""Where each operator stands between past and present.
+"""Progress of operators in the archives of their streams.
 
 An operator has folded the first `replayed` entries of its stream's archive list. It is *live* when that is all of them;
-a new one starts at the beginning (or, FROM NOW, at the end), a paused one stays where it was. Replaying is folding the
-next entries with the punctuations that were in force when they were first read, so lateness is judged as it was then.
+a new one starts at the beginning (or, FROM NOW, at the end), a paused one stays where it is. A backfill folds the next
+entries with the punctuations that applied when they were first read, so the same rows are late.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from headrace.time import BEGINNING, FOREVER, Instant
 
 @dataclass(frozen=True, slots=True)
 class ArchiveEntry:
-    """One epoch of one stream: what was read, where its copy is, the punctuation before and after, and which versions of
-    relations were in force (by name, the file): a row read again meets the same. `keep`: the share of its rows that queries
-    WITH SHEDDING were shown, so that they are shown the same rows again.
+    """One epoch of one stream: what was read, the files of its copy, the punctuation before and after.
+
+    `relations` are the files of the versions that applied, so that a lookup in a backfill has the same result. `keep` is the
+    share of its rows that queries WITH SHEDDING saw, so that they see the same rows again.
     """
 
     epoch: int
@@ -40,11 +41,11 @@ class ArchiveEntry:
     keep: float = 1.0
 
     def as_json(self) -> dict[str, Any]:
-        """For the manifest's list."""
-        found = asdict(self)
+        """The entry of the manifest's list."""
+        value = asdict(self)
         if self.keep == 1:
-            del found["keep"]
-        return found
+            del value["keep"]
+        return value
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> ArchiveEntry:
@@ -59,13 +60,13 @@ class ArchiveEntry:
 
 
 def initial_progress(
-    stream: StreamDefinition, archive: RadixList, known: CommittedStream, *, from_now: bool
+    stream: StreamDefinition, archive: RadixList, committed: CommittedStream, *, from_now: bool
 ) -> OperatorProgress:
-    """Where a new operator begins: with the archive, or FROM NOW (or without an archive) with what comes next.
+    """The progress of a new operator: the start of the archive, or FROM NOW (or without an archive) its end.
 
-    `known` is what is committed of the stream.
+    `committed` is the progress of the stream.
     """
-    progress = progress_of(known)
+    progress = progress_of(committed)
     if from_now or stream.archive == "none":
         nothing_missed = beyond(progress)
         return OperatorProgress(
@@ -73,12 +74,12 @@ def initial_progress(
         )
     expired = BEGINNING
     if archive.start:
-        expired = beyond(progress) if known.retained_since == BEGINNING else known.retained_since
+        expired = beyond(progress) if committed.retained_since == BEGINNING else committed.retained_since
     return OperatorProgress(replayed=archive.start, since=archive.start, complete_since=expired)
 
 
 def beyond(progress: StreamProgress) -> Instant:
-    """The least event time that no row has had so far that any query was shown."""
+    """The least instant that is after all rows that any query has seen."""
     if progress.max_event_time == BEGINNING:
         return progress.punctuation
     if progress.punctuation == FOREVER:
@@ -89,21 +90,21 @@ def beyond(progress: StreamProgress) -> Instant:
 def retained(
     entries: RadixList, horizon: Instant, readers: Sequence[int], read: Callable[[str], bytes]
 ) -> RadixList:
-    """The list without its oldest entries whose rows all lie before the horizon and which every operator has folded.
+    """The list without its oldest entries whose rows are all before the horizon and which every operator has folded.
 
-    `readers` are the operators' places; a paused one holds back what it has not seen.
+    `readers` are the operators' positions; a paused one keeps the entries it has not read.
     """
-    keep = min(readers, default=entries.length)
+    end = min(readers, default=entries.length)
     for index, entry in entries.iterate(read):
-        if index >= keep or entry["greatest"] >= horizon:
+        if index >= end or entry["greatest"] >= horizon:
             return entries.drop_before(index)
-    return entries.drop_before(keep)
+    return entries.drop_before(end)
 
 
 def splits_of(
     entry: ArchiveEntry, stream: StreamDefinition, records: Mapping[int, Mapping[str, Any]]
 ) -> tuple[Split, ...]:
-    """What to read to see an entry's rows again: its copy, or in place the source itself."""
+    """The splits that read an entry's rows again: of its copy, or in place of the source."""
     refused = tuple(Split(stream.name, 0, refused=name) for name in entry.rejects)
     if entry.files:
         return refused + tuple(

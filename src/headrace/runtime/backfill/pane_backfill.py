@@ -1,9 +1,10 @@
-"""What is a window that joins at run time filled from: the panes of present queries, the archive, or nothing?
+"""The choice of the input of a backfill for a window that is resized or added at run time: panes of another query, the
+archive, or nothing.
 
-A query whose window was changed tells the windows that end from then on, over all rows that are still to be had: from the
-panes of a present query where these hold all that is needed, else from the archive, else from whichever holds more, and says
-since when its windows are complete. Panes travel as an epoch of their own, right after the change: the donor's state of the
-manifest before is its input, so that nothing is missed or counted twice.
+A query whose window was changed emits the windows that end from then on, over all rows that are still stored: from panes of
+another query that cover its window, else from the archive, else from whichever covers more; its progress has since when
+its windows are complete. Panes are copied in an epoch of their own, right after the change: its input is the source
+operator's state of the previous manifest, so no row is missed or counted twice.
 """
 
 from __future__ import annotations
@@ -45,28 +46,28 @@ ARCHIVE: Final = "the archive"
 
 @dataclass(slots=True)
 class BackfillPlanner:
-    """Where newcomers stand, and the panes that are to be handed to some of them in the next epoch."""
+    """The initial progress of new operators, and the panes that some of them get in the next epoch."""
 
     home: Home
     due: dict[str, PaneBackfill] = field(default_factory=dict)
-    _known: PaneSources = field(default_factory=PaneSources)
+    _sources: PaneSources = field(default_factory=PaneSources)
 
     def published(self, plan_file: str, plan: EpochPlan) -> None:
-        """An epoch of a plan was published: from now on its operators may give."""
-        self._known.follow(plan_file, plan.operators)
+        """Note that an epoch of a plan was published: its operators may be sources from now on."""
+        self._sources.follow(plan_file, plan.operators)
 
     def begun(
-        self, manifest: Manifest, published: Manifest, plan: EpochPlan, fresh: Sequence[str]
+        self, manifest: Manifest, published: Manifest, plan: EpochPlan, new_operators: Sequence[str]
     ) -> dict[str, OperatorProgress]:
-        """Where operators stand that were not there before; `manifest` says so of streams, `published` of donors.
+        """The progress of new operators; `manifest` has that of streams, `published` that of source operators.
 
-        They begin with the archive, or FROM NOW (or without an archive) with what comes next.
+        They begin with the archive, or FROM NOW (or without an archive) with the next rows.
         """
         self.due = {name: backfill for name, backfill in self.due.items() if name in plan.operators}
-        found: dict[str, OperatorProgress] = {}
-        for name in fresh:
-            found[name] = self._initial_progress(manifest, published, plan, plan.operators[name])
-        return found
+        progress: dict[str, OperatorProgress] = {}
+        for name in new_operators:
+            progress[name] = self._initial_progress(manifest, published, plan, plan.operators[name])
+        return progress
 
     def _initial_progress(
         self, manifest: Manifest, published: Manifest, plan: EpochPlan, operator: Operator
@@ -75,45 +76,51 @@ class BackfillPlanner:
         query = self.home.catalog.require_query(operator.query).definition
         if stream.using == union_streams.USING:
             return self._initial_progress_of_union(manifest, plan, operator, stream)
-        archive, known = self.home.list_of(manifest, f"archive:{name}"), manifest.stream(name)
-        found = initial_progress(stream, archive, known, from_now=query.from_now and not query.continues)
-        if materializes_none(operator):  # it need not read the past to answer over it
-            return replace(found, emitted_to=progress_of(known).punctuation, replayed=archive.length)
+        archive, committed = self.home.list_of(manifest, f"archive:{name}"), manifest.stream(name)
+        from_archive = initial_progress(
+            stream, archive, committed, from_now=query.from_now and not query.continues
+        )
+        if materializes_none(operator):  # its answers read the archive themselves
+            return replace(
+                from_archive, emitted_to=progress_of(committed).punctuation, replayed=archive.length
+            )
         keeps_none = stream.archive == "none"
         new_operator = operator.over_panes
         if new_operator is None or not (query.continues or (keeps_none and not query.from_now)):
-            return found
-        closed = progress_of(known).punctuation
+            return from_archive
+        emitted_to = progress_of(committed).punctuation
         backfill, needed = (
-            self._best(published, new_operator, closed, archive.length),
-            needed_from(new_operator, closed),
+            self._best(published, new_operator, emitted_to, archive.length),
+            needed_from(new_operator, emitted_to),
         )
-        kept = found.complete_since
-        if backfill is not None and (keeps_none or backfill.since <= needed or backfill.since <= kept):
+        complete_since = from_archive.complete_since
+        if backfill is not None and (
+            keeps_none or backfill.since <= needed or backfill.since <= complete_since
+        ):
             self.due[operator.id] = backfill
             return OperatorProgress(
-                closed,
+                emitted_to,
                 archive.length,
                 archive.length,
                 complete_since=backfill.since if backfill.since > needed else BEGINNING,
                 backfilled_from=f"the panes of {backfill.source_operator.query}",
             )
         if keeps_none:
-            return replace(found, backfilled_from=NOTHING if query.continues else "")
+            return replace(from_archive, backfilled_from=NOTHING if query.continues else "")
         first = self._first_entry(archive, needed)
-        complete = kept if kept > needed else BEGINNING
-        return OperatorProgress(closed, first, first, complete_since=complete, backfilled_from=ARCHIVE)
+        since = complete_since if complete_since > needed else BEGINNING
+        return OperatorProgress(emitted_to, first, first, complete_since=since, backfilled_from=ARCHIVE)
 
     def _initial_progress_of_union(
         self, manifest: Manifest, plan: EpochPlan, operator: Operator, stream: StreamDefinition
     ) -> OperatorProgress:
-        """With the past of all its streams, or FROM NOW (or where one keeps no archive) with what comes next."""
+        """The start of the archives of all its inputs, or FROM NOW (or where one has no archive) their end."""
         query = self.home.catalog.require_query(operator.query).definition
-        reached, end = progress_of(manifest.stream(stream.name)), Archives(self.home, manifest, plan)
+        progress, archives = progress_of(manifest.stream(stream.name)), Archives(self.home, manifest, plan)
         if query.from_now or stream.archive == "none":
-            length = end.length(stream.name)
-            return OperatorProgress(reached.punctuation, length, length, complete_since=beyond(reached))
-        every = [
+            length = archives.length(stream.name)
+            return OperatorProgress(progress.punctuation, length, length, complete_since=beyond(progress))
+        inputs = [
             initial_progress(
                 plan.streams[each.stream],
                 self.home.list_of(manifest, f"archive:{each.stream}"),
@@ -122,10 +129,10 @@ class BackfillPlanner:
             )
             for each in union_streams.inputs_of(stream)
         ]
-        return OperatorProgress(complete_since=max(each.complete_since for each in every))
+        return OperatorProgress(complete_since=max(each.complete_since for each in inputs))
 
     def _first_entry(self, archive: RadixList, needed: Instant) -> int:
-        """The first entry of the archive that has a row from `needed` on."""
+        """The first entry of the archive that has a row at or after `needed`."""
         for index, entry in archive.iterate(self.home.store.read, archive.start):
             if entry["greatest"] >= needed:
                 return index
@@ -134,7 +141,7 @@ class BackfillPlanner:
     def _best(
         self, manifest: Manifest, new_operator: PaneAggregate, emitted_to: Instant, length: int
     ) -> PaneBackfill | None:
-        """The panes that reach back furthest, of queries that have folded all of the stream."""
+        """The panes that begin earliest, of queries that have folded all of the stream."""
         best: PaneBackfill | None = None
         for source_operator in self._source_operators(manifest, new_operator):
             progress = manifest.operators.get(source_operator.id)
@@ -153,15 +160,15 @@ class BackfillPlanner:
         return best
 
     def _source_operators(self, manifest: Manifest, new_operator: PaneAggregate) -> Collection[PaneAggregate]:
-        """The operators over the same rows whose state the manifest names."""
+        """The operators over the same rows whose state is in the manifest."""
         if not manifest.plan:
             return ()
-        if self._known.plan != manifest.plan:  # it was published by a driver before this one
+        if self._sources.plan != manifest.plan:  # an earlier driver published it
             self.published(manifest.plan, load_plan(self.home.store, manifest.plan))
-        return self._known.over_rows_of(new_operator)
+        return self._sources.over_rows_of(new_operator)
 
-    def next_epoch(self, places: Mapping[str, OperatorProgress]) -> EpochWork | None:
-        """The epoch that hands over the panes that are due; None when there are none."""
+    def next_epoch(self, progress: Mapping[str, OperatorProgress]) -> EpochWork | None:
+        """The epoch that copies the panes that are due; None when there are none."""
         due, self.due = self.due, {}
         if not due:
             return None
@@ -172,13 +179,13 @@ class BackfillPlanner:
                 for backfill in due.values()
             ),
             tuple(due),
-            punctuations={name: places[name].emitted_to for name in due},
-            replayed={name: places[name].replayed for name in due},
+            punctuations={name: progress[name].emitted_to for name in due},
+            replayed={name: progress[name].replayed for name in due},
         )
 
 
 def backfilled_panes(store: Store, backfill: PaneBackfill, new_operator: PaneAggregate) -> Scanned:
-    """What a scan task makes of a donor's state: the taker's deltas."""
+    """The new operator's deltas, made in a scan task from the source operator's state."""
     prefix = f"{state_name(backfill.source_operator)}/"
     runs: list[Mapping[str, pa.Table]] = []
     for name in backfill.runs:

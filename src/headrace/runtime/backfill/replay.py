@@ -1,4 +1,4 @@
-"""The next piece of the past for operators that are behind: which entries of which archives, and how far that brings them."""
+"""The next chunk of a backfill: which entries of which archives operators read, and their progress after it."""
 
 from __future__ import annotations
 
@@ -34,52 +34,52 @@ class Archives:
     plan: EpochPlan
 
     def length(self, stream: str) -> int:
-        """Where readers of a stream stand who have folded all of its past."""
+        """The position of readers that have folded all of a stream's archive."""
         return union_replay.length(self.plan.streams[stream], self.manifest)
 
-    def chunk(self, late: Mapping[str, tuple[str, int]], size: Chunk, records: Records) -> EpochWork:
-        """What operators fold next; `late` has the stream and the place of each that is behind."""
-        behind = longest_backfill(late)
-        definition = self.plan.streams[behind.stream]
-        bundles = self._bundles(definition, behind, size)
+    def chunk(self, backfilling: Mapping[str, tuple[str, int]], size: Chunk, records: Records) -> EpochWork:
+        """The work of the next chunk; `backfilling` has the stream and the position of each operator that is backfilling."""
+        group = longest_backfill(backfilling)
+        definition = self.plan.streams[group.stream]
+        bundles = self._bundles(definition, group, size)
         splits = [
             (split, entry.rows + 1)
             for name, entries in _by_stream(bundles).items()
-            for known in (records(self.plan.streams[name], entries),)
+            for ingest_records in (records(self.plan.streams[name], entries),)
             for entry in entries
-            for split in splits_of(entry, self.plan.streams[name], known)
+            for split in splits_of(entry, self.plan.streams[name], ingest_records)
         ]
         end = bundles[-1].place
         return EpochWork(
             "replay",
             tuple(splits),
-            behind.operators,
-            punctuations=dict.fromkeys(behind.operators, self._punctuation(definition, bundles[-1])),
-            replayed=dict.fromkeys(behind.operators, end),
+            group.operators,
+            punctuations=dict.fromkeys(group.operators, self._punctuation(definition, bundles[-1])),
+            replayed=dict.fromkeys(group.operators, end),
             relations=bundles[0].relations,
         )
 
-    def _bundles(self, stream: StreamDefinition, behind: Group, size: Chunk) -> list[Bundle]:
-        read, until = self.home.store.read, behind.until
+    def _bundles(self, stream: StreamDefinition, group: Group, size: Chunk) -> list[Bundle]:
+        read, until = self.home.store.read, group.until
         if stream.using == USING:
-            found = union_replay.bundles(stream, self._list, read, behind.start)
+            bundles = union_replay.bundles(stream, self._list, read, group.start)
         else:
-            listed = self._list(stream.name).iterate(read, behind.start)
-            found = (
+            listed = self._list(stream.name).iterate(read, group.start)
+            bundles = (
                 Bundle(index + 1, ((stream.name, ArchiveEntry.from_json(entry)),)) for index, entry in listed
             )
-        return chunk_of(takewhile(lambda each: until is None or each.place <= until, found), size, None)
+        return chunk_of(takewhile(lambda bundle: until is None or bundle.place <= until, bundles), size, None)
 
     def _punctuation(self, stream: StreamDefinition, last: Bundle) -> Instant:
-        """What was promised after the chunk's last epoch; when that was the last of all, what is promised today."""
+        """The punctuation after the chunk's last epoch; when that was the latest epoch, the current one."""
         if last.place == self.length(stream.name):
-            return self._today(stream.name)
+            return self._current(stream.name)
         if stream.using != USING:
             return last.entries[0][1].after
-        today = {name: self._today(name) for name in self.plan.streams}
-        return union_replay.punctuation_at(stream, self._list, self.home.store.read, last.place, today)
+        current = {name: self._current(name) for name in self.plan.streams}
+        return union_replay.punctuation_at(stream, self._list, self.home.store.read, last.place, current)
 
-    def _today(self, stream: str) -> Instant:
+    def _current(self, stream: str) -> Instant:
         return progress_of(self.manifest.stream(stream)).punctuation
 
     def _list(self, stream: str) -> RadixList:
@@ -87,8 +87,8 @@ class Archives:
 
 
 def _by_stream(bundles: Sequence[Bundle]) -> dict[str, list[ArchiveEntry]]:
-    found: dict[str, list[ArchiveEntry]] = {}
+    by_stream: dict[str, list[ArchiveEntry]] = {}
     for bundle in bundles:
         for name, entry in bundle.entries:
-            found.setdefault(name, []).append(entry)
-    return found
+            by_stream.setdefault(name, []).append(entry)
+    return by_stream

@@ -1,7 +1,7 @@
-"""The past of several streams that are read as one: where do their readers stand in it, and what comes next?
+"""The archives of a union's inputs, read together by epoch.
 
-An operator that reads one stream stands at an entry of that stream's archive. One that reads several stands at an epoch,
-since what the streams took in together belongs together: it has folded all that they took in before that epoch.
+An operator that reads one stream has a position in that stream's archive list. One that reads a union has an epoch as its
+position, since rows that the inputs took in one epoch are folded together: it has folded all epochs before.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Read = Callable[[str], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What several streams took in, in one epoch; whoever has folded it stands at `place`."""
+    """The entries of several streams in one epoch; `place` is the position of operators that have folded them."""
 
     place: int
     entries: tuple[tuple[str, ArchiveEntry], ...]
 
     @property
     def rows(self) -> int:
-        """Of all entries."""
+        """Number of rows of all entries."""
         return sum(entry.rows for _, entry in self.entries)
 
     @property
@@ -44,33 +44,38 @@ class Bundle:
 
 
 def length(stream: StreamDefinition, manifest: Manifest) -> int:
-    """Where a reader of a stream, or of several, stands who has folded all of the past."""
+    """The position of a reader of a stream, or of a union, that has folded all of its archive."""
     if stream.using == USING:
         return manifest.streams[stream.name].until
     return manifest.lists.get(f"archive:{stream.name}", RadixList()).length
 
 
 def length_of_new(stream: StreamDefinition, lists: Lists, read: Read) -> int:
-    """The same for a meeting that no manifest knows yet."""
-    newest = (next(lists(each.stream).iterate(read, reverse=True), None) for each in inputs_of(stream))
-    return 1 + max(-1 if each is None else int(each[1]["epoch"]) for each in newest)
+    """The length of a union that is not in a manifest yet."""
+    newest = (
+        next(lists(union_input.stream).iterate(read, reverse=True), None) for union_input in inputs_of(stream)
+    )
+    return 1 + max(-1 if entry is None else int(entry[1]["epoch"]) for entry in newest)
 
 
 def ends_after(streams: Mapping[str, StreamDefinition], taken: Iterable[str], epoch: int) -> dict[str, int]:
-    """Meetings of which an epoch takes in rows → where their readers stand after it."""
-    fresh = set(taken)
+    """Unions of which an epoch takes rows → the position of their readers after it."""
+    inputs_taken = set(taken)
     return {
         stream.name: epoch + 1
         for stream in streams.values()
-        if stream.using == USING and any(each.stream in fresh for each in inputs_of(stream))
+        if stream.using == USING
+        and any(union_input.stream in inputs_taken for union_input in inputs_of(stream))
     }
 
 
 def bundles(stream: StreamDefinition, lists: Lists, read: Read, start: int) -> Iterator[Bundle]:
-    """The past of a meeting's members from epoch `start` on, epoch by epoch."""
-    names = dict.fromkeys(each.stream for each in inputs_of(stream))
-    every = merge(*(_entries_since(name, lists(name), read, start) for name in names), key=itemgetter(0))
-    for epoch, entries in groupby(every, key=itemgetter(0)):
+    """The archived epochs of a union's inputs from epoch `start` on."""
+    names = dict.fromkeys(union_input.stream for union_input in inputs_of(stream))
+    all_entries = merge(
+        *(_entries_since(name, lists(name), read, start) for name in names), key=itemgetter(0)
+    )
+    for epoch, entries in groupby(all_entries, key=itemgetter(0)):
         yield Bundle(epoch + 1, tuple((name, ArchiveEntry.from_json(entry)) for _, name, entry in entries))
 
 
@@ -84,7 +89,7 @@ def _since(archive: RadixList, read: Read, epoch: int) -> Iterator[tuple[int, An
 
 
 def first_from(archive: RadixList, read: Read, epoch: int) -> int:
-    """Index of the first entry of an epoch from `epoch` on; the length when there is none."""
+    """Index of the first entry with an epoch of at least `epoch`; the length when there is none."""
     low, high = archive.start, archive.length
     while low < high:
         middle = (low + high) // 2
@@ -96,12 +101,12 @@ def first_from(archive: RadixList, read: Read, epoch: int) -> int:
 def punctuation_at(
     stream: StreamDefinition, lists: Lists, read: Read, place: int, now: Mapping[str, Instant]
 ) -> Instant:
-    """What the members had promised together when an epoch began; `now` has each one's punctuation today.
+    """The punctuation of a union when an epoch began; `now` has the current one of each input.
 
-    Entries say what was promised before them; a member that took in nothing since has promised no less than it has today.
+    An entry has the punctuation before it; an input without a later entry has the punctuation it had then.
     """
-    found = []
-    for member in inputs_of(stream):
-        following = next(_since(lists(member.stream), read, place), None)
-        found.append(now[member.stream] if following is None else following[1]["before"])
-    return min(found)
+    punctuations = []
+    for union_input in inputs_of(stream):
+        next_entry = next(_since(lists(union_input.stream), read, place), None)
+        punctuations.append(now[union_input.stream] if next_entry is None else next_entry[1]["before"])
+    return min(punctuations)

@@ -1,4 +1,4 @@
-"""From an epoch's receipts to the next manifest: only what successful tasks named comes to count."""
+"""The next manifest, from an epoch's receipts: only files that successful tasks have named count."""
 
 from __future__ import annotations
 
@@ -41,25 +41,26 @@ def next_manifest(
     now: Instant,
     files: ListFiles,
 ) -> Manifest:
-    """The manifest after an epoch; `plan_files` as in `SavedPlan.files`. Writes list segments that became full; publishes nothing."""
+    """The manifest after an epoch; `plan_files` as in `SavedPlan.files`. Writes full list segments; publishes nothing."""
     scans = scans_of(receipts)
     seen = {} if work.is_replay else stream_receipts(scans, plan)
     progress = before_epoch(before, plan, work)
-    reached = after_scans(plan.streams, progress, seen)
+    progress_after = after_scans(plan.streams, progress, seen)
     lists = dict(before.lists)
     if not work.is_replay:
-        for name, entry in _archived(before.epoch + 1, work, seen, progress, reached, plan).items():
+        for name, entry in _archived(before.epoch + 1, work, seen, progress, progress_after, plan).items():
             _append(lists, f"archive:{name}", [entry.as_json()], files)
-    operators = _operators(before, work, plan, reached)
-    retained_since = _expire_archives(lists, plan, operators, reached, files)
+    operators = _operators(before, work, plan, progress_after)
+    retained_since = _expire_archives(lists, plan, operators, progress_after, files)
     results = [file.as_entry(before.epoch + 1) for receipt in receipts for file in receipt.results]
     facts = _counted(before.facts, seen, receipts)
-    counting = {name for scan in scans for name, each in scan.operators.items() if each.groups}
-    measured = (
-        [*(each.operators for each in scans), *(each.operators for each in receipts)] if counting else []
-    )
-    counted = [{name: each[name] for name in counting & each.keys()} for each in measured]
-    facts = with_row_layout_states(facts, plan, added(counted))
+    with_groups = {name for scan in scans for name, observed in scan.operators.items() if observed.groups}
+    observed_by_task = [task.operators for task in scans] + [task.operators for task in receipts]
+    by_task = [
+        {name: observed[name] for name in with_groups & observed.keys()}
+        for observed in (observed_by_task if with_groups else [])
+    ]
+    facts = with_row_layout_states(facts, plan, added(by_task))
     if results:
         facts = with_classes(facts, "results", lists.get("results", RadixList()), results)
         _append(lists, "results", results, files)
@@ -70,7 +71,7 @@ def next_manifest(
         kind=work.kind,
         plan=plan_files[0],
         querylog=position,
-        streams=_with_retained_since(_streams(before, plan, work, seen, reached, now), retained_since),
+        streams=_with_retained_since(_streams(before, plan, work, seen, progress_after, now), retained_since),
         operators=operators,
         state=_state(before, receipts),
         lists=lists,
@@ -82,23 +83,25 @@ def _expire_archives(
     lists: dict[str, RadixList],
     plan: EpochPlan,
     operators: Mapping[str, OperatorProgress],
-    reached: Mapping[str, StreamProgress],
+    progress: Mapping[str, StreamProgress],
     files: ListFiles,
 ) -> dict[str, Instant]:
-    """Shorten the archives by what is too old and was read by all; of each that was, from when on it has all rows."""
+    """Remove entries that have expired and were read by all from the archives; returns, by stream, the instant since which it has all rows."""
     retained_since = {}
     for name, stream in plan.streams.items():
         archive = lists.get(f"archive:{name}")
         if archive is None or (stream.retain is None and stream.archive != "none"):
             continue
-        horizon = FOREVER if stream.archive == "none" else reached[name].punctuation - (stream.retain or 0)
-        readers = [operators[each.id].replayed for each in plan.operators.values() if each.stream == name]
-        meetings = {meeting for meeting, _, _ in union_streams.unions_with(plan.streams, name)}
-        epochs = [operators[each.id].replayed for each in plan.operators.values() if each.stream in meetings]
+        horizon = FOREVER if stream.archive == "none" else progress[name].punctuation - (stream.retain or 0)
+        readers = [operators[id_].replayed for id_, reader in plan.operators.items() if reader.stream == name]
+        unions = {union for union, _, _ in union_streams.unions_with(plan.streams, name)}
+        epochs = [
+            operators[id_].replayed for id_, reader in plan.operators.items() if reader.stream in unions
+        ]
         readers += [union_replay.first_from(archive, files.read, min(epochs))] if epochs else []
-        lists[f"archive:{name}"] = kept = retained(archive, horizon, readers, files.read)
-        if kept.start > archive.start:
-            retained_since[name] = min(horizon, beyond(reached[name]))
+        lists[f"archive:{name}"] = shortened = retained(archive, horizon, readers, files.read)
+        if shortened.start > archive.start:
+            retained_since[name] = min(horizon, beyond(progress[name]))
     return retained_since
 
 
@@ -106,44 +109,48 @@ def _with_retained_since(
     streams: Mapping[str, CommittedStream], retained_since: Mapping[str, Instant]
 ) -> dict[str, CommittedStream]:
     return {
-        name: replace(known, retained_since=max(retained_since.get(name, BEGINNING), known.retained_since))
-        for name, known in streams.items()
+        name: replace(
+            committed, retained_since=max(retained_since.get(name, BEGINNING), committed.retained_since)
+        )
+        for name, committed in streams.items()
     }
 
 
 def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manifest:
-    """Progress, archive and rejects of streams that are no more go; one of the same name begins anew."""
-    kept = {name for name, known in old.streams.items() if known.born == home.born(name)}
-    kept &= set(plan.streams)
-    gone = {f"{kind}:{name}" for name in set(old.streams) - kept for kind in ("archive", "rejects")}
-    streams = {name: known for name, known in old.streams.items() if name in kept}
+    """The manifest without the progress, archive and rejects of dropped streams; a stream of the same name starts from scratch."""
+    remaining = {name for name, committed in old.streams.items() if committed.born == home.born(name)}
+    remaining &= set(plan.streams)
+    dropped = {f"{kind}:{name}" for name in set(old.streams) - remaining for kind in ("archive", "rejects")}
+    streams = {name: committed for name, committed in old.streams.items() if name in remaining}
     for name in sorted(
-        set(plan.streams) - kept, key=lambda name: plan.streams[name].using == union_streams.USING
+        set(plan.streams) - remaining, key=lambda name: plan.streams[name].using == union_streams.USING
     ):
         streams[name] = CommittedStream(born=home.born(name))
         if plan.streams[name].using == union_streams.USING:
-            past = lambda each: old.lists.get(f"archive:{each}", RadixList())  # noqa: E731
-            until = union_replay.length_of_new(plan.streams[name], past, home.store.read)
+            archive_of = lambda stream: old.lists.get(f"archive:{stream}", RadixList())  # noqa: E731
+            until = union_replay.length_of_new(plan.streams[name], archive_of, home.store.read)
             streams[name] = replace(
                 union_progress.known_so_far(plan.streams[name], streams[name], streams), until=until
             )
     return replace(
-        old, streams=streams, lists={name: each for name, each in old.lists.items() if name not in gone}
+        old,
+        streams=streams,
+        lists={name: listed for name, listed in old.lists.items() if name not in dropped},
     )
 
 
 def files_named(receipts: Sequence[StateReceipt]) -> list[str]:
-    """Every file that an epoch's tasks wrote and its manifest will name: to be made durable before it is published."""
-    found = [run.name for receipt in receipts if (run := receipt.run) is not None]
-    found += [file.name for receipt in receipts for file in receipt.results]
-    found += [file.name for receipt in receipts for file in receipt.rejects.values()]
+    """Every file that an epoch's tasks wrote and its manifest will name: made durable before it is published."""
+    names = [run.name for receipt in receipts if (run := receipt.run) is not None]
+    names += [file.name for receipt in receipts for file in receipt.results]
+    names += [file.name for receipt in receipts for file in receipt.rejects.values()]
     for scan in scans_of(receipts):
-        found += [name for stream in scan.streams.values() for name in stream.files]
-    return found
+        names += [file for stream in scan.streams.values() for file in stream.files]
+    return names
 
 
 def before_epoch(before: Manifest, plan: EpochPlan, work: EpochWork) -> dict[str, StreamProgress]:
-    """Every stream's progress as the epoch's tasks were told it."""
+    """Every stream's progress as in the messages to the epoch's tasks."""
     return {
         name: progress_of(before.stream(name), work.min_punctuations.get(name, BEGINNING))
         for name in plan.streams
@@ -161,26 +168,26 @@ def _archived(
     work: EpochWork,
     receipts: Mapping[str, StreamReceipt],
     progress: Mapping[str, StreamProgress],
-    reached: Mapping[str, StreamProgress],
+    progress_after: Mapping[str, StreamProgress],
     plan: EpochPlan,
 ) -> dict[str, ArchiveEntry]:
-    found = {}
+    entries = {}
     for name, ordinals in work.taken.items():
-        seen = receipts.get(name, StreamReceipt())
-        found[name] = ArchiveEntry(
+        receipt = receipts.get(name, StreamReceipt())
+        entries[name] = ArchiveEntry(
             epoch,
             ordinals,
-            seen.archived,
-            tuple(file.name for file in seen.rejects),
-            seen.rows,
-            seen.late,
+            receipt.archived,
+            tuple(file.name for file in receipt.rejects),
+            receipt.rows,
+            receipt.late,
             progress[name].punctuation,
-            reached[name].punctuation,
-            seen.greatest,
+            progress_after[name].punctuation,
+            receipt.greatest,
             plan.relations,
             plan.sample_rate_of(name),
         )
-    return found
+    return entries
 
 
 def _append_rejects(
@@ -204,100 +211,111 @@ def _streams(
     plan: EpochPlan,
     work: EpochWork,
     receipts: Mapping[str, StreamReceipt],
-    reached: Mapping[str, StreamProgress],
+    progress: Mapping[str, StreamProgress],
     now: Instant,
 ) -> dict[str, CommittedStream]:
-    found = {}
+    streams = {}
     ends = union_replay.ends_after(plan.streams, work.taken, before.epoch + 1)
     for name, definition in plan.streams.items():
-        seen = receipts.get(name, StreamReceipt())
-        known = as_known(before.stream(name), reached[name], seen.sources, now)
-        known = replace(
-            known,
-            until=ends.get(name, known.until),
+        receipt = receipts.get(name, StreamReceipt())
+        committed = as_known(before.stream(name), progress[name], receipt.sources, now)
+        committed = replace(
+            committed,
+            until=ends.get(name, committed.until),
             keep=plan.sample_rate_of(name),
-            rows=known.rows + seen.rows,
-            late=known.late + seen.late,
-            rejected=known.rejected + seen.rejected,
-            shed=known.shed + seen.shed,
-            slack_needed=max(known.slack_needed, seen.slack_needed),
-            repeated=known.repeated + seen.repeated,
+            rows=committed.rows + receipt.rows,
+            late=committed.late + receipt.late,
+            rejected=committed.rejected + receipt.rejected,
+            shed=committed.shed + receipt.shed,
+            slack_needed=max(committed.slack_needed, receipt.slack_needed),
+            repeated=committed.repeated + receipt.repeated,
         )
         if definition.deduplicate is not None and not work.is_replay:
-            known = replace(known, keys=retained_files(definition, known.keys, seen.keys, known.punctuation))
+            committed = replace(
+                committed,
+                keys=retained_files(definition, committed.keys, receipt.keys, committed.punctuation),
+            )
         if name in work.taken:
-            known = replace(known, next=max(work.taken[name]) + 1, arrived=now)
-        found[name] = known
-    return found
+            committed = replace(committed, next=max(work.taken[name]) + 1, arrived=now)
+        streams[name] = committed
+    return streams
 
 
 def _operators(
-    before: Manifest, work: EpochWork, plan: EpochPlan, reached: Mapping[str, StreamProgress]
+    before: Manifest, work: EpochWork, plan: EpochPlan, streams: Mapping[str, StreamProgress]
 ) -> dict[str, OperatorProgress]:
     """Progress of operators: those that took part have emitted up to the new punctuation."""
-    found: dict[str, OperatorProgress] = {}
-    part, alike = frozenset(work.operators), dict[tuple[Any, ...], OperatorProgress]()
+    operators: dict[str, OperatorProgress] = {}
+    taking_part, shared = frozenset(work.operators), dict[tuple[Any, ...], OperatorProgress]()
     ends = union_replay.ends_after(plan.streams, work.taken, before.epoch + 1)
     for name, operator in plan.operators.items():
-        known = before.operators[name]
-        advance = (operator.stream, name in part, work.punctuations.get(name), work.replayed.get(name))
-        place = (
-            known.emitted_to,
-            known.replayed,
-            known.since,
-            known.complete_since,
-            known.backfilled_from,
+        progress = before.operators[name]
+        advance = (operator.stream, name in taking_part, work.punctuations.get(name), work.replayed.get(name))
+        key = (
+            progress.emitted_to,
+            progress.replayed,
+            progress.since,
+            progress.complete_since,
+            progress.backfilled_from,
             *advance,
         )
-        if known.group_punctuations or plan.streams[operator.stream].progress.groups:
-            found[name] = _after(known, name, name in part, work, plan, reached, ends)
-        elif place in alike:  # thousands at one position share one record
-            found[name] = alike[place]
+        if progress.group_punctuations or plan.streams[operator.stream].progress.groups:
+            operators[name] = _after(progress, name, name in taking_part, work, plan, streams, ends)
+        elif key in shared:  # thousands at one position share one object
+            operators[name] = shared[key]
         else:
-            found[name] = alike[place] = _after(known, name, name in part, work, plan, reached, ends)
-    return found
+            operators[name] = shared[key] = _after(
+                progress, name, name in taking_part, work, plan, streams, ends
+            )
+    return operators
 
 
 def _after(
-    place: OperatorProgress,
+    progress: OperatorProgress,
     name: str,
     took_part: bool,
     work: EpochWork,
     plan: EpochPlan,
-    reached: Mapping[str, StreamProgress],
+    streams: Mapping[str, StreamProgress],
     ends: Mapping[str, int],
 ) -> OperatorProgress:
-    """Progress of one operator after an epoch; `ends` as in `shared_past.ends_after`."""
+    """Progress of one operator after an epoch; `ends` as in `union_replay.ends_after`."""
     operator = plan.operators[name]
     if took_part:
-        now = work.punctuations.get(name, reached[operator.stream].punctuation)
-        live = ends.get(operator.stream, place.replayed + (operator.stream in work.taken))
-        seen = work.replayed.get(name, live)
-        closed = max(place.emitted_to, now)
-        ahead = dict(place.group_punctuations)
+        punctuation = work.punctuations.get(name, streams[operator.stream].punctuation)
+        live = ends.get(operator.stream, progress.replayed + (operator.stream in work.taken))
+        replayed = work.replayed.get(name, live)
+        emitted_to = max(progress.emitted_to, punctuation)
+        groups = dict(progress.group_punctuations)
         rule = plan.streams[operator.stream].progress
         if not work.is_replay and name not in work.punctuations and group_punctuation_columns(operator, rule):
-            ahead |= reached[operator.stream].groups
-        ahead = {group: at for group, at in ahead.items() if at > closed}
-        ahead = rolled_up(ahead) if rule.patterns else ahead
-        complete = place.complete_since
+            groups |= streams[operator.stream].groups
+        groups = {group: at for group, at in groups.items() if at > emitted_to}
+        groups = rolled_up(groups) if rule.patterns else groups
+        complete_since = progress.complete_since
         if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
-            complete = beyond(reached[operator.stream])  # what came while it was paused is nowhere
-        place = replace(
-            place, emitted_to=closed, replayed=seen, group_punctuations=ahead, complete_since=complete
+            complete_since = beyond(
+                streams[operator.stream]
+            )  # rows that arrived while it was paused are not stored
+        progress = replace(
+            progress,
+            emitted_to=emitted_to,
+            replayed=replayed,
+            group_punctuations=groups,
+            complete_since=complete_since,
         )
-    return place
+    return progress
 
 
 def _state(before: Manifest, receipts: Sequence[StateReceipt]) -> tuple[StateRun, ...]:
     replaced = {name for receipt in receipts for name in receipt.replaced}
-    kept = [run for run in before.state if run.name not in replaced]
+    remaining = [run for run in before.state if run.name not in replaced]
     new = [
         StateRun(run.name, run.low, run.high, run.bytes, run.level, run.epoch)
         for receipt in receipts
         if (run := receipt.run) is not None
     ]
-    return (*kept, *new)
+    return (*remaining, *new)
 
 
 def _counted(

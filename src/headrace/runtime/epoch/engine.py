@@ -1,8 +1,8 @@
-"""The epoch loop: the one writer of a home.
+"""The engine: the one writer of a home, which runs epoch after epoch.
 
-An epoch is: take the next ingest records and the newest plan, run one job, publish one manifest. Nothing counts before
-the manifest is there, and it is there at once or not at all; so a kill at any point leaves the home of the epoch before.
-Reading the past for a query that came late is the same thing with the archive as input.
+An epoch takes the next ingest records and the newest plan, runs one job, and publishes one manifest. Nothing counts before
+the manifest is published, which is atomic: a kill at any point leaves the home of the previous epoch. A backfill is an epoch
+with the archive as input.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from headrace.store.logs.radix_list import ListFiles
 from headrace.store.maintenance.garbage_collection import Collected
 from headrace.time import FOREVER, Clock, Instant
 
-_APPENDS: Final = 4  # how often entries are planned and appended where others get in before them
+_APPENDS: Final = 4  # attempts to plan and append entries while other writers append before them
 
 
 @dataclass(slots=True)
 class Engine:
-    """Steps a home forward. Not thread-safe: one thread steps, others talk to the hub."""
+    """Runs the epochs of a home. Not thread-safe: one thread steps, others use the hub."""
 
     home: Home
     executor: Executor
@@ -69,11 +69,11 @@ class Engine:
     replay_schedule: ReplaySchedule = field(default_factory=ReplaySchedule)
     backlog_schedule: BacklogSchedule = field(default_factory=BacklogSchedule)
     holds: Callable[[], Mapping[str, int]] = dict
-    """Operator → index of the first result that somebody who must have all still waits for."""
+    """Operator → index of the first result that a client or sink has not received yet."""
     unread: dict[str, SourceChanged] = field(default_factory=dict)
-    """Operators whose past cannot be read, since a file of a source that is read in place is gone or is another one now.
+    """Operators whose backfill cannot read a file of a source in place, which was deleted or replaced.
 
-    They wait while all others go on, until the home is opened again or a statement changes what runs.
+    They wait while all others continue, until the home is opened again or a statement changes the plan.
     """
     _saved: SavedPlan = field(init=False, default=NO_PLAN)
     _is_saved: bool = field(init=False, default=False)
@@ -87,7 +87,7 @@ class Engine:
         self.collect()
 
     def take_over(self) -> None:
-        """Become the home's writer as a new incarnation, again after a failed epoch, and go on from what it says.
+        """Become the home's writer as a new incarnation, also after a failed epoch, and continue from its manifest.
 
         Raises `AlreadyPublished` when another driver has taken over from this one.
         """
@@ -101,15 +101,15 @@ class Engine:
             self._publish(EpochWork("tick"), ())
 
     def collect(self) -> Collected:
-        """Remove files that are old enough and needed by nobody; done by itself at every start and every so many epochs."""
+        """Remove files that are old enough and not needed; called at every start and every `Housekeeping.every` epochs."""
         return self.housekeeping.collect(self.manifest.epoch, self._saved.files, self.clock())
 
-    # -- what changes the catalog ------------------------------------------------------------------------------------
+    # -- the catalog -------------------------------------------------------------------------------------------------
 
     def log(self, *entries: Mapping[str, Any]) -> None:
-        """Append entries to the query log, durable at once before they count; they are in force from the next epoch.
+        """Append entries to the query log, durable before they count; they are in force from the next epoch.
 
-        Raises `UserError` when they mean nothing after what was found in the log before them.
+        Raises `UserError` when entries that are in the log before them make them invalid.
         """
         judged, append = self.home.catalog, uuid.uuid4().hex
         for _ in range(_APPENDS):
@@ -118,12 +118,15 @@ class Engine:
             refuse_if_overtaken(judged, self.home.catalog, entries)
             if self._appended(tuple(self._born(entry) for entry in entries), append):
                 return
-        raise StoreError(f"other writers of the home {self.home.store.root} were quicker", outcome="absent")
+        raise StoreError(
+            f"other writers of the home {self.home.store.root} appended first, {_APPENDS} times",
+            outcome="absent",
+        )
 
     def _appended(self, entries: Sequence[Mapping[str, Any]], append: str) -> bool:
         """Plan entries and append them; False when there are others before them that were not planned."""
         home, before = self.home, self.home.catalog
-        # What cannot be planned must not get into the log: nobody could open the home.
+        # An entry that cannot be planned must not get into the log: the home could not be opened.
         after = before.apply_all(entries)
         refuse_if_idle(before, after, entries)
         made = plan_after(self.plan, before, after, entries)
@@ -136,7 +139,7 @@ class Engine:
         return True
 
     def find_out(self) -> None:
-        """Read and plan what the query log says, where an append has ended in a way that does not tell."""
+        """Read and plan the query log after an append whose outcome is not known."""
         if self.home.in_doubt:
             self.home.find_out()
             self._planned = -1
@@ -144,14 +147,14 @@ class Engine:
         self.home.in_doubt = False
 
     def _born(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The entry of a new stream also says how many ingest records there were before it."""
+        """The entry, with the number of ingest records before it if it makes a new stream."""
         if entry["do"] != "create_stream" or self.home.catalog.stream(entry["stream"]["name"]) is not None:
             return entry
         self.intake.drop_stream(entry["stream"]["name"])
         return {**entry, BORN: self.home.ingest_log.length}
 
     def replan(self, made: Replanned | None = None) -> None:
-        """Make the epoch plan anew from the catalog, if that has changed; `made` is that plan when it is there already."""
+        """Make the epoch plan from the catalog, if that has changed; `made` is that plan when it was made already."""
         catalog = self.home.catalog
         if catalog.position == self._planned:
             return
@@ -161,18 +164,18 @@ class Engine:
         self.plan = made.plan
         self._planned = catalog.position
         self.manifest = commit.without_dropped_streams(self.manifest, self.plan, self.home)
-        places, wanted = self.manifest.operators, self.plan.operators
-        changed = places.keys() ^ wanted.keys() if made.changed is None else made.changed
-        fresh = sorted(name for name in changed if name in wanted and name not in places)
-        if gone := [name for name in changed if name in places and name not in wanted]:
-            places = dict(places)
-            for name in gone:
-                del places[name]
-        progress_by_operator = self.backfill_planner.begun(self.manifest, self.published, self.plan, fresh)
-        self.manifest = replace(self.manifest, operators={**places, **progress_by_operator})
+        progress, operators = self.manifest.operators, self.plan.operators
+        changed = progress.keys() ^ operators.keys() if made.changed is None else made.changed
+        added = sorted(name for name in changed if name in operators and name not in progress)
+        if dropped := [name for name in changed if name in progress and name not in operators]:
+            progress = dict(progress)
+            for name in dropped:
+                del progress[name]
+        initial_progress = self.backfill_planner.begun(self.manifest, self.published, self.plan, added)
+        self.manifest = replace(self.manifest, operators={**progress, **initial_progress})
 
     def _in_files(self) -> SavedPlan:
-        """The plan's files, written when they are first needed: registrations between two epochs make one version."""
+        """The plan's files, written at first use: registrations between two epochs make one version."""
         if not self._is_saved:
             self._saved = save_plan(self.home.store, self.plan, self._saved)
             self._is_saved = True
@@ -183,17 +186,17 @@ class Engine:
     def step(self, *, live_first: bool = False) -> EpochObservation | None:
         """Run the next epoch; None when there is nothing to do.
 
-        The past is read before what is new, or with `live_first` in what time the live pipeline leaves.
+        Backfills go before new rows, or with `live_first` in the time that live epochs leave.
         """
         self.find_out()
         self.intake.listen(self.plan.streams.values())
         while (work := self._next_epoch(live_first)) is not None:
             try:
                 return self._run(work)
-            except SourceChanged as found:
+            except SourceChanged as change:
                 if work.kind != "replay":
                     raise
-                self.unread |= dict.fromkeys(work.operators, found)
+                self.unread |= dict.fromkeys(work.operators, change)
         return None
 
     def _next_epoch(self, live_first: bool) -> EpochWork | None:
@@ -211,7 +214,7 @@ class Engine:
         return emission_backlog(self._live_operators(), self.plan, self.manifest)
 
     def has_emission_backlog(self) -> bool:
-        """True while an operator that has read all there is has windows to tell that punctuation has passed."""
+        """True while an operator that has read all input has closed windows to emit."""
         return bool(self._emission_backlog())
 
     def _round_robin(self) -> EpochWork | None:
@@ -219,9 +222,9 @@ class Engine:
         return live or self._replay(self.replay_schedule.chunk()) or self._live()
 
     def seal(self) -> EpochObservation:
-        """End every stream for good: all windows close, nothing older than FOREVER may come.
+        """End every stream for good: all windows close, and no rows are accepted any more.
 
-        A query over another one ends after it, when it has read what that one told last.
+        A query over another one ends after it, when it has read its last results.
         """
         if (due := self.backfill_planner.next_epoch(self.manifest.operators)) is not None:
             self._run(due)
@@ -237,18 +240,18 @@ class Engine:
         return seen
 
     def closing(self) -> provisional_results.Closing:
-        """What operators would answer if the streams ended here, by operator. Nothing is published (provisional)."""
+        """The results of operators if the streams ended here, by operator. Nothing is published (provisional)."""
         work = EpochWork("closing", operators=self._live_operators(), final=True)
         return provisional_results.close(self.home.store, self.plan, self._state_messages(work, 1)[0])
 
     def _live_operators(self) -> tuple[str, ...]:
-        paused, behind = self._paused(), self._backfilling()
-        if not paused and not behind:
+        paused, backfilling = self._paused(), self._backfilling()
+        if not paused and not backfilling:
             return tuple(self.plan.operators)
         return tuple(
             name
             for name in self.plan.operators
-            if derived_streams.owner_of(name) not in paused and name not in behind
+            if derived_streams.owner_of(name) not in paused and name not in backfilling
         )
 
     def _paused(self) -> set[str]:
@@ -259,22 +262,20 @@ class Engine:
         return Archives(self.home, self.manifest, self.plan)
 
     def _backfilling(self) -> dict[str, int]:
-        """How far operators have folded that have not folded all of their stream's archive."""
-        places, lengths = (
-            self.manifest.operators,
-            {name: self._archives.length(name) for name in self.plan.streams},
-        )
+        """Operators that have not folded all of their stream's archive, with their positions."""
+        lengths = {name: self._archives.length(name) for name in self.plan.streams}
+        progress = self.manifest.operators
         return {
-            name: places[name].replayed
+            name: progress[name].replayed
             for name, operator in self.plan.operators.items()
-            if places[name].replayed < lengths[operator.stream]
+            if progress[name].replayed < lengths[operator.stream]
         }
 
     def _progress(self, stream: str) -> StreamProgress:
         return progress_of(self.manifest.stream(stream))
 
     def _live(self) -> EpochWork | None:
-        """The next records of every stream; without any, a tick when time or the catalog moved."""
+        """The next records of every stream; without any, a tick when punctuation or the catalog has changed."""
         splits: list[tuple[Split, int]] = []
         taken: dict[str, tuple[int, ...]] = {}
         for name, definition in self.plan.streams.items():
@@ -295,7 +296,7 @@ class Engine:
         if not (splits or min_punctuations or changed):
             return None
         kind = "epoch" if splits else "tick"
-        # An operator with windows left to tell takes its rows in; it tells in epochs of its own.
+        # An operator with an emission backlog takes its rows; it emits in epochs of its own.
         return EpochWork(
             kind,
             tuple(splits),
@@ -311,7 +312,7 @@ class Engine:
         return self.intake.waiting(stream.name)
 
     def has_unread_results(self) -> bool:
-        """True while a query has answers, or silence, that the queries over it have not taken in."""
+        """True while a query has results, or a later punctuation, that the queries over it have not read."""
         min_punctuations = self._result_punctuations({})
         of_queries = [
             stream for stream in self.plan.streams.values() if stream.using == derived_streams.USING
@@ -321,16 +322,18 @@ class Engine:
         )
 
     def _result_punctuations(self, taken: Mapping[str, tuple[int, ...]]) -> dict[str, Instant]:
-        """How far queries have answered, for the streams of their results of which this epoch reads the last run."""
+        """Punctuations of the result streams of which this epoch reads the last run."""
         min_punctuations = {}
         for name, stream in self.plan.streams.items():
             if stream.using == derived_streams.USING:
                 unread = [
-                    each.ordinal for each in self._waiting(stream) if each.ordinal not in taken.get(name, ())
+                    pending.ordinal
+                    for pending in self._waiting(stream)
+                    if pending.ordinal not in taken.get(name, ())
                 ]
                 if not unread and derived_streams.operator_of(stream) in self.manifest.operators:
-                    closed = self.manifest.operators[derived_streams.operator_of(stream)].emitted_to
-                    min_punctuations[name] = derived_streams.result_punctuation(stream, closed)
+                    emitted_to = self.manifest.operators[derived_streams.operator_of(stream)].emitted_to
+                    min_punctuations[name] = derived_streams.result_punctuation(stream, emitted_to)
         return min_punctuations
 
     def _records(
@@ -342,23 +345,23 @@ class Engine:
         return self.intake.records(chunk) if stream.archive == "in place" else {}
 
     def is_catching_up(self) -> bool:
-        """True while an operator that may go on has not read all of the past."""
-        return bool(self._late())
+        """True while an operator that is not paused has not read all of its archive."""
+        return bool(self._runnable_backfills())
 
-    def _late(self) -> dict[str, tuple[str, int]]:
-        """Where operators stand that are behind and may go on: their stream, and their place in its archive."""
-        behind = self._backfilling()
-        paused = self._paused() if behind else ()
+    def _runnable_backfills(self) -> dict[str, tuple[str, int]]:
+        """Operators that are backfilling and may continue, each with its stream and its position in the archive."""
+        positions = self._backfilling()
+        paused = self._paused() if positions else ()
         return {
-            name: (self.plan.operators[name].stream, place)
-            for name, place in behind.items()
+            name: (self.plan.operators[name].stream, position)
+            for name, position in positions.items()
             if derived_streams.owner_of(name) not in paused and name not in self.unread
         }
 
     def _replay(self, size: Chunk) -> EpochWork | None:
-        """A chunk of the archive for the operators that are furthest behind."""
-        late = self._late()
-        return self._archives.chunk(late, size, self._records) if late else None
+        """A chunk of the archive for the operators with the most entries left."""
+        backfills = self._runnable_backfills()
+        return self._archives.chunk(backfills, size, self._records) if backfills else None
 
     def _run(self, work: EpochWork) -> EpochObservation:
         started = stopwatch.perf_counter()
@@ -374,7 +377,7 @@ class Engine:
         return seen
 
     def _publish(self, work: EpochWork, receipts: Sequence[StateReceipt]) -> Manifest:
-        """Make what an epoch's tasks have done count, under the newest plan."""
+        """Publish the manifest of an epoch, under the newest plan."""
         files = ListFiles(self.home.store)
         planned = commit.next_manifest(
             self.manifest,
@@ -394,11 +397,11 @@ class Engine:
         return planned
 
     def _execute(self, work: EpochWork) -> tuple[EpochWork, list[StateReceipt]]:
-        """Carry out an epoch, with less for operators that would have too much to tell; what was ordered, and the receipts."""
+        """Run an epoch, again with less for operators with too many windows; returns the work done, and the receipts."""
         scans = scan_messages(self._task_messages(), work, self.executor.cores, self.tasks)
         receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
-        while too_far := least(receipts):
-            work = replace(work, punctuations={**work.punctuations, **too_far})
+        while limits := least(receipts):
+            work = replace(work, punctuations={**work.punctuations, **limits})
             receipts = self.executor.run(scans, self._state_messages(work, self.tasks))
         return work, receipts
 

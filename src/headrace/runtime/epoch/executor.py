@@ -1,4 +1,4 @@
-"""Who runs an epoch's tasks: this process, or Spark. Both run the same two functions."""
+"""Executors of an epoch's tasks: in this process, or on Spark. Both run the same two functions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headrace.runtime.tasks.state.state_task import run_state
 class Executor(Protocol):
     """Runs scan tasks, exchanges their blobs by state task, runs state tasks.
 
-    Contract: every state task runs exactly once in the receipts, also when no scan task sent it anything; a task may be
-    run more than once, but only one attempt's receipt is returned.
+    Contract: every state task is exactly once in the receipts, also when no scan task sent it anything; a task may run more than
+    once, but only one attempt's receipt is returned.
     """
 
     @property
     def cores(self) -> int:
-        """How many tasks run at a time."""
+        """Number of tasks that run at a time."""
         ...
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
@@ -28,17 +28,17 @@ class Executor(Protocol):
         ...
 
     def revive(self) -> bool:
-        """After a failed epoch: start anew what it may have taken along, a JVM; whether that was needed."""
+        """Restart after a failed epoch what the failure may have stopped, a JVM; returns whether that was needed."""
         ...
 
 
 class LocalExecutor:
-    """All tasks in this process, one after the other: no JVM. For tests, for `hr.test`, for small questions."""
+    """All tasks in this process, one after the other, without a JVM. For tests, `hr.test` and small inputs."""
 
     cores = 1
 
     def run(self, scans: Sequence[ScanMessage], states: Sequence[StateMessage]) -> list[StateReceipt]:
-        """Scan, exchange, advance; messages and receipts are pickled as they would be on the way to another process."""
+        """Scan, exchange, advance; messages and receipts are pickled as for another process."""
         inbox: dict[int, list[bytes]] = {state.task: [] for state in states}
         for scan in scans:
             for task, blob in run_scan(pickle.loads(pickle.dumps(scan))):
@@ -46,5 +46,5 @@ class LocalExecutor:
         return [run_state(pickle.loads(pickle.dumps(state)), inbox[state.task]) for state in states]
 
     def revive(self) -> bool:
-        """There is nothing to lose but this process."""
+        """False: only this process could be lost."""
         return False

@@ -1,7 +1,7 @@
-"""When are files removed that no live manifest names? At every start, and every so many epochs, between two epochs.
+"""Collection of files that no live manifest names: at every start, and every `Housekeeping.every` epochs, between two epochs.
 
-What has to be kept beside what manifests and logs name: the plan in force, and micro-batches that Spark has written and
-nobody has recorded yet. They are handed on at the next start, however long that takes.
+Besides the files of manifests and logs it keeps those of the plan in force, and micro-batches that Spark has written and that
+are not in the ingest log yet: the next start logs them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from headrace.store.maintenance.garbage_collection import Collected, LiveNames, 
 from headrace.time import HOUR, Duration, Instant
 
 GRACE: Final = HOUR
-"""Unnamed files younger than this may be what a running attempt has just written."""
+"""Unnamed files younger than this may be of a running attempt."""
 _SEGMENTS: Final = "segments"
 
 
 @dataclass(slots=True)
 class Housekeeping:
-    """Collects the garbage of one home. Law: too much may be kept, nothing that is needed goes."""
+    """Collects the garbage of one home. It may keep too much; it never removes a file that is needed."""
 
     home: Home
     intake: Intake
@@ -42,7 +42,7 @@ class Housekeeping:
         return epoch - self._epoch >= self.every
 
     def collect(self, epoch: int, plan: Collection[str], now: Instant) -> Collected:
-        """Remove what is old enough and needed by nobody, at epoch `epoch`; `plan` are the files of the plan in force."""
+        """Remove files that are old enough and not needed, at epoch `epoch`; `plan` are the files of the plan in force."""
         self._epoch = epoch
         home = self.home
         summarised = home.latest().facts.get(INTAKE)
@@ -59,19 +59,19 @@ class Housekeeping:
         )
 
     def _superseded_relations(self) -> set[str]:
-        """Versions of relations that were replaced before the oldest manifest that is kept. An archive may still name them."""
-        oldest = min(each.querylog for each in live_manifests(self.home.manifests))
+        """Versions of relations that were replaced before the oldest manifest. An archive may still name them."""
+        oldest = min(manifest.querylog for manifest in live_manifests(self.home.manifests))
         files: dict[str, str] = {}
-        found = set()
+        superseded = set()
         for ordinal, entry in self.home.query_log.read(0):
             if ordinal < oldest and entry["do"] == "put_relation":
                 name = entry["relation"]["name"].lower()
                 if name in files:
-                    found.add(files[name])
+                    superseded.add(files[name])
                 files[name] = entry["file"]
             elif ordinal < oldest and entry["do"] == "drop" and entry["kind"] == "relation":
-                found.add(files.pop(entry["name"].lower()))
-        return found
+                superseded.add(files.pop(entry["name"].lower()))
+        return superseded
 
     def _unrecorded(self) -> Iterator[str]:
         """Segments of micro-batches above the last one that is in the ingest log."""

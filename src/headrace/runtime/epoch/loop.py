@@ -1,7 +1,7 @@
-"""Epochs in the background: one thread steps the engine; everyone else waits on its news.
+"""The loop of epochs: one thread steps the engine; others wait for its epochs.
 
-All access to the engine goes through one lock. A failed epoch is tried again (`supervisor`); a failure that stays ends the
-loop, and whoever waits is told.
+All access to the engine goes through one lock. A failed epoch is tried again (`supervisor`); a failure that persists ends
+the loop and is raised to those who wait.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _IDLE_SECONDS = 0.05
 
 @dataclass(slots=True)
 class Loop:
-    """Steps an engine, by hand or in a thread. `on_epoch` is called after each published epoch, outside the lock."""
+    """Steps an engine, on call or in a thread. `on_epoch` is called after each published epoch, outside the lock."""
 
     engine: Engine
     on_epoch: Callable[[EpochObservation], None]
@@ -37,24 +37,24 @@ class Loop:
         self.supervisor = Supervisor(self.engine, self.lock, self.on_failure, retries=self.retries)
 
     def step(self, *, live_first: bool = False) -> EpochObservation | None:
-        """One epoch, if there is anything to do, see `Engine.step`; what fails is raised, and not tried again."""
+        """One epoch, if there is anything to do, see `Engine.step`; a failure is raised, and not tried again."""
         with self.lock:
             seen = self.engine.step(live_first=live_first)
         return self._reported(seen)
 
     def drain(self) -> int:
-        """Epochs until nothing waits; how many."""
+        """Run epochs until nothing waits; returns their number."""
         count = 0
         while self._supervised_step(lambda: True) is not None:
             count += 1
         return count
 
     def seal(self) -> None:
-        """The last epoch of all streams."""
+        """Run the last epochs of all streams."""
         self._reported(self.supervisor.carry_out(self.engine.seal))
 
     def catch_up(self, proceed: Callable[[], bool]) -> bool:
-        """Epochs until all input is consumed that was there at the call; False when `proceed` said to stop first."""
+        """Run epochs until all input of the time of the call is consumed; False when `proceed` returned False first."""
         end = self.supervisor.carry_out(self._listen, proceed)
         while proceed():
             seen = self._supervised_step(proceed)
@@ -65,15 +65,15 @@ class Loop:
         return False
 
     def _listen(self) -> int:
-        """List all sources; how many records there are then."""
+        """List all sources; returns the number of ingest records."""
         self.engine.intake.listen(self.engine.plan.streams.values())
         return self.engine.home.ingest_log.length
 
     def _supervised_step(
-        self, wanted: Callable[[], bool], *, live_first: bool = False
+        self, proceed: Callable[[], bool], *, live_first: bool = False
     ) -> EpochObservation | None:
         return self._reported(
-            self.supervisor.carry_out(lambda: self.engine.step(live_first=live_first), wanted)
+            self.supervisor.carry_out(lambda: self.engine.step(live_first=live_first), proceed)
         )
 
     def _reported(self, seen: EpochObservation | None) -> EpochObservation | None:
@@ -111,7 +111,7 @@ class Loop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the epoch under way and stop; raises what ended the loop, if something did."""
+        """Finish the current epoch and stop; raises the failure that ended the loop, if there was one."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -127,7 +127,7 @@ class Loop:
             while not self._stop.is_set():
                 if self._supervised_step(lambda: not self._stop.is_set(), live_first=True) is None:
                     self._stop.wait(_IDLE_SECONDS)
-        except BaseException as error:  # noqa: BLE001 - kept for whoever calls stop() or waits
+        except BaseException as error:  # noqa: BLE001 - raised by stop() and to those who wait
             self.failure = error
             with self.published:
                 self.published.notify_all()

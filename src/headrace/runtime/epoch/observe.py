@@ -1,4 +1,4 @@
-"""The observations of an epoch, in figures."""
+"""The observation of an epoch, from its receipts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.time import BEGINNING, Instant
 
 
 def scans_of(receipts: Sequence[StateReceipt]) -> tuple[ScanReceipt, ...]:
-    """The scan tasks' receipts, which the first state task forwards."""
+    """The scan tasks' receipts, which are in the first state task's."""
     return next((receipt.scans for receipt in receipts if receipt.task == 0), ())
 
 
@@ -27,7 +27,7 @@ def observe(
     seconds: Mapping[str, float],
     now: Instant,
 ) -> EpochObservation:
-    """What the epoch measured. Stage times are the longest task's."""
+    """The measurements of an epoch. The time of a stage is that of the longest task."""
     scans = scans_of(receipts)
     seen = stream_receipts(scans, plan)
     stages = dict(seconds)
@@ -41,8 +41,8 @@ def observe(
         bytes=sum(stream.bytes for stream in seen.values()),
         seconds=stages,
         streams={
-            name: _stream_seen(known, seen.get(name, StreamReceipt()), now)
-            for name, known in after.streams.items()
+            name: _stream_seen(committed, seen.get(name, StreamReceipt()), now)
+            for name, committed in after.streams.items()
         },
         operators=added([*(scan.operators for scan in scans), *(receipt.operators for receipt in receipts)]),
         work=added([*(scan.work for scan in scans), *(receipt.work for receipt in receipts)]),
@@ -51,17 +51,17 @@ def observe(
     )
 
 
-def _stream_seen(known: CommittedStream, seen: StreamReceipt, now: Instant) -> StreamObservation:
-    is_known = BEGINNING < known.punctuation < now
+def _stream_seen(committed: CommittedStream, seen: StreamReceipt, now: Instant) -> StreamObservation:
+    is_known = BEGINNING < committed.punctuation < now
     return StreamObservation(
         rows=seen.rows,
         bytes=seen.bytes,
         late=seen.late,
         rejected=seen.rejected,
         shed=seen.shed,
-        keep=known.keep,
-        punctuation=known.punctuation,
-        lag=now - known.punctuation if is_known else None,
+        keep=committed.keep,
+        punctuation=committed.punctuation,
+        lag=now - committed.punctuation if is_known else None,
     )
 
 
@@ -69,10 +69,10 @@ _Seen = TypeVar("_Seen", OperatorObservation, WorkObservation)
 
 
 def added(parts: Sequence[Mapping[str, _Seen]]) -> dict[str, _Seen]:
-    """What all tasks have measured, by name."""
-    found: dict[str, _Seen] = {}
+    """The measurements of all tasks, added by name."""
+    sums: dict[str, _Seen] = {}
     for part in parts:
         for name, seen in part.items():
-            known = found.get(name)
-            found[name] = seen if known is None else known.plus(seen)
-    return found
+            sum_ = sums.get(name)
+            sums[name] = seen if sum_ is None else sum_.plus(seen)
+    return sums

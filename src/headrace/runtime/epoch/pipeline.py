@@ -1,4 +1,4 @@
-"""A home and the loop of its epochs, as statements, sinks, frames and readers hold it."""
+"""A pipeline: an open home and the loop of its epochs, for statements, sinks, frames and readers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IDLE_SECONDS = 0.5
 
 
 class Pipeline:
-    """A home that is open, and its loop. All methods may be called from any thread."""
+    """An open home and its loop. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Pipeline:
 
     @property
     def catalog(self) -> Catalog:
-        """What exists now."""
+        """The current catalog."""
         return self.home.catalog
 
     def log(self, *entries: Mapping[str, Any]) -> None:
@@ -57,9 +57,9 @@ class Pipeline:
     def punctuate(
         self, stream: str, at: When = None, where: str | None = None, zone: str | None = None
     ) -> None:
-        """Promise that no row below `at`, or that matches the pattern `where`, follows those handed in so far.
+        """Promise that no later row is below `at`, or matches the pattern `where`.
 
-        `at` is in microseconds since 1970 UTC, or a datetime with a zone; `where` goes by `zone`'s clocks. Durable on return.
+        `at` is in microseconds since 1970 UTC, or a datetime with a zone; times in `where` are in `zone`. Durable on return.
         """
         with self.loop.lock:
             punctuate(self.home, self.loop.engine, stream, at, where, zone)
@@ -67,14 +67,14 @@ class Pipeline:
     def stream_definition(self, name: str) -> StreamDefinition:
         """A stream's definition.
 
-        Raises `UserError` that names near ones.
+        Raises `UserError` with similar names when there is none.
         """
         return require_stream(self.catalog, name)
 
     def operator_and_query(self, name: str) -> tuple[Operator, Query]:
         """A query's operator in the newest plan, and its algebra."""
-        standing = self.catalog.require_query(name)
-        return self.loop.engine.plan.operators[standing.operator_id], bound(self.catalog, standing)
+        catalog_query = self.catalog.require_query(name)
+        return self.loop.engine.plan.operators[catalog_query.operator_id], bound(self.catalog, catalog_query)
 
     def follow_epochs(self, operator: str, *, from_start: bool) -> Iterator[result_log.EpochResults]:
         """An operator's results as epochs commit them; ends when the loop stops."""
@@ -95,7 +95,7 @@ class Pipeline:
                     self.loop.published.wait(_IDLE_SECONDS)
 
     def session(self) -> SparkSession:
-        """The Spark session epochs run on.
+        """The Spark session of the executor.
 
         Raises `UserError` when this hub runs without Spark.
         """

@@ -1,4 +1,4 @@
-"""Rows handed in by a program, for streams made USING push."""
+"""Pushes: rows that a program passes to streams made USING push."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LONGEST_ID: Final = 200
 def require_stream(catalog: Catalog, name: str) -> StreamDefinition:
     """The stream of that name.
 
-    Raises `UserError` that names near ones.
+    Raises `UserError` with similar names when there is none.
     """
-    found = catalog.stream(name)
-    if found is None:
-        names = [stream.name for stream in catalog.streams.values()]
+    stream = catalog.stream(name)
+    if stream is None:
+        names = [definition.name for definition in catalog.streams.values()]
         raise UserError(f"there is no stream '{name}'", remedy=did_you_mean(name, names))
-    return found
+    return stream
 
 
 def punctuate(
@@ -44,10 +44,10 @@ def punctuate(
     where: str | None = None,
     zone: str | None = None,
 ) -> None:
-    """Log a promise that no row below `at`, or that matches the pattern `where`, follows the rows handed in so far.
+    """Log a promise that no row after those pushed so far is below `at`, or matches the pattern `where`.
 
-    Raises `UserError` for a stream of another query's results, for an instant beyond the stream's maxAhead, and for what is
-    no pattern of the stream.
+    Raises `UserError` for a stream of another query's results, for an instant beyond the stream's maxAhead, and for a text that
+    is no pattern of the stream.
     """
     definition, now = require_stream(home.catalog, name), engine.clock()
     bound = FOREVER if at is None else instant(at)
@@ -78,17 +78,17 @@ def instant(at: Instant | datetime) -> Instant:
 
 
 class Pushing:
-    """Pushes of one hub. It is a producer of its own for calls that name none."""
+    """Pushes of one hub, which is itself a producer for calls without one."""
 
     def __init__(self, home: Home, engine: Engine) -> None:
         self._home, self._engine = home, engine
-        self._own = f"hub-{uuid.uuid4().hex}"
+        self._hub_producer = f"hub-{uuid.uuid4().hex}"
         self._next: dict[str, int] = {}
 
     def push(self, name: str, rows: Any, producer: str | None, sequence: int | None) -> int:
-        """Write rows as a segment and log it, unless the producer's batch of that number is there; how many rows.
+        """Write rows as a segment and log it, unless the producer's batch of that number is in the log; returns the number of rows.
 
-        Raises `UserError` when the stream is not made for it, the rows do not fit its columns, or the number cannot be taken;
+        Raises `UserError` when the stream takes no pushes, the rows do not fit its columns, or the number is not valid;
         `PushFailed` when the rows were not written, or that is in doubt.
         """
         definition, intake = self._stream(name), self._engine.intake
@@ -115,7 +115,7 @@ class Pushing:
         return int(table.num_rows)
 
     def pushed(self, name: str, producer: str) -> int | None:
-        """The greatest number of a producer that is durable; None for a producer that is not remembered.
+        """The last batch number of a producer that is durable; None for a producer that is not known.
 
         Raises `StoreError` while the log cannot be read.
         """
@@ -134,11 +134,11 @@ class Pushing:
     def _numbered(
         self, definition: StreamDefinition, producer: str | None, sequence: int | None
     ) -> tuple[str, int]:
-        """The batch's producer and number, those of this hub where the caller gives none."""
+        """The batch's producer and number; this hub's for a call without them."""
         if producer is None and sequence is None:
             sequence = self._next.get(definition.name, 0)
             self._next[definition.name] = sequence + 1
-            return self._own, sequence
+            return self._hub_producer, sequence
         if not isinstance(producer, str) or not 0 < len(producer) <= LONGEST_ID:
             raise UserError(
                 f"the producer is {producer!r}",

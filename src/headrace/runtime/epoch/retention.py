@@ -1,10 +1,9 @@
-"""What does an epoch no longer have to keep? Results that are older than their query retains, and what was told of them.
+"""Retention: results that are older than their query retains are removed, with the rejects of the same time.
 
-A query's results are kept for as long as its `retain` says, behind the instant up to which it has answered; what a query
-over it or a sink of this hub has not read stays longer. Queries of one retention share result files, so files go as a
-whole; a query without one keeps everything. What the forgotten changes of a relation add up to is kept in their place,
-so that INVOKE still knows: a sum is made again only when as many changes wait as it has rows, so that its cost follows the
-changes.
+Results are kept for the query's `retain`, behind the instant up to which it has emitted; results that a query over it or a
+sink of this hub has not read are kept longer. Queries of one retention share result files, so a file expires as a whole; a
+query without one keeps all. The net rows of a relation's expired changes are stored in their place, for INVOKE: they are
+computed again only when as many changes wait as there are net rows, so that the cost follows the changes.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from headrace.store.maintenance.retention_classes import class_of, expired_of, w
 from headrace.time import BEGINNING, FOREVER
 
 EVERY: Final = 8
-"""Epochs between two looks at what may go."""
+"""Epochs between two retention passes."""
 _FEWEST: Final = 64
-"""Changes that are worth a new sum of a relation."""
+"""The least number of changes for which net rows are computed."""
 
 
 @dataclass(slots=True)
 class RetentionPass:
-    """One look: the manifest before, and what is found to be given up. `holds`: operator → index it must not pass."""
+    """One retention pass over a manifest. `holds`: operator → index of the first result that must stay."""
 
     store: Store
     plan: EpochPlan
@@ -54,18 +53,21 @@ class RetentionPass:
     oldest_epochs: dict[str, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = self.manifest.facts.get(SUMS, {})
-        self.sums = {name: held for name, held in known.items() if name in self.plan.operators}
+        sums = self.manifest.facts.get(SUMS, {})
+        self.sums = {name: run_and_rows for name, run_and_rows in sums.items() if name in self.plan.operators}
         self.holds = {**unread(self.manifest, self.plan, self.store), **self.holds}
 
     def manifest_after(self) -> Manifest:
-        """The manifest that names less."""
+        """The manifest without what has expired."""
         lists = dict(self.manifest.lists)
         facts = {**self.manifest.facts, SUMS: self.sums}
         listed = lists.get("results")
         if listed is not None:
             before = expired_of(self.manifest, "results")
-            after = {each: self._first_retained(listed, each, start) for each, start in before.items()}
+            after = {
+                retention_class: self._first_retained(listed, retention_class, start)
+                for retention_class, start in before.items()
+            }
             facts = with_expired({**facts, SUMS: self.sums}, "results", after)
             lists["results"] = listed.drop_before(min(after.values(), default=0))
         if not self.sums:
@@ -73,7 +75,7 @@ class RetentionPass:
         return replace(self.manifest, lists=self._without_old_rejects(lists), facts=facts)
 
     def _first_retained(self, listed: RadixList, retention_class: str, start: int) -> int:
-        """Index of the first entry of a class that has to stay; those before it are added up where that is asked for."""
+        """Index of the first entry of a class that has to stay; relations' changes before it are added up."""
         old: list[Mapping[str, Any]] = []
         first, self.oldest_epochs[retention_class] = listed.length, self.manifest.epoch
         for index, entry in listed.iterate(self.store.read, start):
@@ -86,33 +88,37 @@ class RetentionPass:
         return first if self._added_up(old) else start
 
     def _is_needed(self, operator: str, facts: tuple[int, int, int], index: int) -> bool:
-        place = self.manifest.operators.get(operator)
-        if place is None or operator not in self.plan.operators:
+        progress = self.manifest.operators.get(operator)
+        if progress is None or operator not in self.plan.operators:
             return False
-        retention, closed = self.plan.retentions.get(operator), place.emitted_to
-        if retention is None or closed in (BEGINNING, FOREVER) or index >= self.holds.get(operator, FOREVER):
+        retention, emitted_to = self.plan.retention_of(operator), progress.emitted_to
+        if (
+            retention is None
+            or emitted_to in (BEGINNING, FOREVER)
+            or index >= self.holds.get(operator, FOREVER)
+        ):
             return True
-        return bool(facts[2] >= closed - retention.length)
+        return bool(facts[2] >= emitted_to - retention.length)
 
     def _added_up(self, old: list[Mapping[str, Any]]) -> bool:
-        """Add up the changes of relations that are about to go; False when they are too few to be worth it yet."""
-        gone: dict[str, list[str]] = {}
+        """Add up the changes of relations that expire; False when they are too few yet."""
+        files_of: dict[str, list[str]] = {}
         rows = 0
         for entry in old:
             for operator, facts in answered(entry).items():
-                retention = self.plan.retentions.get(operator)
+                retention = self.plan.retention_of(operator)
                 if retention is not None and retention.adds_up:
-                    gone.setdefault(operator, []).append(entry["name"])
+                    files_of.setdefault(operator, []).append(entry["name"])
                     rows += facts[0]
-        if not gone:
+        if not files_of:
             return True
-        if rows < max(_FEWEST, sum(self.sums[name][1] for name in gone if name in self.sums)):
+        if rows < max(_FEWEST, sum(self.sums[name][1] for name in files_of if name in self.sums)):
             return False
-        found = {operator: self._sum(operator, files) for operator, files in gone.items()}
+        net_rows = {operator: self._sum(operator, files) for operator, files in files_of.items()}
         name = file_names.results_run(self.manifest.epoch, 0)
-        self.store.write_once(name, parts(found, compressed=True), durable=False)
+        self.store.write_once(name, parts(net_rows, compressed=True), durable=False)
         self.files.unsynced.append(name)
-        self.sums.update({operator: [name, table.num_rows] for operator, table in found.items()})
+        self.sums.update({operator: [name, table.num_rows] for operator, table in net_rows.items()})
         return True
 
     def _sum(self, operator: str, files: list[str]) -> pa.Table:
@@ -120,29 +126,33 @@ class RetentionPass:
         if operator in self.sums:
             tables.insert(0, section_of(self.store, self.sums[operator][0], operator))
         changes = pa.concat_tables(tables)
-        shown = [each for each in changes.column_names if each not in (AT, CHANGE) and not _is_ours(each)]
+        shown = [
+            name_ for name_ in changes.column_names if name_ not in (AT, CHANGE) and not _is_hidden(name_)
+        ]
         bag = consolidated(changes, shown)
-        came = pa.array(np.ones(bag.num_rows, np.int8)).cast(changes.schema.field(CHANGE).type)
-        return bag.set_column(bag.column_names.index(CHANGE), CHANGE, came).cast(changes.schema)
+        insertions = pa.array(np.ones(bag.num_rows, np.int8)).cast(changes.schema.field(CHANGE).type)
+        return bag.set_column(bag.column_names.index(CHANGE), CHANGE, insertions).cast(changes.schema)
 
     def _without_old_rejects(self, lists: dict[str, RadixList]) -> dict[str, RadixList]:
-        """Rejects of streams go with their archive, failures of queries with their results, or with the query."""
-        found = {}
+        """The lists without expired rejects: those of streams expire with the archive, failures with the query's results."""
+        remaining = {}
         for name, listed in lists.items():
             kind, _, owner = name.partition(":")
-            found[name] = listed
+            remaining[name] = listed
             if kind == "failures" and owner not in self.plan.operators:
-                del found[name]
-            elif kind == "failures" and derived_streams.owner_of(owner) in self.plan.retentions:
-                min_punctuation = self.oldest_epochs.get(
-                    str(self.plan.retentions[derived_streams.owner_of(owner)])
-                )
-                found[name] = listed if min_punctuation is None else self._since(listed, min_punctuation)
+                del remaining[name]
+            elif kind == "failures" and (
+                retention := self.plan.retention_of(derived_streams.owner_of(owner))
+            ):
+                oldest_epoch = self.oldest_epochs.get(str(retention))
+                remaining[name] = listed if oldest_epoch is None else self._since(listed, oldest_epoch)
             elif kind == "rejects" and (stream := self.plan.streams.get(owner)) and stream.retain is not None:
                 archive = lists.get(f"archive:{owner}", RadixList())
                 first = next(archive.iterate(self.store.read), None)
-                found[name] = self._since(listed, self.manifest.epoch if first is None else first[1]["epoch"])
-        return found
+                remaining[name] = self._since(
+                    listed, self.manifest.epoch if first is None else first[1]["epoch"]
+                )
+        return remaining
 
     def _since(self, listed: RadixList, epoch: int) -> RadixList:
         for index, entry in listed.iterate(self.store.read):
@@ -159,10 +169,10 @@ def settled(
     files: ListFiles,
     holds: Callable[[], Mapping[str, int]],
 ) -> Manifest:
-    """An epoch's manifest, with how much of the ingest log is settled; every so often without what need not be kept."""
+    """An epoch's manifest, with the number of settled ingest records; every `EVERY` epochs without what has expired."""
     store = intake.home.store
-    ours = (derived_streams.USING, union_streams.USING)
-    sources = [stream for stream in plan.streams.values() if stream.using not in ours]
+    internal = (derived_streams.USING, union_streams.USING)
+    sources = [stream for stream in plan.streams.values() if stream.using not in internal]
     upto = intake.settled(sources, taken, in_place(planned, sources, store))
     planned = replace(planned, ingest=max(planned.ingest, upto))
     if planned.epoch % EVERY:
@@ -172,31 +182,31 @@ def settled(
 
 
 def unread(manifest: Manifest, plan: EpochPlan, store: Store) -> dict[str, int]:
-    """Operators that queries read → index of the first result that these have not read, or may still be told to read again."""
-    found = {}
+    """Operators that queries read → index of the first result that these have not read, or may read again."""
+    first_unread = {}
     for name, stream in plan.streams.items():
         if stream.using == derived_streams.USING:
-            places = [manifest.stream(name).next, *oldest_ordinals(manifest, name, store)]
-            found[derived_streams.operator_of(stream)] = min(places)
-    return found
+            ordinals = [manifest.stream(name).next, *oldest_ordinals(manifest, name, store)]
+            first_unread[derived_streams.operator_of(stream)] = min(ordinals)
+    return first_unread
 
 
 def in_place(manifest: Manifest, streams: Iterable[StreamDefinition], store: Store) -> dict[str, int]:
     """Streams that are read in place → the first ordinal that may be read again."""
     return {
-        each.name: min(oldest_ordinals(manifest, each.name, store), default=FOREVER)
-        for each in streams
-        if each.archive == "in place"
+        stream.name: min(oldest_ordinals(manifest, stream.name, store), default=FOREVER)
+        for stream in streams
+        if stream.archive == "in place"
     }
 
 
 def oldest_ordinals(manifest: Manifest, stream: str, store: Store) -> Iterator[int]:
-    """The ordinals of the oldest entry that a stream's archive keeps; none without one."""
+    """The ordinals of the oldest entry in a stream's archive; none without one."""
     for _, entry in manifest.lists.get(f"archive:{stream}", RadixList()).iterate(store.read):
         if entry["ordinals"]:
             yield from entry["ordinals"]
             return
 
 
-def _is_ours(name: str) -> bool:
+def _is_hidden(name: str) -> bool:
     return name.startswith(HIDDEN)

@@ -1,10 +1,9 @@
-"""What follows when an epoch fails? It is tried again, a bounded number of times, by a new incarnation of this driver.
+"""The supervisor of epochs: a failed epoch is tried again, a bounded number of times, by a new incarnation of this driver.
 
-A failed epoch has published nothing, or its publication is in doubt. Either way the home decides: the driver takes it over
-anew, reads what is there, and does what is next. That is what a new process would do, without one.
-
-Only what may pass is tried again: a lost JVM or worker, an I/O error, a full disk. A mistake of the user's, a damaged file and a
-driver that has been replaced would fail again, and are told at once.
+A failed epoch has published nothing, or its publication is in doubt. In both cases the home decides: the driver takes it over
+again, reads its manifest, and does the next epoch, as a new process would do.
+Only transient failures are tried again: a lost JVM or worker, an I/O error, a full disk. A user's error, a damaged file and a
+replaced driver would fail again, and are raised at once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from headrace.store.files.filesystem import MissingFile, NotPermitted
 
 Done = TypeVar("Done")
 
-_LOOK_SECONDS: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Retries:
 
     @property
     def attempts(self) -> int:
-        """How often an epoch is tried in all."""
+        """The number of attempts at an epoch."""
         return 1 + len(self.waits)
 
 
@@ -48,9 +47,9 @@ def may_pass(failure: BaseException) -> bool:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Carries out steps of an engine under its lock, again when they fail.
+    """Runs actions of an engine under its lock, again when they fail.
 
-    `revive` makes good what the failure may have taken, a JVM; `on_failure` hears of every failed attempt.
+    `revive` restarts what the failure may have stopped, a JVM; `on_failure` is called for every failed attempt.
     """
 
     engine: Engine
@@ -65,10 +64,10 @@ class Supervisor:
     """True between a failure and the next success."""
     _stale: bool = False
 
-    def carry_out(self, action: Callable[[], Done], wanted: Callable[[], bool] = lambda: True) -> Done:
-        """Do it; when that fails in a way that may pass, wait and do it again, as long as it is `wanted`.
+    def carry_out(self, action: Callable[[], Done], proceed: Callable[[], bool] = lambda: True) -> Done:
+        """Run an action; after a transient failure wait and run it again, while `proceed` returns True.
 
-        Raises what cannot pass as it is, and `EpochFailed` when all attempts have failed.
+        Raises other failures as they are, and `EpochFailed` when all attempts have failed.
         """
         attempt = 0
         while True:
@@ -78,21 +77,21 @@ class Supervisor:
                     self._take_over_if_stale()
                     done = action()
             except BaseException as failure:
-                # What the engine holds in memory may no longer be what the home says.
+                # The engine's memory may differ from the home.
                 self._stale = self._stale or not isinstance(failure, UserError | AlreadyPublished)
                 if not may_pass(failure):
                     raise
                 wait = self._note(failure, attempt)
                 if wait is None:
-                    raise self._given_up(failure, attempt) from failure
-                if not _waited(wait, wanted):
+                    raise self._final(failure, attempt) from failure
+                if not _waited(wait, proceed):
                     raise
             else:
                 self.failing = False
                 return done
 
     def as_status(self) -> dict[str, Any]:
-        """Plain values: attempts that failed, whether the loop is at it, and the last of them."""
+        """Plain values: the number of failed attempts, whether the last attempt failed, and the last failure."""
         last = self.last.as_dict() if self.last is not None else None
         return {"count": self.failed, "failing": self.failing, "last": last}
 
@@ -103,7 +102,7 @@ class Supervisor:
             self._stale = False
 
     def _note(self, failure: BaseException, attempt: int) -> float | None:
-        """Count and tell a failure; how long to wait before the next attempt, None when there is none."""
+        """Record and report a failure; returns the wait before the next attempt, None when there is none."""
         waits = self.retries.waits
         wait = waits[attempt - 1] if attempt <= len(waits) else None
         self.last = EpochFailure(
@@ -120,23 +119,23 @@ class Supervisor:
         self.on_failure(self.last)
         return wait
 
-    def _given_up(self, failure: BaseException, attempts: int) -> BaseException:
+    def _final(self, failure: BaseException, attempts: int) -> BaseException:
         if attempts == 1:
             return failure
         epoch, home = self.engine.manifest.epoch, self.engine.home.store.root
         return EpochFailed(
             f"epoch {epoch + 1} failed {attempts} times in a row, the last time because {failure}\n"
-            f"  Nothing of it counts: the home {home} is whole and at epoch {epoch}. Remove the cause and start again;\n"
-            f"  the same input is read again. What every attempt met is in {home}/epochs.jsonl."
+            f"  Nothing of it counts: the home {home} is at epoch {epoch}. Remove the cause and start again;\n"
+            f"  the same input is read again. {home}/epochs.jsonl has the error of every attempt."
         )
 
 
-def _waited(seconds: float, wanted: Callable[[], bool]) -> bool:
-    """Wait in small steps; False as soon as it is no longer wanted."""
+def _waited(seconds: float, proceed: Callable[[], bool]) -> bool:
+    """Wait in small steps; False as soon as `proceed` returns False."""
     end = stopwatch.monotonic() + seconds
-    while wanted():
+    while proceed():
         left = end - stopwatch.monotonic()
         if left <= 0:
             return True
-        stopwatch.sleep(min(left, _LOOK_SECONDS))
+        stopwatch.sleep(min(left, _POLL_SECONDS))
     return False

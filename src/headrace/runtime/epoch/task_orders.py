@@ -1,4 +1,4 @@
-"""An epoch's work as messages to its tasks: what each scan task reads, and which slots each state task owns."""
+"""An epoch's work as messages to its tasks: the splits of each scan task, and the slots of each state task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.time import BEGINNING
 
 @dataclass(frozen=True, slots=True)
 class TaskMessages:
-    """What every message of an epoch says: the home's folder, the plan and its file, and the manifest before."""
+    """The common part of an epoch's messages: the home's folder, the plan and its file, and the previous manifest."""
 
     root: str
     plan_file: str
@@ -27,16 +27,18 @@ class TaskMessages:
 
 
 def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int) -> list[ScanMessage]:
-    """Pieces of about the same weight, a message each; `tasks` state tasks will take what they make."""
+    """A message for each group of splits of about the same weight; `tasks` state tasks take the deltas."""
     plan, manifest = orders.plan, orders.manifest
     owners = tuple(low for low, _ in bounds_of_slots(tasks, SLOTS))
     punctuation = {name: progress_of(manifest.stream(name)).punctuation for name in plan.streams}
-    whole = {name for name, stream in plan.streams.items() if stream.deduplicate and not work.is_replay}
-    groups = {name: known.groups for name, known in manifest.streams.items() if known.groups}
+    deduplicated = {
+        name for name, stream in plan.streams.items() if stream.deduplicate and not work.is_replay
+    }
+    groups = {name: committed.groups for name, committed in manifest.streams.items() if committed.groups}
     keys = {
-        name: tuple(file.name for file in known.keys)
-        for name, known in manifest.streams.items()
-        if known.keys
+        name: tuple(file.name for file in committed.keys)
+        for name, committed in manifest.streams.items()
+        if committed.keys
     }
     return [
         ScanMessage(
@@ -54,7 +56,7 @@ def scan_messages(orders: TaskMessages, work: EpochWork, cores: int, tasks: int)
             keys,
             states_in_row_layout(manifest),
         )
-        for task, splits in enumerate(together(packed(work.splits, work.tasks(cores)), whole))
+        for task, splits in enumerate(together(packed(work.splits, work.tasks(cores)), deduplicated))
     ]
 
 
@@ -67,9 +69,9 @@ def state_messages(orders: TaskMessages, work: EpochWork, tasks: int) -> list[St
         )
         for name in plan.streams
     }
-    places = manifest.operators
-    closed = {name: places[name].emitted_to for name in work.operators}
-    resting = {name: places[name].emitted_to for name in plan.operators if name not in closed}
+    progress = manifest.operators
+    emitted_to = {name: progress[name].emitted_to for name in work.operators}
+    resting = {name: progress[name].emitted_to for name in plan.operators if name not in emitted_to}
     runs = [RunRef.of(run) for run in manifest.state]
     live = frozenset(run.name for run in runs)
     return [
@@ -82,11 +84,11 @@ def state_messages(orders: TaskMessages, work: EpochWork, tasks: int) -> list[St
             high,
             tuple(run for run in runs if run.low < high and low < run.high),
             streams,
-            closed,
+            emitted_to,
             work.punctuations,
             work.final,
             resting,
-            {name: ahead for name in work.operators if (ahead := places[name].group_punctuations)},
+            {name: groups for name in work.operators if (groups := progress[name].group_punctuations)},
             live=live,
         )
         for task, (low, high) in enumerate(bounds_of_slots(tasks, SLOTS))

@@ -6,7 +6,7 @@ import uuid
 from typing import Final
 
 SPARK_SCRATCH: Final = "spark-"
-"""How the folders begin, in a home, that are Spark's and go with the process that their name has next."""
+"""Prefix of Spark's folders in a home; the process id follows, and they are deleted when that process ends."""
 
 
 def _unique(epoch: int, task: int) -> str:
@@ -24,7 +24,7 @@ def repeat_keys(stream: str, epoch: int, task: int) -> str:
 
 
 def stream_rejects(stream: str, epoch: int, task: int) -> str:
-    """Rows a stream refused."""
+    """Rows that a stream rejected."""
     return f"rejects/stream/{stream}/{_unique(epoch, task)}.parquet"
 
 
@@ -64,6 +64,6 @@ def relation(name: str, version: int) -> str:
 
 
 def file_name(query: str) -> str:
-    """A query's name as a file's: what a file system cannot hold is percent-encoded."""
+    """A query's name as a file name: characters that a file system does not allow are percent-encoded."""
     safe = "".join(f"%{ord(mark):02X}" if mark in "/\\%\0" else mark for mark in query)
     return f"%2E{safe[1:]}" if safe.startswith(".") else safe

@@ -1,4 +1,4 @@
-"""When does Python's collector of cycles only cost? While thousands of values are made that hold none."""
+"""Control of Python's cycle collector while thousands of values without cycles are made."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from functools import lru_cache
 from typing import Final
 
 MANY: Final = 300
-"""Queries whose values are more than the collector should walk through."""
+"""From this number of queries on the collector is disabled while their values are made."""
 
 
 @contextmanager
-def no_cycles_sought(wanted: bool) -> Iterator[None]:
-    """The collector sleeps for the length of the block: it would walk through thousands of syntax trees, operators or
-    tables, again and again, for cycles that are not there; a third of the time of registering ten thousand queries, and of
-    an epoch that they take part in. What the block leaves behind is looked at once, after it.
+def no_cycles_sought(disabled: bool) -> Iterator[None]:
+    """The collector is disabled in the block.
+
+    It would traverse thousands of syntax trees, operators or tables repeatedly: a third of the time to register ten thousand
+    queries, and of an epoch that they take part in. What is left after the block is traversed once.
     """
-    sleeps = wanted and gc.isenabled()
+    sleeps = disabled and gc.isenabled()
     if sleeps:
         gc.disable()
     try:
@@ -30,17 +31,17 @@ def no_cycles_sought(wanted: bool) -> Iterator[None]:
 
 
 def modules_not_sought() -> None:
-    """What a worker has loaded leaves the collector's sight, whenever it has loaded more.
+    """Exclude the modules of a worker from collection, once and again after it has imported more.
 
-    After every task PySpark has its worker look for cycles. Walking through the modules of PySpark, Arrow, pandas and ours
-    took 60 ms, in which the next task waited: longer than all else in a small epoch. Called as a task begins, when cycles of
-    the one before have just been collected, so that none is kept for good.
+    PySpark has its worker collect cycles after every task. Traversing the modules of PySpark, Arrow, pandas and Headrace took
+    60 ms, in which the next task waited: longer than the rest of a small epoch. Called as a task begins, when the cycles of the
+    previous task have just been collected, so that none is retained.
     """
     _out_of_sight(len(sys.modules))
 
 
 @lru_cache(maxsize=1)
 def _out_of_sight(modules: int) -> int:
-    """Once for so many modules."""
+    """Freeze once for a number of modules."""
     gc.freeze()
     return modules

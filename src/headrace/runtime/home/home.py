@@ -29,16 +29,16 @@ class Home:
     ingest_log: RecordLog
     catalog: Catalog = field(default_factory=Catalog)
     incarnation: int = 0
-    """Of the driver that writes through this object; 0 for a reader."""
+    """Incarnation of the driver that writes through this object; 0 for a reader."""
     in_doubt: bool = False
-    """Whether the query log may hold more than is folded and planned: an append was interrupted, or has failed."""
+    """Whether the query log may have entries that are not in the catalog or plan: an append was interrupted, or has failed."""
     _born: dict[str, int] = field(default_factory=dict)
     _appends: set[str] = field(default_factory=set)
-    """Ids of the appends to the query log that are folded."""
+    """Ids of the appends to the query log that are in the catalog."""
 
     @staticmethod
     def at(path: Path) -> Home:
-        """The home in a folder, with its catalog folded up to date.
+        """The home in a folder, with its current catalog.
 
         Raises `UserError` when this program does not read its format.
         """
@@ -49,24 +49,24 @@ class Home:
         return home
 
     def taken_over(self, incarnation: int) -> None:
-        """Write as that incarnation. Appends to the logs go on from what is there now, so an earlier driver's fail."""
+        """Write as that incarnation. Appends to the logs continue after the current end, so those of an earlier driver fail."""
         self.incarnation = incarnation
         self.ingest_log = RecordLog(self.store, INGEST_LOG)
-        # Its last record may be of a driver that died before it was durable, and will be acted upon from now on.
+        # The last record may be of a driver that died before it was durable; from now on it counts.
         self.ingest_log.settle()
         self.find_out()
 
     def find_out(self) -> None:
-        """Read what the query log says now, and make it durable: after an append of which nobody knows the outcome."""
+        """Read the query log again and make it durable, after an append whose outcome is not known."""
         self.query_log = RecordLog(self.store, QUERY_LOG)
         self.query_log.settle()
         self.refresh()
 
     def fence(self) -> None:
-        """Before an append: raises `AlreadyPublished` when another driver has taken over.
+        """Raise `AlreadyPublished` before an append when another driver has taken over.
 
-        One that is replaced right after this look may still get a record in. The new driver then finds its next number
-        taken, sees that it is not replaced itself, and goes on after that record.
+        A driver that is replaced right after this check may still append a record. The new driver then finds the next number
+        taken, sees that it is not replaced itself, and continues after that record.
         """
         newest = self.latest().incarnation
         if newest != self.incarnation:
@@ -76,9 +76,9 @@ class Home:
             )
 
     def append(self, entries: Sequence[Mapping[str, Any]], append: str) -> bool:
-        """Append entries to the query log under an id; False when it holds others that were not folded yet.
+        """Append entries to the query log under an id; False when the log has others that are not in the catalog yet.
 
-        In doubt from then on, until the caller has folded and planned what is there: see `find_out`.
+        In doubt from then on, until the caller has applied and planned the log's entries: see `find_out`.
         """
         with outcome_unless_known("absent"):
             self.fence()
@@ -94,9 +94,9 @@ class Home:
         return True
 
     def refresh(self) -> None:
-        """Fold query-log entries that have come since: all of them, or none when they cannot be read.
+        """Apply the query-log entries since the last call: all of them, or none when they cannot be read.
 
-        Those of one append count once, however often they are there.
+        An append that is in the log several times counts once.
         """
         catalog, born, appends = self.catalog, dict(self._born), set[str]()
         of_queries: list[Mapping[str, Any]] = []
@@ -120,7 +120,7 @@ class Home:
         self._appends |= appends
 
     def born(self, stream: str) -> int:
-        """How many ingest records there were when the stream was created: earlier ones are of another of its name."""
+        """Number of ingest records when the stream was created: earlier ones are of a dropped stream of the same name."""
         return self._born.get(stream.lower(), 0)
 
     def latest(self) -> Manifest:

@@ -1,4 +1,4 @@
-"""Values that were used of late, by key: a bounded store that threads may share."""
+"""A bounded cache of the values used last, shared by threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Value = TypeVar("_Value")
 
 
 class Recent(Generic[_Key, _Value]):
-    """At most `limit` values; the one that was not asked for longest goes first."""
+    """At most `limit` values; the one that was not read for the longest time is evicted first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -27,7 +27,7 @@ class Recent(Generic[_Key, _Value]):
             return self._kept.get(key)
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Keep a value."""
+        """Store a value."""
         with self._lock:
             self._kept[key] = value
             self._kept.move_to_end(key)
@@ -35,12 +35,12 @@ class Recent(Generic[_Key, _Value]):
                 self._kept.popitem(last=False)
 
     def drop(self, unwanted: Callable[[_Key], bool]) -> None:
-        """Forget the values of some keys."""
+        """Remove the values of some keys."""
         with self._lock:
             for key in [key for key in self._kept if unwanted(key)]:
                 del self._kept[key]
 
     def clear(self) -> None:
-        """Forget everything, as a new worker has."""
+        """Remove all values, as in a new worker."""
         with self._lock:
             self._kept.clear()

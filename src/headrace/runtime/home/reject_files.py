@@ -1,4 +1,4 @@
-"""Refused rows on their way to the reject folder: what was refused, and why."""
+"""Files of rejected rows and the reason of each."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ QUERY_SCHEMA = pa.schema([("at", STAMP), ("position", pa.int64()), ("reason", pa
 
 @dataclass(slots=True)
 class RejectWriter:
-    """Collects the rows a stream refused: (position, raw text, reason)."""
+    """Collects the rows that a stream rejected: (position, raw text, reason)."""
 
-    found: list[tuple[int, str, str]] = field(default_factory=list)
+    rejected: list[tuple[int, str, str]] = field(default_factory=list)
 
     def add(self, rejects: Iterable[tuple[int, str, str]]) -> None:
-        """Take in refused rows."""
-        self.found.extend(rejects)
+        """Add rejected rows."""
+        self.rejected.extend(rejects)
 
     @property
     def rows(self) -> int:
-        """How many."""
-        return len(self.found)
+        """Number of rows."""
+        return len(self.rejected)
 
     def encode(self) -> pa.Buffer:
         """A Parquet file of them."""
-        columns = list(zip(*self.found, strict=True))
+        columns = list(zip(*self.rejected, strict=True))
         return _parquet(
             pa.table(
                 [pa.array(list(c), t) for c, t in zip(columns, STREAM_SCHEMA.types, strict=True)],
@@ -42,10 +42,10 @@ class RejectWriter:
         )
 
 
-def read_refused(store: Store, name: str) -> list[tuple[int, str, str]]:
+def read_refused(store: Store, file: str) -> list[tuple[int, str, str]]:
     """The rows of a stream's reject file."""
-    table = pq.read_table(pa.BufferReader(store.map(name)))
-    return list(zip(*(table.column(each).to_pylist() for each in STREAM_SCHEMA.names), strict=True))
+    table = pq.read_table(pa.BufferReader(store.map(file)))
+    return list(zip(*(table.column(name).to_pylist() for name in STREAM_SCHEMA.names), strict=True))
 
 
 def encode_query_rejects(rejected: Sequence[Rejected]) -> pa.Buffer:
@@ -53,13 +53,13 @@ def encode_query_rejects(rejected: Sequence[Rejected]) -> pa.Buffer:
     parts = [
         pa.table(
             [
-                pa.array(each.at).cast(STAMP),
-                pa.array(each.position),
-                pa.array(each.reasons, pa.string()),
+                pa.array(rows.at).cast(STAMP),
+                pa.array(rows.position),
+                pa.array(rows.reasons, pa.string()),
             ],
             schema=QUERY_SCHEMA,
         )
-        for each in rejected
+        for rows in rejected
     ]
     return _parquet(pa.concat_tables(parts))
 

@@ -1,4 +1,4 @@
-"""Relations and runs as files in the home, opened once per worker; plans are in `plan_files`."""
+"""Relations and runs of the home, opened once in each worker; plans are in `plan_files`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.store.files.filesystem import Store
 
 _KEPT: Final = 128
 _cache: Final[Recent[tuple[str, str], Any]] = Recent(_KEPT)
-"""Immutable values by (home, file name): files are never rewritten, so an entry can never be stale."""
+"""Immutable values by (home, file name): files are never rewritten, so no entry is stale."""
 
 
 def save_relation(store: Store, name: str, version: int, table: pa.Table) -> str:
@@ -41,12 +41,12 @@ def open_run(store: Store, name: str) -> dict[str, pa.Table]:
 
 
 def section_of(store: Store, name: str, section: str) -> pa.Table:
-    """One section of a run, memory-mapped; the others, of which a run of results may have ten thousand, stay as they are."""
+    """One section of a run, memory-mapped; the others, of which a run of results may have ten thousand, are not opened."""
     return _container(store, name).table(section)
 
 
 def batches_of(store: Store, name: str, section: str) -> Callable[[], Iterator[pa.RecordBatch]]:
-    """What reads one section of a run, which is open from now on, a piece at a time."""
+    """A reader of one section of a run in batches; the run stays open."""
     return _container(store, name).batches(section)
 
 
@@ -57,7 +57,7 @@ def _container(store: Store, name: str) -> Container:
 
 
 def close_state_runs(store: Store, live: Collection[str]) -> None:
-    """Close the state runs that are no longer among the live ones: their files would stay mapped, and on disk after they are deleted."""
+    """Close state runs that are not live: their files would stay mapped, and on disk after they are deleted."""
     root = str(store.root)
     _cache.drop(
         lambda key: key[0] == root and file_names.is_state_run(key[1]) and key[1].split("#")[0] not in live
@@ -65,7 +65,7 @@ def close_state_runs(store: Store, live: Collection[str]) -> None:
 
 
 def query_row_counts_of(store: Store, name: str, section: str) -> QueryRowCounts:
-    """Whose rows a family's section of a state run holds."""
+    """Row counts by query of a family's section of a state run."""
     query_row_counts = _cached(
         store, f"{name}#{section}", lambda: QueryRowCounts.of(open_run(store, name)[section])
     )
@@ -74,18 +74,18 @@ def query_row_counts_of(store: Store, name: str, section: str) -> QueryRowCounts
 
 
 def bytes_of_run(store: Store, name: str) -> Mapping[str, int]:
-    """What each state keeps in a run."""
-    found: Mapping[str, int] = _cached(store, f"{name}#bytes", lambda: bytes_by_state(open_run(store, name)))
-    return found
+    """Bytes of each state in a run."""
+    sizes: Mapping[str, int] = _cached(store, f"{name}#bytes", lambda: bytes_by_state(open_run(store, name)))
+    return sizes
 
 
 def bytes_by_state(sections: Mapping[str, pa.Table]) -> dict[str, int]:
     """Bytes of `state/section` tables by the name of the state."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for section, table in sections.items():
         state = section.partition("/")[0]
-        found[state] = found.get(state, 0) + table.nbytes
-    return found
+        sizes[state] = sizes.get(state, 0) + table.nbytes
+    return sizes
 
 
 def _cached(store: Store, name: str, load: Callable[[], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""How much of the waiting input one epoch takes: per stream, by files, rows and bytes."""
+"""The admission of waiting input to an epoch: per stream, by files, rows and bytes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Pending:
 
     @property
     def weight(self) -> int:
-        """About how many rows it is worth, when tasks are to be of like size."""
+        """An estimate of its rows, by which tasks get a similar size."""
         return 1 + (self.rows or self.bytes // 32)
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Limits of one epoch for each stream. `maxFilesPerTrigger` and `maxBytesPerTrigger` of the stream come on top."""
+    """Limits of one epoch for each stream; `maxFilesPerTrigger` and `maxBytesPerTrigger` of the stream also apply."""
 
     rows: int = 4_000_000
     bytes: int = 256 << 20
@@ -52,7 +52,7 @@ class Admission:
 
 
 def packed(splits: Sequence[tuple[Split, int]], tasks: int) -> list[tuple[Split, ...]]:
-    """Pieces in at most `tasks` groups of about equal weight, each in order (a hundred tiny tasks cost a second)."""
+    """Splits in at most `tasks` groups of about equal weight, each in order (a hundred tiny tasks cost a second)."""
     total = sum(weight for _, weight in splits) or 1
     groups: list[list[Split]] = [[] for _ in range(tasks)]
     passed = 0
@@ -63,11 +63,11 @@ def packed(splits: Sequence[tuple[Split, int]], tasks: int) -> list[tuple[Split,
 
 
 def together(groups: Sequence[tuple[Split, ...]], streams: Collection[str]) -> list[tuple[Split, ...]]:
-    """The groups with all pieces of each of `streams` in the first that has one: one task must see all of their rows."""
-    place: dict[str, int] = {}
-    found: list[list[Split]] = [[] for _ in groups]
+    """The groups with all splits of each of `streams` in the first that has one: one task must read all of their rows."""
+    first: dict[str, int] = {}
+    groups_after: list[list[Split]] = [[] for _ in groups]
     for number, splits in enumerate(groups):
         for split in splits:
-            here = place.setdefault(split.stream, number) if split.stream in streams else number
-            found[here].append(split)
-    return [tuple(group) for group in found if group]
+            index = first.setdefault(split.stream, number) if split.stream in streams else number
+            groups_after[index].append(split)
+    return [tuple(group) for group in groups_after if group]

@@ -1,4 +1,4 @@
-"""What waits to be read: listings of sources, written to the ingest log before anything uses them (decision D9)."""
+"""The queue of input: listings of sources, in the ingest log before any task reads them (decision D9)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headrace.time import DAY, Clock, Instant
 class Intake:
     """Listings of every stream, and the records that wait. The driver alone appends to the ingest log.
 
-    A record is durable in the log before it may be read; listing happens once, and what it said is what counts.
+    A record is durable in the log before it may be read; a source is listed once, and the logged listing is what counts.
     """
 
     home: Home
@@ -42,28 +42,25 @@ class Intake:
     _handed: list[IngestRecord] = field(default_factory=list)
     _known: int = 0
     _in_doubt: bool = False
-    """An append has failed, and whether its records are in the log could not be found out yet."""
+    """An append has failed, and it is not known yet whether its records are in the log."""
 
     def resume(self, manifest: Manifest) -> None:
-        """Read the ingest log from its summary on: what was listed is known, what was not consumed waits.
-
-        What was known before goes.
-        """
-        for gone in self._by_stream:
-            gone.clear()
+        """Replace the queue by the ingest log from its summary on: listed records are known, those not consumed wait."""
+        for by_stream in self._by_stream:
+            by_stream.clear()
         upto, summaries = ingest_summary.load(self.home, manifest)
-        for name, known in summaries.items():
-            self._seen[name] = dict(known.seen)
-            self._batches[name] = known.batch
-            self._producers[name] = known.producers
-            if known.rate is not None:
-                self._rate[name] = known.rate
+        for name, summary in summaries.items():
+            self._seen[name] = dict(summary.seen)
+            self._batches[name] = summary.batch
+            self._producers[name] = summary.producers
+            if summary.rate is not None:
+                self._rate[name] = summary.rate
         self._known = upto
         for ordinal, entry in self.home.ingest_log.read(max(upto, self.home.ingest_log.start)):
             self._known = ordinal + 1
             record = IngestRecord.from_json(entry)
             if ordinal < self.home.born(record.stream):
-                continue  # of a stream that was dropped before this one of the same name was made
+                continue  # of a dropped stream of the same name
             self._remember(record)
             consumed = manifest.stream(record.stream).next
             if ordinal >= consumed:
@@ -77,19 +74,19 @@ class Intake:
     def listen(self, streams: Iterable[StreamDefinition]) -> int:
         """List every source once; returns how many records were new."""
         self.settle_doubt()
-        found: list[IngestRecord] = []
+        records: list[IngestRecord] = []
         for stream in streams:
-            found += self._new_records(stream)
-        handed = tuple(self._handed)
-        found += self._first_of_each(handed)
-        self._append(found)
-        del self._handed[: len(handed)]  # only now: a log that cannot be written must not lose them
-        return len(found)
+            records += self._new_records(stream)
+        queued = tuple(self._handed)
+        records += self._first_of_each(queued)
+        self._append(records)
+        del self._handed[: len(queued)]  # after the append: a failed one must not lose them
+        return len(records)
 
     def hand_in(self, record: IngestRecord) -> None:
-        """Take a segment from a push; it is logged at once, so an acknowledged row is never lost.
+        """Log a segment of a push at once, so that an acknowledged row is never lost.
 
-        After a `StoreError` the record may be in the log all the same: `find_out` says.
+        After a `StoreError` the record may be in the log all the same: see `find_out`.
         """
         if not self._is_there(record):
             self._append([record])
@@ -104,26 +101,26 @@ class Intake:
             return "unknown"
         if not is_replaced:
             self._take_in(log, news)
-        return "present" if any(each.uri == record.uri for _, each in news) else "absent"
+        return "present" if any(logged.uri == record.uri for _, logged in news) else "absent"
 
     def settle_doubt(self) -> None:
-        """Take in what an append that failed may have put in the log. Raises `StoreError` when that still cannot be read."""
+        """Queue the records of a failed append that are in the log. Raises `StoreError` when the log still cannot be read."""
         if self._in_doubt:
             self.home.fence()
             self._take_in(*self._news())
 
     def producers(self, stream: StreamDefinition) -> Producers:
-        """The producers of pushed batches that the stream still remembers."""
-        found = self._producers.setdefault(stream.name, Producers())
-        found.forget_before(self.clock() - producers_remembered(stream.options))
-        return found
+        """The producers of pushed batches that have not expired."""
+        producers = self._producers.setdefault(stream.name, Producers())
+        producers.forget_before(self.clock() - producers_remembered(stream.options))
+        return producers
 
     def queue(self, record: IngestRecord) -> None:
-        """The same from another thread: logged by the next `listen`."""
+        """Queue a record from another thread; the next `listen` logs it."""
         self._handed.append(record)
 
     def last_batch(self, stream: str) -> int:
-        """The greatest micro-batch of a stream that is in the log; -1 for none."""
+        """The last micro-batch of a stream that is in the log; -1 for none."""
         return self._batches.get(stream, -1)
 
     def settled(
@@ -132,38 +129,43 @@ class Intake:
         taken: Mapping[str, Sequence[int]],
         oldest: Mapping[str, int],
     ) -> int:
-        """How many records, from the first, nobody needs once `taken` are published.
+        """Number of records, from the first, that no epoch reads once `taken` are published.
 
         `oldest`: for streams that are read in place, the first ordinal that may be read again.
         """
-        gone = {ordinal for ordinals in taken.values() for ordinal in ordinals}
+        published = {ordinal for ordinals in taken.values() for ordinal in ordinals}
         least = self.home.ingest_log.length
         for stream in streams:
             least = min(least, oldest.get(stream.name, least))
             waiting = self.waiting(stream.name)
-            least = min(least, next((each.ordinal for each in waiting if each.ordinal not in gone), least))
+            least = min(
+                least,
+                next((pending.ordinal for pending in waiting if pending.ordinal not in published), least),
+            )
         return least
 
     def drop_stream(self, stream: str) -> None:
-        """All there is to know of a stream that was dropped: one of the same name reads its source from the start."""
-        for known in self._by_stream:
-            known.pop(stream, None)
+        """Remove a dropped stream: one of the same name reads its source from the start."""
+        for by_stream in self._by_stream:
+            by_stream.pop(stream, None)
 
     def summaries(self) -> dict[str, ingest_summary.StreamSummary]:
-        """What is to be known of the records of all streams without reading them again."""
+        """Summaries of the records of all streams, by which they need not be read again."""
         streams = self.home.catalog.streams.values()
-        return {each.name: self.summary(each) for each in streams if each.using != derived_streams.USING}
+        return {
+            stream.name: self.summary(stream) for stream in streams if stream.using != derived_streams.USING
+        }
 
     def summary(self, stream: StreamDefinition) -> ingest_summary.StreamSummary:
-        """What is to be known of a stream's records without reading them again.
+        """The summary of a stream's records.
 
-        Of a stream that retains little, names of files are forgotten that are gone and were listed longer ago than that.
+        Of a stream with `retain`, files that were deleted and listed longer ago than that are removed from it.
         """
         seen = self._seen.get(stream.name, {}) if stream.using in FILES else {}
         if stream.retain is not None:
             horizon = self.clock() - stream.retain - DAY
-            gone = [uri for uri, arrival in seen.items() if arrival < horizon and not Path(uri).exists()]
-            for uri in gone:
+            deleted = [uri for uri, arrival in seen.items() if arrival < horizon and not Path(uri).exists()]
+            for uri in deleted:
                 del seen[uri]
         return ingest_summary.StreamSummary(
             self.home.born(stream.name),
@@ -178,30 +180,32 @@ class Intake:
         return self._waiting.get(stream, ())
 
     def consumed(self, taken: Mapping[str, Sequence[int]]) -> None:
-        """Forget records that an epoch has published."""
+        """Remove records that an epoch has published."""
         for stream, ordinals in taken.items():
-            gone = set(ordinals)
-            self._waiting[stream] = [record for record in self.waiting(stream) if record.ordinal not in gone]
+            published = set(ordinals)
+            self._waiting[stream] = [
+                record for record in self.waiting(stream) if record.ordinal not in published
+            ]
 
     def records(self, entries: Iterable[ArchiveEntry]) -> dict[int, Mapping[str, Any]]:
         """Ingest records by ordinal, for reading a source in place again."""
-        wanted = {ordinal for entry in entries for ordinal in entry.ordinals}
-        if not wanted:
+        needed = {ordinal for entry in entries for ordinal in entry.ordinals}
+        if not needed:
             return {}
         return {
-            ordinal: entry for ordinal, entry in self.home.ingest_log.read(min(wanted)) if ordinal in wanted
+            ordinal: entry for ordinal, entry in self.home.ingest_log.read(min(needed)) if ordinal in needed
         }
 
     def _new_records(self, stream: StreamDefinition) -> list[IngestRecord]:
         if stream.using in FILES:
-            known = self._seen.setdefault(stream.name, {})
-            listing = list_changed(stream, known, self.clock(), self._positions.get(stream.name))
+            seen = self._seen.setdefault(stream.name, {})
+            listing = list_changed(stream, seen, self.clock(), self._positions.get(stream.name))
             self._positions[stream.name] = listing.position
             return list(listing.records)
         if stream.using == "rate":
-            started, done = self._rate.get(stream.name, (self.clock(), 0))
-            self._rate.setdefault(stream.name, (started, done))
-            record = due(stream, started, done, self.clock())
+            started, rows = self._rate.get(stream.name, (self.clock(), 0))
+            self._rate.setdefault(stream.name, (started, rows))
+            record = due(stream, started, rows, self.clock())
             return [record] if record is not None else []
         return []
 
@@ -214,15 +218,15 @@ class Intake:
         except AlreadyPublished:
             self.home.fence()
             self._take_in(*self._news())
-            records = [each for each in records if not self._is_there(each)]
+            records = [record for record in records if not self._is_there(record)]
             first = self.home.ingest_log.append([record.to_json() for record in records])
-        for place, record in enumerate(records):
+        for offset, record in enumerate(records):
             self._remember(record)
-            self._enqueue(first + place, record)
+            self._enqueue(first + offset, record)
         self._known = first + len(records)
 
     def _news(self) -> tuple[RecordLog, list[tuple[int, IngestRecord]]]:
-        """The log, opened again, and its records that are not known here, made durable.
+        """The log, opened again, with its records that are not queued here, made durable.
 
         They are of a driver that was replaced after this one had read the log, or of an append of this one that failed after
         its records were visible.
@@ -234,7 +238,7 @@ class Intake:
         return log, news
 
     def _take_in(self, log: RecordLog, news: Iterable[tuple[int, IngestRecord]]) -> None:
-        """Go on after records that were appended without this object's knowledge."""
+        """Queue records that were appended without this object's knowledge."""
         self.home.ingest_log = log
         for ordinal, record in news:
             self._remember(record)
@@ -251,10 +255,10 @@ class Intake:
             started, _ = self._rate.get(record.stream, (record.arrival, 0))
             self._rate[record.stream] = (started, record.end)
 
-    def _first_of_each(self, handed: Iterable[IngestRecord]) -> Iterator[IngestRecord]:
-        """Records that are not in the log, each micro-batch once: one may be handed in twice before it is logged."""
+    def _first_of_each(self, queued: Iterable[IngestRecord]) -> Iterator[IngestRecord]:
+        """Records that are not in the log, each micro-batch once: a caller may queue one twice before it is logged."""
         newest: dict[str, int] = {}
-        for record in handed:
+        for record in queued:
             if self._is_repetition(record) or 0 <= record.batch <= newest.get(record.stream, -1):
                 continue
             newest[record.stream] = record.batch

@@ -1,8 +1,8 @@
-"""Summary of ingest records that are dropped: files listed, batches of producers, and how far micro-batches and rates had come.
+"""Summary of dropped ingest records: listed files, batches of producers, and the progress of micro-batches and rates.
 
-The ingest log grows with every file and every push. Records that no epoch needs any more are summed up in a file that a
-manifest names; then their chunks go. A summary is written when at least as many records have come since the last one as
-it has names, so that what is written follows what is new.
+The ingest log grows with every file and every push. Records that no epoch needs any more are summarised in a file that a
+manifest names; then their chunks are deleted. A summary is written when at least as many records were added since the last
+one as it has names, so that the bytes written follow the input.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
     from headrace.runtime.home.home import Home
 
 INTAKE: Final = "intake"
-"""In a manifest's facts: the summary's file, how many records it stands for, and how many names it has."""
+"""In a manifest's facts: the summary's file, the number of records it covers, and the number of its names."""
 FEWEST: Final = 64
-"""Records that are worth a summary."""
+"""The least number of records for a new summary."""
 _KIND: Final = "intake summary"
 _VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSummary:
-    """Of one stream: `born` tells it from an earlier one of its name; files listed and when; the greatest micro-batch, -1 for
-    none; when its rate began and how many rows it has given; the producers of pushed batches.
+    """The summary of one stream.
+
+    `born` distinguishes it from an earlier stream of the same name; `seen` are files and when they were listed; `batch` is the
+    last micro-batch, -1 for none; `rate` when its rate began and the rows it has given; `producers` those of pushed batches.
     """
 
     born: int
@@ -44,36 +46,38 @@ class StreamSummary:
         """JSON values; the inverse is in `load`."""
         rate = None if self.rate is None else list(self.rate)
         body = {"born": self.born, "seen": dict(self.seen), "batch": self.batch, "rate": rate}
-        return {**body, "producers": self.producers.as_json()} if self.producers.known else body
+        return {**body, "producers": self.producers.as_json()} if self.producers.by_name else body
 
 
 def summarised(
     summaries: Callable[[], Mapping[str, StreamSummary]], manifest: Manifest, files: ListFiles
 ) -> Manifest:
     """The manifest, with a new summary of the records before its `ingest` if there are enough of them."""
-    known = manifest.facts.get(INTAKE, {"upto": 0, "names": 0})
-    if manifest.ingest - known["upto"] < max(FEWEST, known["names"]):
+    previous = manifest.facts.get(INTAKE, {"upto": 0, "names": 0})
+    if manifest.ingest - previous["upto"] < max(FEWEST, previous["names"]):
         return manifest
     streams = summaries()
-    body = {name: each.as_json() for name, each in streams.items()}
+    body = {name: summary.as_json() for name, summary in streams.items()}
     fact = {
         "file": files.write(seal(_KIND, _VERSION, body)),
         "upto": manifest.ingest,
-        "names": sum(len(each.seen) + each.producers.numbers for each in streams.values()),
+        "names": sum(len(summary.seen) + summary.producers.numbers for summary in streams.values()),
     }
     return replace(manifest, facts={**manifest.facts, INTAKE: fact})
 
 
 def load(home: Home, manifest: Manifest) -> tuple[int, dict[str, StreamSummary]]:
-    """How many records are summed up, and what is known of the streams that are still there."""
+    """The number of summarised records, and the summaries of the streams that still exist."""
     fact = manifest.facts.get(INTAKE)
     if fact is None:
         return 0, {}
     body = unseal(_KIND, _VERSION, home.store.read(fact["file"]), fact["file"])
-    found = {}
-    for name, each in body.items():
-        if each["born"] == home.born(name) and home.catalog.stream(name) is not None:
-            rate = None if each["rate"] is None else (each["rate"][0], each["rate"][1])
-            producers = Producers.from_json(each.get("producers", {}))
-            found[name] = StreamSummary(each["born"], each["seen"], each["batch"], rate, producers)
-    return fact["upto"], found
+    summaries = {}
+    for name, summary in body.items():
+        if summary["born"] == home.born(name) and home.catalog.stream(name) is not None:
+            rate = None if summary["rate"] is None else (summary["rate"][0], summary["rate"][1])
+            producers = Producers.from_json(summary.get("producers", {}))
+            summaries[name] = StreamSummary(
+                summary["born"], summary["seen"], summary["batch"], rate, producers
+            )
+    return fact["upto"], summaries

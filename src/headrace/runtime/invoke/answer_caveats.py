@@ -1,7 +1,7 @@
-"""What has to be said with an answer: from when on it has every row, how much of the past it is of, what failed in making it.
+"""Caveats of an answer: since when it has every row, how much of the archive was read, and rows that failed.
 
-INVOKE says it in the metadata of the answer's schema, so that it travels with the rows, also into Parquet; the command line
-says it in words. An answer that has every row of its window has no remarks.
+INVOKE returns them in the metadata of the answer's schema, so that they travel with the rows, also into Parquet; the command
+line prints them as sentences. An answer with every row of its window has none.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _REASON = b"failed_reason"
 
 @dataclass(frozen=True, slots=True)
 class AnswerCaveats:
-    """`complete_since`: of earlier rows in its window the answer may lack some; `BEGINNING`: it lacks none.
+    """`complete_since`: earlier rows of its window may be missing from the answer; `BEGINNING`: none is.
 
-    `percent`: so much of the past had been read when a query that is catching up gave it. `failed`: so many rows (or groups)
-    were left out because an expression failed on them, the first for `reason`.
+    `percent`: the share of the archive that a backfilling query had read. `failed`: rows (or groups) that were left out because
+    an expression failed on them, the first for `reason`.
     """
 
     complete_since: Instant = BEGINNING
@@ -41,32 +41,32 @@ class AnswerCaveats:
     reason: str = ""
 
     def on(self, table: pa.Table) -> pa.Table:
-        """The table with these remarks in its schema's metadata; itself when there are none."""
-        found: dict[bytes, str] = {}
+        """The table with these caveats in its schema's metadata; unchanged when there are none."""
+        metadata: dict[bytes, str] = {}
         if self.complete_since != BEGINNING:
-            found[_COMPLETE_SINCE] = render_instant(self.complete_since)
+            metadata[_COMPLETE_SINCE] = render_instant(self.complete_since)
         if self.percent < 100:
-            found[_PAST_READ] = str(self.percent)
+            metadata[_PAST_READ] = str(self.percent)
         if self.failed:
-            found |= {_FAILED: str(self.failed), _REASON: self.reason}
-        if not found:
+            metadata |= {_FAILED: str(self.failed), _REASON: self.reason}
+        if not metadata:
             return table
-        return table.replace_schema_metadata({**(table.schema.metadata or {}), **found})
+        return table.replace_schema_metadata({**(table.schema.metadata or {}), **metadata})
 
     @staticmethod
     def of(table: pa.Table) -> AnswerCaveats:
-        """Those that an answer carries."""
-        found = {name: value.decode() for name, value in (table.schema.metadata or {}).items()}
-        since = found.get(_COMPLETE_SINCE)
+        """The caveats in an answer's metadata."""
+        metadata = {name: value.decode() for name, value in (table.schema.metadata or {}).items()}
+        since = metadata.get(_COMPLETE_SINCE)
         return AnswerCaveats(
             BEGINNING if since is None else _instant(since),
-            int(found.get(_PAST_READ, 100)),
-            int(found.get(_FAILED, 0)),
-            found.get(_REASON, ""),
+            int(metadata.get(_PAST_READ, 100)),
+            int(metadata.get(_FAILED, 0)),
+            metadata.get(_REASON, ""),
         )
 
     def sentences(self, name: str) -> Iterator[str]:
-        """For people."""
+        """The caveats as text."""
         if self.complete_since != BEGINNING:
             yield f"{name}: rows before {render_instant(self.complete_since)} are missing from this answer"
         if self.percent < 100:
@@ -84,11 +84,15 @@ def caveats_of(
     table: pa.Table,
     length: Duration | None = None,
 ) -> AnswerCaveats:
-    """Those on an answer that was made of what a query keeps, with its system columns; of the last `length` of its window alone."""
-    progress = home.catalog.query(operator.query)
-    if progress is None or progress.operator_id != operator.id or operator.id not in manifest.operators:
+    """Caveats of an answer from a query's state, with its system columns; of the last `length` of its window alone."""
+    catalog_query = home.catalog.query(operator.query)
+    if (
+        catalog_query is None
+        or catalog_query.operator_id != operator.id
+        or operator.id not in manifest.operators
+    ):
         return AnswerCaveats()
-    seen = completeness(plan_in_force(home, manifest), manifest, progress)
+    seen = completeness(plan_in_force(home, manifest), manifest, catalog_query)
     since = seen.complete_since
     if since != BEGINNING and _lookback(manifest, operator, query, table, length) >= since:
         since = BEGINNING
@@ -98,7 +102,7 @@ def caveats_of(
 def _lookback(
     manifest: Manifest, operator: Operator, query: Query, table: pa.Table, length: Duration | None
 ) -> Instant:
-    """The earliest event time that an answer looks at; `BEGINNING` where it looks at all, or only counts rows."""
+    """The earliest event time that an answer covers; `BEGINNING` where it covers all, or only counts rows."""
     node = find_window(query.root)
     greatest = manifest.stream(operator.stream).greatest
     if node is None or query.emission == "stream" or greatest == BEGINNING:
@@ -107,20 +111,20 @@ def _lookback(
         end = _end(node.window, manifest.operators[operator.id].emitted_to, table)
         return end if end == BEGINNING else end - (length or node.window.range)
     begin = greatest - (length or node.window.range) if isinstance(node.window, TimeRange) else BEGINNING
-    for each in walk(query.root):
-        if isinstance(each, Bounds):
-            own = each.begin
-            begin = max(begin, greatest - own.duration if isinstance(own, Ago) else own)
+    for bounds in walk(query.root):
+        if isinstance(bounds, Bounds):
+            first = bounds.begin
+            begin = max(begin, greatest - first.duration if isinstance(first, Ago) else first)
     return begin
 
 
-def _end(window: TimeSlide, closed: Instant, table: pa.Table) -> Instant:
-    """Where the latest window ended; after the end of a stream that is the last that answered."""
+def _end(window: TimeSlide, emitted_to: Instant, table: pa.Table) -> Instant:
+    """The end of the latest window; after the end of a stream that of the last window with results."""
     if table.num_rows:
         return int(ints(table, AT).max())
-    if closed in (BEGINNING, FOREVER):
+    if emitted_to in (BEGINNING, FOREVER):
         return BEGINNING
-    return window.bounds((closed - window.anchor) // window.slide)[1]
+    return window.bounds((emitted_to - window.anchor) // window.slide)[1]
 
 
 def _instant(text: str) -> Instant:

@@ -1,7 +1,7 @@
-"""What INVOKE returns: a standing query's current answer, from results that are there, and for relations from state.
+"""The current answer of a query, which INVOKE returns, from committed results, and for relations from state.
 
 Sliding windows: the latest closed window; windows of rows: the last of each partition, from state. Streams: their rows.
-Relations: R(NOW), the changes committed so far and those that only wait for punctuation, which the operator gives from
+Relations: R(NOW), the committed changes and those that only wait for punctuation, which the operator computes from
 its state without a Spark job.
 """
 
@@ -36,23 +36,23 @@ from headrace.time import BEGINNING, FOREVER, Instant
 
 
 def answer_to_show(home: Home, operator: Operator, query: Query) -> pa.Table:
-    """What INVOKE returns as of the newest epoch: the selected columns, in order.
+    """The answer as of the newest epoch: the selected columns, in order.
 
-    A relation that is kept whole is made up once an epoch, and then only handed out.
+    A materialized relation is computed once an epoch, and then cached.
     """
     if query.emission != "relation" or operator.on_request is not None:
         return _shown(invoke_latest(home, operator, query), operator, query)
     key = str(home.store.root), operator.id, home.latest().epoch
-    known = _operator_progress.get(key)
-    if known is None or known[0] is not operator:
-        known = operator, _shown(invoke_latest(home, operator, query), operator, query)
+    cached = _answers.get(key)
+    if cached is None or cached[0] is not operator:
+        cached = operator, _shown(invoke_latest(home, operator, query), operator, query)
         if home.latest().epoch == key[2]:
-            _operator_progress.put(key, known)
-    return known[1]
+            _answers.put(key, cached)
+    return cached[1]
 
 
-_operator_progress: Final[Recent[tuple[str, str, int], tuple[Operator, pa.Table]]] = Recent(256)
-"""Answers of relations as of an epoch, which never change."""
+_answers: Final[Recent[tuple[str, str, int], tuple[Operator, pa.Table]]] = Recent(256)
+"""Answers of relations by epoch, which are immutable."""
 
 
 def _shown(table: pa.Table, operator: Operator, query: Query) -> pa.Table:
@@ -60,7 +60,7 @@ def _shown(table: pa.Table, operator: Operator, query: Query) -> pa.Table:
 
 
 def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
-    """The same as of the newest epoch. When its files are collected while they are read there is a newer one: that then."""
+    """The answer as of the newest epoch; of the next one when files are collected while they are read."""
     while True:
         manifest = home.latest()
         try:
@@ -70,29 +70,37 @@ def invoke_latest(home: Home, operator: Operator, query: Query) -> pa.Table:
                 raise
 
 
-def invoke(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
-    """The current answer in the query's own order, with system columns; what is to be said of it see `answer_caveats`."""
-    asked = operator.on_request or _while_backfilling(home, manifest, operator, query)
-    if asked is not None:
-        table = Invocation(home, manifest, asked).answer()
+def invoke(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None = None
+) -> pa.Table:
+    """The current answer in the query's own order, with system columns and caveats.
+
+    `ending`: what a provisional end of the streams adds to the committed results; the answer is then the one at that end.
+    """
+    selection = operator.on_request or _while_backfilling(home, manifest, operator, query)
+    if selection is not None:
+        table = Invocation(home, manifest, selection).answer()
         return result_log.empty(query) if table is None else table
     if operator.id not in manifest.operators:
         return result_log.empty(query)
-    table = _stored_answer(home, manifest, operator, query)
+    table = _stored_answer(home, manifest, operator, query, ending)
     return caveats_of(home, manifest, operator, query, table).on(table)
 
 
-def _stored_answer(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
-    """What the query keeps of its answer."""
+def _stored_answer(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None
+) -> pa.Table:
+    """The answer from the query's results and state; with `ending` as of the provisional end of its streams."""
     if query.emission == "relation":
-        return _relation_now(home, manifest, operator, query)
+        return _relation_now(home, manifest, operator, query, ending)
     if query.emission == "stream":
-        return _joined([part.table for part in result_log.epochs_of(home, manifest, operator.id)], query)
+        parts = [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
+        return _joined(parts if ending is None else [*parts, ending], query)
     window = find_window(query.root)
     assert window is not None
-    closed = manifest.operators[operator.id].emitted_to
+    emitted_to = manifest.operators[operator.id].emitted_to
     if isinstance(window.window, TimeSlide | Landmark):
-        latest = _latest_window(home, manifest, operator, query, window.window, closed)
+        latest = _latest_window(home, manifest, operator, query, window.window, emitted_to)
         return result_log.net_rows(latest)
     if operator.keeps_latest:
         return _joined(_latest_of_each(home, manifest, operator), query)
@@ -100,16 +108,20 @@ def _stored_answer(home: Home, manifest: Manifest, operator: Operator, query: Qu
 
 
 def _while_backfilling(home: Home, manifest: Manifest, operator: Operator, query: Query) -> Selection | None:
-    """The same query as one that keeps nothing, while the past is not all in the answer that is kept of a window.
+    """The same query as one without state, while its stored answer of a window lacks a part of the archive.
 
-    So an answer is never that of a part of the past. None where the answer is whole, or cannot be had otherwise.
+    So no answer is that of a part of the archive. None where the answer is complete, or cannot be computed otherwise.
     """
     if query.emission != "relation" or not any(isinstance(node, Bounds) for node in walk(query.root)):
         return None
-    place = manifest.operators.get(operator.id)
-    standing = home.catalog.query(operator.query)
-    whole = home.list_of(manifest, f"archive:{operator.stream}").length
-    if standing is None or standing.definition.paused or (place is not None and place.replayed >= whole):
+    progress = manifest.operators.get(operator.id)
+    catalog_query = home.catalog.query(operator.query)
+    end = home.list_of(manifest, f"archive:{operator.stream}").length
+    if (
+        catalog_query is None
+        or catalog_query.definition.paused
+        or (progress is not None and progress.replayed >= end)
+    ):
         return None
     streams = {stream.name: stream for stream in home.catalog.streams.values()}
     return asked_later(operator.query, query, operator.id, source_of(streams, walk(query.root)))
@@ -121,17 +133,17 @@ def _latest_window(
     operator: Operator,
     query: Query,
     window: TimeSlide | Landmark,
-    closed: Instant,
+    emitted_to: Instant,
 ) -> pa.Table:
-    """The greatest window that ends at or before the punctuation, also when nothing of it is left after HAVING.
+    """The last window that ends at or before the punctuation, also when HAVING leaves no row of it.
 
-    After a stream was ended for good (punctuation without end) it is the last window that answered.
+    After a stream was sealed it is the last window with results.
     """
-    if closed == BEGINNING:
+    if emitted_to == BEGINNING:
         return result_log.empty(query)
-    if closed == FOREVER:
+    if emitted_to == FOREVER:
         return _last_emission(home, manifest, operator, query)
-    end = window.bounds((closed - window.anchor) // window.slide)[1]
+    end = window.bounds((emitted_to - window.anchor) // window.slide)[1]
     return _joined(list(result_log.in_range(home, manifest, operator.id, end, end + 1)), query)
 
 
@@ -147,43 +159,45 @@ def _last_emission(home: Home, manifest: Manifest, operator: Operator, query: Qu
 
 
 def _latest_of_each(home: Home, manifest: Manifest, operator: Operator) -> list[pa.Table]:
-    """The last window of each partition: which one that is, only the state knows, also where HAVING left nothing of it."""
+    """The last window of each partition, from state: also where HAVING leaves no row of it."""
     message = _message(home, manifest, operator)
-    found = latest_windows(message, operator) if message is not None else None
-    return [found] if found is not None else []
+    windows = latest_windows(message, operator) if message is not None else None
+    return [windows] if windows is not None else []
 
 
 def _joined(tables: Sequence[pa.Table], query: Query) -> pa.Table:
     return pa.concat_tables(tables) if tables else result_log.empty(query)
 
 
-def _relation_now(home: Home, manifest: Manifest, operator: Operator, query: Query) -> pa.Table:
+def _relation_now(
+    home: Home, manifest: Manifest, operator: Operator, query: Query, ending: pa.Table | None
+) -> pa.Table:
     tables = [result_log.sum_of_expired(home, manifest, operator.id)]
     tables += [part.table for part in result_log.epochs_of(home, manifest, operator.id)]
-    tables += uncommitted(home, manifest, operator)
-    found = [table for table in tables if table is not None]
-    if not found:
+    tables += uncommitted(home, manifest, operator) if ending is None else [ending]
+    changes = [table for table in tables if table is not None]
+    if not changes:
         return result_log.empty(query)
-    return result_log.consolidated(pa.concat_tables(found), query.schema.names)
+    return result_log.consolidated(pa.concat_tables(changes), query.schema.names)
 
 
 def uncommitted(home: Home, manifest: Manifest, operator: Operator) -> list[pa.Table]:
-    """Changes up to NOW, the greatest committed event time, that punctuation has not passed yet."""
+    """Changes up to NOW, the maximum committed event time, that punctuation has not passed yet."""
     if manifest.plan is not None:
         plan = plan_in_force(home, manifest)
         if below(plan, operator.id):
-            told = changes_now(home, manifest, plan, operator.id)
-            return [] if told is None else [told]
+            changes = changes_now(home, manifest, plan, operator.id)
+            return [] if changes is None else [changes]
     message = _message(home, manifest, operator)
     return list(peek(message).values()) if message is not None else []
 
 
 def _message(home: Home, manifest: Manifest, operator: Operator) -> StateMessage | None:
-    """All state up to NOW, for one operator; None before there is any."""
-    known = manifest.stream(operator.stream)
-    if manifest.plan is None or known.greatest == BEGINNING:
+    """The message with all state up to NOW, for one operator; None without rows."""
+    committed = manifest.stream(operator.stream)
+    if manifest.plan is None or committed.greatest == BEGINNING:
         return None
-    closed = manifest.operators[operator.id].emitted_to
+    emitted_to = manifest.operators[operator.id].emitted_to
     return StateMessage(
         root=str(home.store.root),
         plan=manifest.plan,
@@ -192,7 +206,7 @@ def _message(home: Home, manifest: Manifest, operator: Operator) -> StateMessage
         low=0,
         high=SLOTS,
         runs=tuple(map(RunRef.of, manifest.state)),
-        streams={operator.stream: StreamProgress(known.punctuation, known.greatest)},
-        emitted_to={operator.id: closed},
-        punctuation={operator.id: max(closed, known.greatest + 1)},
+        streams={operator.stream: StreamProgress(committed.punctuation, committed.greatest)},
+        emitted_to={operator.id: emitted_to},
+        punctuation={operator.id: max(emitted_to, committed.greatest + 1)},
     )

@@ -1,8 +1,8 @@
-"""INVOKE of a query whose window waits to be asked for: the window's ends, the rows within, what is made of them.
+"""INVOKE of a query that materializes none or part of its answer: the window's ends, its rows, and the answer from them.
 
-No condition is tested on rows of which the query's bitmaps tell. Those that it has not seen yet (it is being filled from the
-past, or keeps nothing) are tested here, so that an answer is that of the whole committed prefix whenever it is asked:
-rows of archive entries below `replayed` by bitmap, the others by their values, each entry by one of the two.
+Conditions are not evaluated on rows for which the query has bitmaps. Rows that it has not seen (during a backfill, or when
+it materializes none) are tested here, so that an answer is always that of the whole committed prefix: rows of archive
+entries below `replayed` by bitmap, the others by their values, each entry by one of the two.
 Source: PSoup, sections 3.3 and 4.1.
 """
 
@@ -37,7 +37,7 @@ from headrace.time import BEGINNING, Instant
 
 @dataclass(slots=True)
 class Effort:
-    """What an INVOKE took, counted: rows on which a factor was evaluated (once a factor), bits looked at, rows fetched."""
+    """Counted work of an INVOKE: rows on which a factor was evaluated (once a factor), bits read, rows fetched, runs opened."""
 
     factors: int = 0
     bits: int = 0
@@ -47,7 +47,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """A state run's containers in order of their owners: those of owner o are `order[low:high]`, found by search."""
+    """A state run's containers in order of their owners: those of owner o are `order[low:high]`, by binary search."""
 
     containers: Containers
     order: Ints
@@ -70,53 +70,53 @@ class Invocation:
     operator: Selection
     effort: Effort = field(default_factory=Effort)
     failed: list[Rejected] = field(default_factory=list)
-    """Rows that are in no answer because an expression failed on them while this one was made."""
+    """Rows that are not in the answer because an expression failed on them."""
 
     def answer(self) -> pa.Table | None:
-        """The answer with its system columns and its remarks; None when the stream has had no row."""
-        operator, past = self.operator, archive_list_of(self.home, self.manifest, self.operator.stream)
-        known = self.manifest.stream(operator.stream)
-        if known.greatest == BEGINNING:
+        """The answer with its system columns and its caveats; None when the stream has had no row."""
+        operator, archive = self.operator, archive_list_of(self.home, self.manifest, self.operator.stream)
+        committed = self.manifest.stream(operator.stream)
+        if committed.greatest == BEGINNING:
             return None
-        now = known.greatest
+        now = committed.greatest
         start, stop, bitmapped = self._archive_bounds()
-        if not past.rows(start, stop):
+        if not archive.rows(start, stop):
             return None
         begin, end = operator.window.at(now)
-        found = []
+        batches = []
         with registered(callable_by_name(self.home.catalog.functions)):
-            for index, entry in past.between(begin, end, start, stop):
+            for index, entry in archive.between(begin, end, start, stop):
                 for name in entry.files:
-                    part = self._rows(name, begin, end, by_bits=index < bitmapped)
-                    if part is not None and part.rows:
-                        found.append(part)
-            table, rejected = operator.answer.of(self._whole(found), now)
+                    rows = self._rows(name, begin, end, by_bits=index < bitmapped)
+                    if rows is not None and rows.rows:
+                        batches.append(rows)
+            table, rejected = operator.answer.of(self._whole(batches), now)
         self.failed += rejected
-        known_from = past.complete_since(start)
-        return self._caveats(known_from if begin < known_from else BEGINNING).on(table)
+        complete_since = archive.complete_since(start)
+        return self._caveats(complete_since if begin < complete_since else BEGINNING).on(table)
 
     def _caveats(self, complete_since: Instant) -> AnswerCaveats:
-        reasons = [reason for each in self.failed for reason in each.reasons]
+        reasons = [reason for rejected in self.failed for reason in rejected.reasons]
         return AnswerCaveats(complete_since, failed=len(reasons), reason=reasons[0] if reasons else "")
 
     def _archive_bounds(self) -> tuple[int, int, int]:
-        """Archive entries [start, stop) count; those below the third number by bitmap."""
+        """The archive entries [start, stop) that count; those below the third number are read by bitmap."""
         listed = self.home.list_of(self.manifest, f"archive:{self.operator.stream}")
         query = self.home.catalog.query(self.operator.query)
-        place = self.manifest.operators.get(self.operator.id)
-        if place is None:  # no epoch has known it yet
+        progress = self.manifest.operators.get(self.operator.id)
+        if progress is None:  # it was in no epoch yet
             first = listed.length if query is None or query.definition.from_now else listed.start
-            place = OperatorProgress(replayed=first, since=first)
+            progress = OperatorProgress(replayed=first, since=first)
         paused = query is not None and query.definition.paused
-        stop = place.replayed if paused else listed.length
+        stop = progress.replayed if paused else listed.length
         return (
-            max(place.since, listed.start),
+            max(progress.since, listed.start),
             stop,
-            place.replayed if self.operator.materialize == "partial" else 0,
+            progress.replayed if self.operator.materialize == "partial" else 0,
         )
 
     def _rows(self, name: str, begin: Instant, end: Instant, *, by_bits: bool) -> Batch | None:
-        """The rows of a run that are in the window and pass the conditions, with the columns that answers read."""
+        """The rows of a run that are in the window and pass the conditions, with the columns of the answer."""
         stream = self.home.catalog.stream(self.operator.stream)
         assert stream is not None
         run = ArchivedRun(self.home.store, name, stream)
@@ -128,16 +128,16 @@ class Invocation:
             return None
         if not by_bits:
             return self._tested(run, inside)
-        wanted = self._bits(keys.chunks)
-        if wanted is None:
+        selected = self._bits(keys.chunks)
+        if selected is None:
             return None
         self.effort.bits += count
         if isinstance(inside, slice) and keys.from_bit is not None:
             first = keys.from_bit
-            rows = np.flatnonzero(wanted[first + inside.start : first + inside.stop]) + inside.start
+            rows = np.flatnonzero(selected[first + inside.start : first + inside.stop]) + inside.start
         else:
             rows = np.arange(len(keys.at))[inside]
-            rows = rows[wanted[keys.bit[rows]] != 0]
+            rows = rows[selected[keys.bit[rows]] != 0]
         return self._fetched(run, rows)
 
     def _tested(self, run: ArchivedRun, inside: slice | Ints) -> Batch:
@@ -164,14 +164,17 @@ class Invocation:
         return Batch(columns, keys.at[rows], keys.position[rows])
 
     def _bits(self, chunks: Ints) -> Bytes | None:
-        """For each position of these chunks whether the query wants it; None when it wants none."""
+        """For each position of these chunks whether the query selects it; None when it selects none."""
         packed: Bytes | None = None
         owner = number_of(self.operator.id)
         for index in self._containers():
             rows = index.of(owner)
             if len(rows):
-                mine = index.containers.chunk[rows]
-                rows = rows[chunks[np.minimum(np.searchsorted(chunks, mine), len(chunks) - 1)] == mine]
+                chunks_of_rows = index.containers.chunk[rows]
+                rows = rows[
+                    chunks[np.minimum(np.searchsorted(chunks, chunks_of_rows), len(chunks) - 1)]
+                    == chunks_of_rows
+                ]
             if not len(rows):
                 continue
             if packed is None:
@@ -188,30 +191,31 @@ class Invocation:
                 table = open_run(self.home.store, run.name).get(section)
                 if table is None or not table.num_rows:
                     continue
-                held = Containers.of(table.combine_chunks())
-                order = np.argsort(held.owner, kind="stable")
-                index = _Index(held, order, held.owner[order])
+                containers = Containers.of(table.combine_chunks())
+                order = np.argsort(containers.owner, kind="stable")
+                index = _Index(containers, order, containers.owner[order])
                 _indexes.put(key, index)
             yield index
 
-    def _whole(self, found: Sequence[Batch]) -> Batch:
+    def _whole(self, batches: Sequence[Batch]) -> Batch:
         """All rows in the order of the stream."""
-        if not found:
+        if not batches:
             return self._nothing()
-        if len(found) == 1:
-            whole = found[0]
+        if len(batches) == 1:
+            batch = batches[0]
         else:
             columns = {
-                name: pa.concat_arrays([part.columns[name] for part in found]) for name in found[0].columns
+                name: pa.concat_arrays([part.columns[name] for part in batches])
+                for name in batches[0].columns
             }
             at, position = (
-                np.concatenate([getattr(part, name) for part in found]) for name in ("at", "position")
+                np.concatenate([getattr(part, name) for part in batches]) for name in ("at", "position")
             )
-            whole = Batch(columns, at, position)
-        later = np.diff(whole.at)
-        if ((later < 0) | ((later == 0) & (np.diff(whole.position) < 0))).any():
-            whole = whole.take(np.lexsort([whole.position, whole.at]))
-        return whole
+            batch = Batch(columns, at, position)
+        later = np.diff(batch.at)
+        if ((later < 0) | ((later == 0) & (np.diff(batch.position) < 0))).any():
+            batch = batch.take(np.lexsort([batch.position, batch.at]))
+        return batch
 
     def _nothing(self) -> Batch:
         stream = self.home.catalog.stream(self.operator.stream)
@@ -221,14 +225,14 @@ class Invocation:
         return Batch(columns, np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _set(packed: Bytes, held: Containers, rows: Ints, chunks: Ints) -> None:
-    """Set the bits of some containers; bitmaps as they lie, lists bit by bit."""
-    for row in rows[held.form[rows] == BITMAP].tolist():  # one or two a run
-        base = int(np.searchsorted(chunks, held.chunk[row])) * CHUNK_BYTES + int(held.first[row])
-        data = held.data[held.starts[row] : held.starts[row + 1]]
+def _set(packed: Bytes, containers: Containers, rows: Ints, chunks: Ints) -> None:
+    """Set the bits of some containers; of bitmaps by byte, of lists bit by bit."""
+    for row in rows[containers.form[rows] == BITMAP].tolist():  # one or two a run
+        base = int(np.searchsorted(chunks, containers.chunk[row])) * CHUNK_BYTES + int(containers.first[row])
+        data = containers.data[containers.starts[row] : containers.starts[row + 1]]
         packed[base : base + len(data)] |= data
-    listed = rows[held.form[rows] != BITMAP]
+    listed = rows[containers.form[rows] != BITMAP]
     if len(listed):
-        whose, byte, value = held.spread(listed)
-        base = np.searchsorted(chunks, held.chunk[listed]) * CHUNK_BYTES
-        np.bitwise_or.at(packed, base[whose] + byte, value)
+        container, byte, value = containers.spread(listed)
+        base = np.searchsorted(chunks, containers.chunk[listed]) * CHUNK_BYTES
+        np.bitwise_or.at(packed, base[container] + byte, value)

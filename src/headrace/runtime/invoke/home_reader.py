@@ -1,4 +1,4 @@
-"""A home seen without its writer's lock: what INVOKE, SHOW and EXPLAIN need, from committed files alone."""
+"""A home read without its writer's lock: INVOKE, SHOW and EXPLAIN from committed files alone."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Reader:
 
     @property
     def catalog(self) -> Catalog:
-        """What exists now, also what another process has just registered."""
+        """The current catalog, with what another process has just registered."""
         self.home.refresh()
         return self.home.catalog
 
     def operator_and_query(self, name: str) -> tuple[Operator, Query]:
         """A query's operator and its algebra."""
         catalog = self.catalog
-        standing = catalog.require_query(name)
-        query = bound(catalog, standing)
-        return operator_of(catalog, standing), query
+        catalog_query = catalog.require_query(name)
+        query = bound(catalog, catalog_query)
+        return operator_of(catalog, catalog_query), query
 
     def invoke(self, name: str, last: Duration | None = None) -> pa.Table:
-        """A query's current answer, as of the latest epoch that was committed; `last` says of which part of its window."""
+        """A query's answer as of the latest committed epoch; `last` restricts it to the latest part of its window."""
         operator, query = self.operator_and_query(name)
         return answer_within(self.home, operator, query, last)

@@ -1,8 +1,8 @@
-"""What does a relation over relations, or over pairs, hold NOW? What its own operators tell up to then, level by level.
+"""The relation of a query over relations, or over pairs, at NOW, computed from its operators level by level.
 
-What an operator tells is read by the next one an epoch later, and only below punctuation; INVOKE wants all committed rows in the answer,
-up to the greatest event time. So every level is asked what it would tell up to that, beside what the next one has not read yet.
-Nothing is written.
+An operator's results are read by the next one an epoch later, and only below punctuation; INVOKE returns an answer over all
+committed rows, up to the maximum event time. So every operator is advanced up to that, with the results of the others that
+it has not read yet. Nothing is written.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from headrace.time import BEGINNING
 
 
 def below(plan: EpochPlan, operator: str) -> tuple[str, ...]:
-    """The operators of a query's own pairs and relations that an operator reads, however far down; none for most."""
+    """The operators of a query's own pairs and relations that an operator reads, at all levels."""
     return tuple(
-        each
-        for stream in _made_here(plan, operator)
-        for each in (_maker(plan, stream), *below(plan, _maker(plan, stream)))
+        id_
+        for stream in _internal_streams(plan, operator)
+        for id_ in (_producer(plan, stream), *below(plan, _producer(plan, stream)))
     )
 
 
 def changes_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) -> pa.Table | None:
-    """The changes that an operator would tell up to NOW, after those that it has told; None when there are none."""
+    """The changes that an operator would emit up to NOW, after those it has emitted; None when there are none."""
     chain = (operator, *below(plan, operator))
-    if any(each not in manifest.operators for each in chain):
+    if any(id_ not in manifest.operators for id_ in chain):
         return None
     streams = {name: progress_of(known) for name, known in manifest.streams.items() if name in plan.streams}
     now = union_progress.nows(plan.streams, streams, streams).get(plan.operators[operator].stream, BEGINNING)
     if now == BEGINNING:
         return None
-    closed = {each: manifest.operators[each].emitted_to for each in chain}
+    emitted_to = {id_: manifest.operators[id_].emitted_to for id_ in chain}
     message = StateMessage(
         root=str(home.store.root),
         plan=manifest.plan or "",
@@ -54,31 +54,31 @@ def changes_now(home: Home, manifest: Manifest, plan: EpochPlan, operator: str) 
         high=SLOTS,
         runs=tuple(map(RunRef.of, manifest.state)),
         streams=streams,
-        emitted_to=closed,
-        punctuation={each: max(at, now + 1) for each, at in closed.items()},
+        emitted_to=emitted_to,
+        punctuation={id_: max(at, now + 1) for id_, at in emitted_to.items()},
     )
     unread = {
-        _maker(plan, stream): table
-        for each in chain
-        for stream in _made_here(plan, each)
+        _producer(plan, stream): table
+        for id_ in chain
+        for stream in _internal_streams(plan, id_)
         if (table := _unread(home, manifest, plan, stream)) is not None
     }
     return provisional_results.close(home.store, plan, message, unread).answers.get(operator)
 
 
-def _made_here(plan: EpochPlan, operator: str) -> Iterator[str]:
-    """The streams an operator reads that only are there for it: pairs, and changes of relations."""
-    for member in inputs_of(plan.streams[plan.operators[operator].stream]):
-        if union_streams.NOW_OF in plan.streams[member.stream].options:
-            yield member.stream
+def _internal_streams(plan: EpochPlan, operator: str) -> Iterator[str]:
+    """The streams an operator reads that exist only for it: pairs, and changes of relations."""
+    for union_input in inputs_of(plan.streams[plan.operators[operator].stream]):
+        if union_streams.NOW_OF in plan.streams[union_input.stream].options:
+            yield union_input.stream
 
 
-def _maker(plan: EpochPlan, stream: str) -> str:
+def _producer(plan: EpochPlan, stream: str) -> str:
     return derived_streams.operator_of(plan.streams[stream])
 
 
 def _unread(home: Home, manifest: Manifest, plan: EpochPlan, stream: str) -> pa.Table | None:
-    """What was told on a stream that its reader has not taken in."""
+    """The results on a stream that its reader has not read."""
     pending = derived_input.waiting(home, manifest, plan.streams[stream])
-    tables = [section_of(home.store, each.record["results"], each.record["operator"]) for each in pending]
+    tables = [section_of(home.store, run.record["results"], run.record["operator"]) for run in pending]
     return pa.concat_tables(tables) if tables else None

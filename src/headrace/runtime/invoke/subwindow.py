@@ -1,4 +1,4 @@
-"""INVOKE of a part of a query's window: `INVOKE q [RANGE d]`, answered from committed state without a Spark job."""
+"""INVOKE of a part of a query's window: `INVOKE q [RANGE d]`, computed from committed state without a Spark job."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from headrace.time import BEGINNING, Duration
 
 
 def answer_within(home: Home, operator: Operator, query: Query, length: Duration | None) -> pa.Table:
-    """What INVOKE returns, were the query's window `length` long; None: as it is.
+    """The answer as if the query's window were `length` long; None: the answer of the query.
 
-    Raises `UserError` where the query keeps no such window.
+    Raises `UserError` where the query does not store such a window.
     """
     if length is None:
         return current_answer.answer_to_show(home, operator, query)
@@ -36,7 +36,7 @@ def answer_within(home: Home, operator: Operator, query: Query, length: Duration
     while True:
         manifest = home.latest()
         try:
-            table = _asked(home, manifest, operator, query, length)
+            table = _computed(home, manifest, operator, query, length)
         except MissingFile:
             if home.latest().epoch == manifest.epoch:
                 raise
@@ -45,17 +45,17 @@ def answer_within(home: Home, operator: Operator, query: Query, length: Duration
         return result_log.visible(result_log.ordered(table, operator.sort, query.schema.names), query)
 
 
-def _asked(home: Home, manifest: Manifest, operator: Operator, query: Query, length: Duration) -> pa.Table:
-    known = manifest.stream(operator.stream)
-    if operator.id not in manifest.operators or known.greatest == BEGINNING:
+def _computed(home: Home, manifest: Manifest, operator: Operator, query: Query, length: Duration) -> pa.Table:
+    committed = manifest.stream(operator.stream)
+    if operator.id not in manifest.operators or committed.greatest == BEGINNING:
         return result_log.empty(query)
     progress = manifest.operators[operator.id]
     if progress.group_punctuations:
         raise UserError(
-            f"some groups of {operator.query} are ahead of its stream: their windows do not end together",
+            f"some groups of {operator.query} are beyond the punctuation of its stream: their windows do not end together",
             remedy="Ask for the whole window.",
         )
-    now = max(progress.emitted_to - 1, known.greatest)
+    now = max(progress.emitted_to - 1, committed.greatest)
     with registered(callable_by_name(home.catalog.functions)):
         table = operator.answer_subwindow(
             length, list(_sections(home, manifest, operator)), progress.emitted_to, now
@@ -68,13 +68,13 @@ def _asked(home: Home, manifest: Manifest, operator: Operator, query: Query, len
 
 
 def _sections(home: Home, manifest: Manifest, operator: Operator) -> Iterator[Sections]:
-    """The operator's state in each run; of its family's state the rows that are its own."""
+    """The operator's state in each run; of a family's state only its own rows."""
     prefix = f"{state_name(operator)}/"
     for run in manifest.state:
-        found = {
+        tables = {
             name.removeprefix(prefix): table
             for name, table in open_run(home.store, run.name).items()
             if name.startswith(prefix)
         }
-        own = {name: operator.own_rows([table])[0] for name, table in found.items()}
-        yield {name: table for name, table in own.items() if table.num_rows}
+        rows = {name: operator.own_rows([table])[0] for name, table in tables.items()}
+        yield {name: table for name, table in rows.items() if table.num_rows}

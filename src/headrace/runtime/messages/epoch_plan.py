@@ -1,10 +1,12 @@
-"""The epoch plan: what every epoch does until the catalog changes."""
+"""The epoch plan: the operators that every epoch runs until the catalog changes, and what they read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from headrace.algebra.query import Revisions
 from headrace.catalog.definitions import FunctionDefinition, StreamDefinition
 from headrace.operators.base.operator import Operator
 from headrace.time import Duration
@@ -12,10 +14,10 @@ from headrace.time import Duration
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Results are kept that lie at most `length` behind what the query has answered.
+    """How long results are kept: those at most `length` behind the instant up to which the query has emitted.
 
-    `adds_up`: they are changes of a relation, whose sum is still wanted when they have gone. Results of one retention
-    share files, so that a file goes as a whole.
+    `adds_up`: the results are a changelog, whose sum is kept when its rows expire. Results of one retention share
+    files, so that a file expires as a whole.
     """
 
     length: Duration
@@ -27,25 +29,42 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochPlan:
-    """All standing operators and what they read. Immutable; files in the home, see `plan_files`."""
+class PlannedOperator:
+    """An operator and what an epoch needs to know of it besides: a new fact is a field with a default."""
 
-    operators: Mapping[str, Operator] = field(default_factory=dict)
+    operator: Operator
+    channel: str = "rows"
+    """Which rows of its stream it reads: "rows" (accepted), "late", "rejects", or "kept" (accepted and not shed)."""
+    revisions: Revisions | None = None
+    """Which late rows it also takes in; None: none."""
+    retention: Retention | None = None
+    """How long its results are kept; None: without limit."""
+    is_inlined_view: bool = False
+    """Whether other queries read it as a relation: they inline its text and do not read its results."""
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """All operators by id, and what they read. Immutable; stored by `plan_files`."""
+
+    planned: Mapping[str, PlannedOperator] = field(default_factory=dict)
     streams: Mapping[str, StreamDefinition] = field(default_factory=dict)
     relations: Mapping[str, str] = field(default_factory=dict)
-    """Relation name → file that holds the version in force."""
+    """Relation name → file of its current version."""
     functions: Mapping[str, FunctionDefinition] = field(default_factory=dict)
-    channels: Mapping[str, str] = field(default_factory=dict)
-    """Operator → the channel it reads of its stream, where that is not its accepted rows: "late", "rejects", "kept"."""
-    revisions: Mapping[str, Duration | None] = field(default_factory=dict)
-    """Operator → how far behind the punctuation late rows may be that it takes in too (None: however far)."""
-    retentions: Mapping[str, Retention] = field(default_factory=dict)
-    """Operator → how long its results are kept; one that is not named keeps all."""
     sample_rates: Mapping[str, float] = field(default_factory=dict)
-    """Stream → the share of its accepted rows that those who read "kept" are shown; one that is not named: all."""
-    inlined_views: frozenset[str] = frozenset()
-    """Operators of registered queries that others read as the relations they mean: their texts, not their results."""
+    """Stream → share of its accepted rows that readers of "kept" see; a stream that is not named: all."""
+
+    @cached_property
+    def operators(self) -> Mapping[str, Operator]:
+        """The operators alone, by id, in the order of `planned`."""
+        return {id_: planned.operator for id_, planned in self.planned.items()}
+
+    def retention_of(self, operator: str) -> Retention | None:
+        """How long results of an operator are kept; None: without limit, or the plan has no such operator."""
+        planned = self.planned.get(operator)
+        return None if planned is None else planned.retention
 
     def sample_rate_of(self, stream: str) -> float:
-        """The share that is in force for rows that come now."""
+        """The share of the stream's rows that is not shed now."""
         return self.sample_rates.get(stream, 1.0)

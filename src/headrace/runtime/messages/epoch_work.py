@@ -1,4 +1,4 @@
-"""What the next epoch is: the past for operators that are behind, else what has arrived, else time alone."""
+"""The work of the next epoch: a backfill from the archive or from state, arrived rows, or only a later punctuation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from headrace.time import Instant
 
 @dataclass(frozen=True, slots=True)
 class EpochWork:
-    """An epoch's orders before they are cut into tasks.
+    """The input of an epoch before it is cut into tasks.
 
-    `pieces` with their weights; `operators` that take part; `now` fixes their punctuation (replay); `floors` are the least
-    punctuations of streams (idle, sealed); `taken` the ordinals consumed, by stream; `replayed` where operators stand after;
-    `relations` the files of the versions that the past was read with.
+    `splits` have a weight each; `operators` take part; `punctuations` fixes theirs (backfill); `min_punctuations` are those of
+    streams (idle, sealed); `taken` has the ordinals consumed, by stream; `replayed` the archive entries that operators have
+    read afterwards; `relations` the files of the versions that archived rows were read with.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""What a scan task sends a state task: its receipt, its rejected rows, and the deltas for the task's slots."""
+"""The blob that a scan task sends a state task: its receipt, its rejected rows, and the deltas for the task's slots."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class ScanBlob:
     sections: Mapping[str, pa.Table]
 
     def pack(self) -> bytes:
-        """Bytes for the exchange, which rest nowhere: a pickled head, then a container of tables, large ones compressed.
+        """Bytes for the exchange, never stored: a pickled head, then a container of tables, large ones compressed.
 
-        A blob is copied half a dozen times on its way through Python, sockets and the JVM: LZ4 costs less than that.
+        A blob is copied six times on its way through Python, sockets and the JVM: LZ4 costs less than that.
         """
         head = pickle.dumps((self.receipt, self.rejected), protocol=5)
         body = parts(self.sections, checksums=False, compressed=True) if self.sections else []
@@ -46,23 +46,23 @@ class ScanBlob:
 
 
 def in_order(blobs: Iterable[bytes]) -> list[ScanBlob]:
-    """Blobs by scan task: the exchange loses order, and answers must not depend on it."""
+    """Blobs by scan task: the exchange loses their order, and results must not depend on it."""
     return sorted((ScanBlob.unpack(blob) for blob in blobs), key=lambda blob: blob.receipt.task)
 
 
 def deltas_by_state(blobs: Iterable[ScanBlob]) -> dict[str, list[Sections]]:
     """The deltas of every state, one entry a blob that has any."""
-    found: dict[str, list[Sections]] = {}
+    deltas: dict[str, list[Sections]] = {}
     for blob in blobs:
         for state, sections in by_state(blob.sections).items():
-            found.setdefault(state, []).append(sections)
-    return found
+            deltas.setdefault(state, []).append(sections)
+    return deltas
 
 
 def by_state(sections: Mapping[str, pa.Table]) -> dict[str, Sections]:
-    """Sections named `state/section` by their state: thousands of states are told apart in one walk."""
-    found: dict[str, dict[str, pa.Table]] = {}
+    """Sections named `state/section` by their state; one pass, as there may be thousands of states."""
+    states: dict[str, dict[str, pa.Table]] = {}
     for name, table in sections.items():
         state, _, section = name.partition("/")
-        found.setdefault(state, {})[section] = table
-    return dict(found)
+        states.setdefault(state, {})[section] = table
+    return dict(states)

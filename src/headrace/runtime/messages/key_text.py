@@ -1,4 +1,4 @@
-"""Values of columns as one text a row: how sources and groups are named in a manifest. Equal rows, equal text, and no others."""
+"""Keys as text: the values of columns as one text for each row, by which a manifest names sources and groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from headrace.operators.base.group_codes import flat
 
 
 def named(columns: Sequence[pa.Array]) -> pa.Array:
-    """`2:ab` for a value, `-:` for NULL, one after the other: a length before each text makes it unambiguous."""
+    """One text for each row; equal for equal rows only.
+
+    `2:ab` for a value, `-:` for NULL, concatenated: the length before each text makes it unambiguous.
+    """
     parts: list[pa.Array] = []
     for column in columns:
         text = flat(column).cast(pa.string())

@@ -1,7 +1,7 @@
-"""Which queries has a run of results answers of? A part of the entry that names the run in the results list.
+"""The part of an entry of the results list that names the queries with rows in a run of results.
 
-The newest entries of the list are in every manifest, so what they say of ten thousand queries is packed: beside the few of
-other names, those that are only numbers (`q17`) are four columns, as differences, compressed.
+The newest entries of the list are in every manifest, so the facts of ten thousand queries are packed: queries whose names
+are only numbers (`q17`) are four columns, as differences, compressed; the few with other names are a mapping.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Facts: TypeAlias = tuple[int, int, int]
 _NAMED: Final = "queries"
 _PACKED: Final = "many"
 _FEW: Final = 32
-"""So many are said one by one."""
+"""Up to this many queries are a mapping."""
 _NUMBER: Final = re.compile(r"q(0|[1-9]\d{0,17})")
 _unpacked: Final[Recent[str, _Columns]] = Recent(256)
 
 
 def as_entry(queries: Mapping[str, Facts]) -> dict[str, Any]:
-    """What an entry says of its queries, as JSON values; see `answered`."""
+    """The facts of queries as JSON values; the inverse is `answered`."""
     if len(queries) <= _FEW:
         return {_NAMED: dict(queries)}
     named = {name: facts for name, facts in queries.items() if not _NUMBER.fullmatch(name)}
@@ -42,18 +42,18 @@ def as_entry(queries: Mapping[str, Facts]) -> dict[str, Any]:
 
 
 def answered(entry: Mapping[str, Any]) -> Mapping[str, Facts]:
-    """The queries of an entry of the results list, each with what there is of it."""
+    """The queries of an entry of the results list, with their facts."""
     packed = entry.get(_PACKED)
     return entry[_NAMED] if packed is None else _Answered(entry[_NAMED], _columns(packed))
 
 
 def _columns(packed: str) -> _Columns:
-    known = _unpacked.get(packed)
-    if known is None:
+    columns = _unpacked.get(packed)
+    if columns is None:
         differences = np.frombuffer(zlib.decompress(base64.b85decode(packed)), np.int64).reshape(4, -1)
-        known = _Columns(*np.cumsum(differences, axis=1))
-        _unpacked.put(packed, known)
-    return known
+        columns = _Columns(*np.cumsum(differences, axis=1))
+        _unpacked.put(packed, columns)
+    return columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,13 +65,13 @@ class _Columns:
     least: Ints
     greatest: Ints
 
-    def facts(self, place: int) -> Facts:
-        return int(self.rows[place]), int(self.least[place]), int(self.greatest[place])
+    def facts(self, index: int) -> Facts:
+        return int(self.rows[index]), int(self.least[index]), int(self.greatest[index])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Answered(Mapping[str, Facts]):
-    """Those that are named one by one, and those in columns."""
+    """Queries of a mapping, and queries in columns."""
 
     named: Mapping[str, Facts]
     columns: _Columns
@@ -81,9 +81,9 @@ class _Answered(Mapping[str, Facts]):
             return self.named[query]
         numbers = self.columns.numbers
         if _NUMBER.fullmatch(query):
-            place = int(np.searchsorted(numbers, int(query[1:])))
-            if place < len(numbers) and numbers[place] == int(query[1:]):
-                return self.columns.facts(place)
+            index = int(np.searchsorted(numbers, int(query[1:])))
+            if index < len(numbers) and numbers[index] == int(query[1:]):
+                return self.columns.facts(index)
         raise KeyError(query)
 
     def __iter__(self) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""How far each source of a stream has come, as a scan task saw it: what one task tells, and how two tellings join.
+"""Progress of a stream and of each of its sources, as scan tasks report it, and the merge of two reports.
 
-A source is what PROGRESS PER tells apart; without it a stream is one source, named by the empty text. The last n event
-times of each are kept, since SLACK n ROWS promises by the greatest of all but these (Li 2008, section 8.1).
+A source is a value of the columns of PROGRESS PER; without the clause a stream is one source, named by the empty text.
+The last n event times of each are stored: SLACK n ROWS promises the maximum of all but these (Li 2008, section 8.1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from headrace.time import BEGINNING, Instant
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
-    """Rows of one source in order of arrival: the greatest event time, that of all but the last n, these n, what was promised."""
+    """Rows of one source in order of arrival.
+
+    `max_event_time` is of all rows, `settled_event_time` of all but the last n, whose times are in `reorder_buffer`;
+    `promised` is the punctuation that the rows carried.
+    """
 
     max_event_time: Instant = BEGINNING
     settled_event_time: Instant = BEGINNING
@@ -27,7 +31,7 @@ class SourceProgress:
     promised: Instant = BEGINNING
 
     def then(self, later: SourceProgress, behind: int) -> SourceProgress:
-        """These rows, then those."""
+        """The progress after these rows and then those of `later`."""
         joined = self.reorder_buffer + later.reorder_buffer
         cut = max(0, len(joined) - behind)
         return SourceProgress(
@@ -39,7 +43,7 @@ class SourceProgress:
 
 
 def source_progress_of(at: Ints, behind: int, promised: Instant) -> SourceProgress:
-    """The mark of a batch's rows (at least one) of one source."""
+    """The progress of a batch's rows (at least one) of one source."""
     cut = max(0, len(at) - behind)
     passed = int(at[:cut].max()) if cut else BEGINNING
     return SourceProgress(int(at.max()), passed, tuple(at[cut:].tolist()), promised)
@@ -47,7 +51,7 @@ def source_progress_of(at: Ints, behind: int, promised: Instant) -> SourceProgre
 
 @dataclass(slots=True)
 class SourceWatch:
-    """Marks of one stream's sources in one scan task."""
+    """Progress of one stream's sources in one scan task."""
 
     columns: tuple[str, ...]
     slack_rows: int
@@ -56,14 +60,16 @@ class SourceWatch:
     def see(
         self, columns: Mapping[str, pa.Array], at: Ints, folder: str | None, holds: np.ndarray | None
     ) -> None:
-        """Take in a batch; `holds` marks rows that promise, `folder` names the source where columns do not."""
+        """Add a batch; `holds` marks rows that promise, `folder` names the source where no columns do."""
         for source, rows in self._parts(columns, at, folder):
             promised = BEGINNING
             if holds is not None and holds[rows].any():
                 promised = int(at[rows][holds[rows]].max())
-            mark = source_progress_of(at[rows], self.slack_rows, promised)
-            known = self.by_source.get(source)
-            self.by_source[source] = mark if known is None else known.then(mark, self.slack_rows)
+            progress = source_progress_of(at[rows], self.slack_rows, promised)
+            previous = self.by_source.get(source)
+            self.by_source[source] = (
+                progress if previous is None else previous.then(progress, self.slack_rows)
+            )
 
     def _parts(
         self, columns: Mapping[str, pa.Array], at: Ints, folder: str | None
@@ -82,11 +88,11 @@ class SourceWatch:
 
 @dataclass(frozen=True, slots=True)
 class StreamProgress:
-    """A stream's progress before an epoch, and the least punctuation the driver wants after it (idle, sealed)."""
+    """A stream's progress before an epoch, and the least punctuation that the driver sets after it (idle, sealed)."""
 
     punctuation: Instant = BEGINNING
     max_event_time: Instant = BEGINNING
     min_punctuation: Instant = BEGINNING
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
     groups: Mapping[str, Instant] = field(default_factory=dict)
-    """Groups of which punctuation has come further than the stream's, by name (PUNCTUATED BY … FOR)."""
+    """Punctuation of groups that is beyond the stream's, by name (PUNCTUATED BY … FOR)."""

@@ -1,7 +1,7 @@
-"""What travels between the driver and its tasks: small immutable values, pickled in flight and never at rest.
+"""Messages between the driver and its tasks: small immutable values, pickled in flight and never stored.
 
-Everything a task needs that is not data is here; time, names of files and punctuations are arguments, so that a task run
-twice does the same (decision D15).
+A message has everything that a task needs and that is not data. Time, names of files and punctuations are arguments, so
+that a task that runs twice does the same (decision D15).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from headrace.time import BEGINNING, Duration, Instant
 
 @dataclass(frozen=True, slots=True)
 class PaneBackfill:
-    """Panes that one operator holds for another one that has seen nothing: those from `since` on.
+    """Panes from `since` on that a new operator takes from the state of another.
 
-    They lie in state runs of these names, written while the donor had answered up to `closed`.
+    They are in the state runs `runs`, written when the source operator had emitted up to `emitted_to`.
     """
 
     source_operator: PaneAggregate
@@ -36,11 +36,11 @@ class PaneBackfill:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Something a scan task reads: an ingest record, or a run of the archive when the past is read again.
+    """A unit of input of a scan task: an ingest record, or a run of the archive in a backfill.
 
-    `refused` is a file of rejects, for operators that read a stream's rejects over the past; `fill` another's panes.
-    `before` is the punctuation by which lateness is judged when it differs from the message's, `keep` the share of its rows
-    that was kept when they came, where the past is read again.
+    `refused` is a file of rejects, for operators that read a stream's rejects in a backfill; `pane_backfill` panes of another
+    operator. `before` is the punctuation by which rows are late, where it is not the message's; `sample_rate` the share of
+    rows that were not shed when they arrived, in a backfill.
     """
 
     stream: str
@@ -55,7 +55,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class ScanMessage:
-    """One scan task's orders. `owners[i]` is the first slot of state task i; `relations` are files other than the plan's."""
+    """The work of one scan task. `owners[i]` is the first slot of state task i; `relations` are files other than the plan's."""
 
     root: str
     plan: str
@@ -68,11 +68,11 @@ class ScanMessage:
     replay: bool = False
     relations: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
-    """Stream → punctuations of single groups, by which lateness is judged too."""
+    """Stream → punctuations of single groups, below which rows are late too."""
     remembered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Stream → files of the keys of rows that a later one may repeat."""
+    """Stream → files of keys, for the elimination of repeated rows."""
     row_layout_states: frozenset[str] = frozenset()
-    """States in which groups of few rows lie as these, as the manifest before the epoch says."""
+    """States that store small groups as rows, by the manifest before the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +88,16 @@ class RunRef:
 
     @staticmethod
     def of(run: StateRun) -> RunRef:
-        """What a task is told of a committed run."""
+        """The reference to a committed run."""
         return RunRef(run.name, run.low_slot, run.high_slot, run.level, run.bytes, run.epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class StateMessage:
-    """One state task's orders: its slots [low, high), its runs, and where each operator stands.
+    """The work of one state task: its slots [low, high), its runs, and the progress of operators.
 
-    `closed` has the operators that take part. `now` fixes an operator's new punctuation (replay, final); without it the
-    streams' progress decides. `resting` are the others, paused or behind: their state must outlive a merge.
+    `emitted_to` has the operators that take part. `punctuation` fixes an operator's new punctuation (backfill, final); without
+    it the streams' progress decides. `resting` are the others, paused or backfilling: a merge must keep their state.
     """
 
     root: str
@@ -113,11 +113,11 @@ class StateMessage:
     final: bool = False
     resting: Mapping[str, Instant] = field(default_factory=dict)
     group_punctuations: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
-    """Operator → groups it has answered further than the stream."""
+    """Operator → groups whose results were emitted beyond the stream's punctuation."""
     provisionally_emitted_to: Mapping[str, Instant] = field(default_factory=dict)
-    """Operator → up to where a provisional end has told its windows already."""
+    """Operator → instant up to which a provisional end has emitted its windows."""
     live: frozenset[str] | None = None
-    """Names of the state runs of all tasks: a worker closes others that it has open. None: it does not say."""
+    """Names of the state runs of all tasks: a worker closes the others. None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +134,12 @@ class RejectsFile:
 
 @dataclass(frozen=True, slots=True)
 class StreamReceipt:
-    """What scan tasks did with the rows of one stream.
+    """Counts, progress and files of the rows of one stream that scan tasks have read.
 
-    `rejected` counts rows that `rejects` holds. `shed`: accepted rows that queries WITH SHEDDING were not shown.
-    `slack_needed`: how far the latest row was below the punctuation, in microseconds. `marked`: the punctuation that rows
-    or programs gave. `sources` and `groups` as in `StreamProgress`. `archived`: files of the archive. `keys`: files of keys
-    that later rows may repeat; `repeated` counts rows that repeated one.
+    `rejected` counts rows in `rejects`. `shed`: accepted rows that queries WITH SHEDDING did not see.
+    `slack_needed`: how far the latest row was below the punctuation, in microseconds. `data_punctuation`: the punctuation that
+    rows or programs gave. `sources` and `groups` as in `StreamProgress`. `archived`: files of the archive. `keys`: files of
+    keys, for the elimination of repeated rows; `repeated` counts rows that were eliminated.
     """
 
     rows: int = 0
@@ -158,10 +158,10 @@ class StreamReceipt:
     keys: tuple[KeysFile, ...] = ()
 
     def plus(self, later: StreamReceipt, behind: int) -> StreamReceipt:
-        """With the rows of a later task; `behind` is the stream's SLACK in rows."""
+        """The receipt with the rows of a later task; `behind` is the stream's SLACK in rows."""
         sources = {**self.sources}
-        for source, mark in later.sources.items():
-            sources[source] = sources.get(source, SourceProgress()).then(mark, behind)
+        for source, progress in later.sources.items():
+            sources[source] = sources.get(source, SourceProgress()).then(progress, behind)
         groups = {**self.groups}
         for group, at in later.groups.items():
             groups[group] = max(at, groups.get(group, BEGINNING))
@@ -190,7 +190,7 @@ class StreamReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ScanReceipt:
-    """What a scan task did: what it read of each stream, what it made for each operator, and what that took."""
+    """The result of a scan task: by stream what it read, by operator what it made, and the time that took."""
 
     task: int
     streams: Mapping[str, StreamReceipt] = field(default_factory=dict)
@@ -200,7 +200,7 @@ class ScanReceipt:
 
 
 def stream_receipts(scans: Iterable[ScanReceipt], plan: EpochPlan) -> dict[str, StreamReceipt]:
-    """What all scan tasks did with each stream they read. Tasks take a stream's pieces in order, so tasks in order are rows in order."""
+    """Receipts by stream, added over all scan tasks in the order of rows: tasks take the splits of a stream in order."""
     added: dict[str, StreamReceipt] = {}
     for scan in sorted(scans, key=lambda scan: scan.task):
         for name, receipt in scan.streams.items():
@@ -224,7 +224,7 @@ class ResultsFile:
 
 @dataclass(frozen=True, slots=True)
 class StateReceipt:
-    """What a state task did: files it wrote, runs it replaced, and what was measured.
+    """The result of a state task: files it wrote, runs it replaced, and what was measured.
 
     `results` has a file for each class of retention.
     """
@@ -241,4 +241,4 @@ class StateReceipt:
     punctuation: Mapping[str, Instant] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     emission_limits: Mapping[str, Instant] = field(default_factory=dict)
-    """Operators with too much to tell for one epoch, and how far to go in it; when there are any, nothing else was done."""
+    """Operators with too many windows to emit in one epoch → instant to stop at; if there are any, nothing was written."""

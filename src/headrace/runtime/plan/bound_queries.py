@@ -1,4 +1,4 @@
-"""The catalog's queries, bound and lowered; made once, and kept."""
+"""The catalog's queries, bound and lowered; each is cached while the names and functions it uses are unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True, slots=True)
 class CatalogNames:
-    """What the binder may ask of a catalog."""
+    """The names of a catalog, as the binder reads them."""
 
     catalog: Catalog
 
@@ -40,20 +40,20 @@ class CatalogNames:
 
     def relation(self, name: str) -> RelationDefinition | None:
         """The relation of that name."""
-        found = self.catalog.relation(name)
-        return found.definition if found is not None else None
+        relation = self.catalog.relation(name)
+        return relation.definition if relation is not None else None
 
     def query(self, name: str) -> tuple[QueryDefinition, Query] | None:
         """The query of that name, bound."""
-        found = self.catalog.query(name)
-        return (found.definition, bound(self.catalog, found)) if found is not None else None
+        query = self.catalog.query(name)
+        return (query.definition, bound(self.catalog, query)) if query is not None else None
 
     def window(self, name: str) -> WindowDefinition | None:
-        """The user's kind of window of that name."""
+        """The user-defined window of that name."""
         return self.catalog.window(name)
 
     def known(self) -> Iterable[str]:
-        """All names there are."""
+        """All names of streams, relations and queries."""
         catalog = self.catalog
         yield from (stream.name for stream in catalog.streams.values())
         yield from (relation.definition.name for relation in catalog.relations.values())
@@ -62,10 +62,10 @@ class CatalogNames:
 
 @dataclass(frozen=True, slots=True)
 class _Watched:
-    """Names of a catalog, and what was found under those that were asked for: (kind, name, what)."""
+    """The names of a catalog, with a record of each lookup: (kind, name, result)."""
 
     names: CatalogNames
-    found: list[tuple[str, str, object]] = field(default_factory=list)
+    lookups: list[tuple[str, str, object]] = field(default_factory=list)
 
     def stream(self, name: str) -> StreamDefinition | None:
         return self._noted("stream", name, self.names.stream(name))
@@ -82,68 +82,68 @@ class _Watched:
     def known(self) -> Iterable[str]:
         return self.names.known()
 
-    def _noted(self, kind: str, name: str, what: _Found) -> _Found:
-        self.found.append((kind, name, what))
-        return what
+    def _noted(self, kind: str, name: str, definition: _Found) -> _Found:
+        self.lookups.append((kind, name, definition))
+        return definition
 
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """A bound query, and all it was bound by."""
+    """A bound query, and the functions and lookups by which it was bound."""
 
     query: Query
     functions: Mapping[str, FunctionDefinition]
-    found: tuple[tuple[str, str, object], ...]
+    lookups: tuple[tuple[str, str, object], ...]
 
     def holds(self, catalog: Catalog) -> bool:
-        """True while the catalog still says the same of everything the query names."""
+        """True while the catalog has the same functions, and the same results of the lookups."""
         if catalog.functions is not self.functions and catalog.functions != self.functions:
             return False
         names = CatalogNames(catalog)
-        return all(getattr(names, kind)(name) == what for kind, name, what in self.found)
+        return all(getattr(names, kind)(name) == definition for kind, name, definition in self.lookups)
 
 
 _bound: Final[Recent[tuple[str, str], _Remembered]] = Recent(_REMEMBERED)
-_Kept: TypeAlias = tuple[Materialize | None, Source]
-_lowered: Final[Recent[tuple[str, str], tuple[Query, _Kept, Operator]]] = Recent(_REMEMBERED)
+_Inputs: TypeAlias = tuple[Materialize | None, Source]
+_lowered: Final[Recent[tuple[str, str], tuple[Query, _Inputs, Operator]]] = Recent(_REMEMBERED)
 
 
 def bind_text(catalog: Catalog, text: str, zone: str = "UTC") -> Query:
-    """The algebra of a query's text, among the names and functions of the catalog, read by the clocks of a zone."""
+    """The algebra of a query's text with the catalog's names and functions; times without a zone are in `zone`."""
     return _bind(catalog, text, zone, text, None)
 
 
 def bind_parsed(catalog: Catalog, text: str, zone: str, select: Select, script: str) -> None:
-    """Spare `bind_text` reading the text once more: `select` is what was parsed of it, where it stands in a script.
+    """Bind `select`, which is `text` as parsed in a script, so that `bind_text` does not parse it again.
 
-    A mistake is left for it to find, who can say where in the text it is.
+    Errors are ignored here: `bind_text` raises them, with their position in the text.
     """
     with suppress(UserError):
         _bind(catalog, text, zone, select, script)
 
 
 def _bind(catalog: Catalog, text: str, zone: str, select: Select | str, script: str | None) -> Query:
-    known = _bound.get((text, zone))
-    if known is not None and known.holds(catalog):
-        return known.query
+    cached = _bound.get((text, zone))
+    if cached is not None and cached.holds(catalog):
+        return cached.query
     watched = _Watched(CatalogNames(catalog))
     query = bind_query(select, watched, script, callable_by_name(catalog.functions), zone)
-    _bound.put((text, zone), _Remembered(query, catalog.functions, tuple(watched.found)))
+    _bound.put((text, zone), _Remembered(query, catalog.functions, tuple(watched.lookups)))
     return query
 
 
 def lowered(
-    name: str, query: Query, operator_id: str, wanted: Materialize | None, source: Source
+    name: str, query: Query, operator_id: str, materialize: Materialize | None, source: Source
 ) -> Operator:
     """The operator of a bound query; see `materialized`."""
-    known, kept = _lowered.get((operator_id, name)), (wanted, source)
-    if known is not None and (known[0] is query or known[0] == query) and known[1] == kept:
-        return known[2]
-    operator = materialized(name, query, operator_id, wanted, source)
-    _lowered.put((operator_id, name), (query, kept, operator))
+    cached, inputs = _lowered.get((operator_id, name)), (materialize, source)
+    if cached is not None and (cached[0] is query or cached[0] == query) and cached[1] == inputs:
+        return cached[2]
+    operator = materialized(name, query, operator_id, materialize, source)
+    _lowered.put((operator_id, name), (query, inputs, operator))
     return operator
 
 
 def bound(catalog: Catalog, catalog_query: CatalogQuery) -> Query:
-    """The algebra of a standing query."""
+    """The algebra of a query of the catalog."""
     return bind_text(catalog, catalog_query.definition.text, catalog_query.definition.zone)

@@ -1,4 +1,4 @@
-"""Is a class or function that is registered anew the one that was registered before? Pickles of one differ; its code does not."""
+"""Fingerprints of classes and functions: equal for the same code, of which pickles differ."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NOT_CODE: Final = frozenset(
 
 def fingerprint(kind: object) -> str:
     """Equal for the same code: of the class or function, of the functions and classes it reads, and of their constants."""
-    said = _Fingerprint()
-    said.note(kind)
-    return said.digest.hexdigest()
+    code = _Fingerprint()
+    code.note(kind)
+    return code.digest.hexdigest()
 
 
 class _Fingerprint:
@@ -24,7 +24,7 @@ class _Fingerprint:
         self.seen: set[int] = set()
 
     def note(self, value: Any) -> None:
-        """Take in a value, and once what it refers to."""
+        """Add a value, and once the values it refers to."""
         match value:
             case staticmethod() | classmethod():
                 self.note(value.__func__)
@@ -41,8 +41,8 @@ class _Fingerprint:
             case ModuleType():
                 self._text(value.__name__)
             case tuple() | list():
-                for each in value:
-                    self.note(each)
+                for part in value:
+                    self.note(part)
             case _:
                 plain = "__repr__" in {name for base in type(value).__mro__[:-1] for name in vars(base)}
                 self._text(repr(value) if plain else type(value).__qualname__)
@@ -60,10 +60,10 @@ class _Fingerprint:
             return
         for base in value.__bases__:
             self.note(base)
-        for name, each in sorted(vars(value).items()):
+        for name, attribute in sorted(vars(value).items()):
             if name not in _NOT_CODE:
                 self._text(name)
-                self.note(each)
+                self.note(attribute)
 
     def _code(self, code: CodeType) -> None:
         self.digest.update(code.co_code)

@@ -1,9 +1,10 @@
-"""Queries over queries: the results of a standing query as a stream of its own.
+"""Streams of query results, which other queries read.
 
-What a query committed in one epoch is input for its readers in the next. A window result's event time is window_end - 1
-microsecond, any other row's its instant. The stream's punctuation is how far the query has answered: no later result has
-an earlier time, so readers' windows close as soon as the query's own have. Windows that end at rows are told once
-punctuation has passed their end, so one that ends at the punctuation is still to come, with a time a microsecond before it.
+Rows that a query committed in one epoch are input of its readers in the next. A window result has the event time
+window_end - 1 microsecond, any other row its instant. The stream's punctuation is the instant up to which the query has
+emitted: no later result has an earlier time, so readers' windows close with the query's own. Windows that end at rows are
+emitted after punctuation has passed their end: one that ends at the punctuation is not emitted yet, so their stream's
+punctuation is a microsecond lower.
 """
 
 from __future__ import annotations
@@ -26,9 +27,8 @@ from headrace.algebra.query import (
 )
 from headrace.algebra.windows.window import CHANGE
 from headrace.catalog.definitions import StreamDefinition
-from headrace.operators.base.operator import Operator
 from headrace.planner.joins.stream_joins import JoinStage, joins_streams
-from headrace.runtime.messages.epoch_plan import Retention
+from headrace.runtime.messages.epoch_plan import PlannedOperator, Retention
 from headrace.runtime.plan import union_streams
 from headrace.schema import TINYINT, Field, Schema
 from headrace.time import BEGINNING, DAY, FOREVER, Instant
@@ -36,7 +36,7 @@ from headrace.time import BEGINNING, DAY, FOREVER, Instant
 USING: Final = "results"
 _INNER: Final = ".inner"
 _NEVER_BY_ROWS: Final = 20_000_000 * DAY
-"""A slack so great that rows alone never move punctuation: only the query's own answers do."""
+"""A slack so large that rows do not advance punctuation: only the query's emissions do."""
 
 
 def name_of(operator: str) -> str:
@@ -49,8 +49,8 @@ def operator_of(stream: StreamDefinition) -> str:
     return stream.options["operator"]
 
 
-def stream_of(operator: str, query: Query, kept: Retention | None = None) -> StreamDefinition:
-    """The results of an operator as a stream: read in place, for as long as they are kept anyway."""
+def stream_of(operator: str, query: Query, retention: Retention | None = None) -> StreamDefinition:
+    """The results of an operator as a stream: read in place, as long as they are retained."""
     shift = "1" if query.emission == "windows" else "0"
     options = {"operator": operator, "shift": shift, "behind": "1" if _ends_at_rows(query) else "0"}
     return StreamDefinition(
@@ -60,31 +60,31 @@ def stream_of(operator: str, query: Query, kept: Retention | None = None) -> Str
         options,
         slack=_NEVER_BY_ROWS,
         archive="in place",
-        retain=None if kept is None else kept.length,
+        retain=None if retention is None else retention.length,
     )
 
 
 def _result_schema(query: Query) -> Schema:
-    """The columns of a query's results: of a relation with what says whether a row comes or goes."""
+    """The columns of a query's results; a relation's have the sign of the change."""
     if query.emission != "relation":
         return query.schema
     return Schema((*query.schema.fields, Field(CHANGE, TINYINT)))
 
 
 def with_their_now(
-    streams: Mapping[str, StreamDefinition], operators: Mapping[str, Operator]
+    streams: Mapping[str, StreamDefinition], planned: Mapping[str, PlannedOperator]
 ) -> dict[str, StreamDefinition]:
-    """The streams, where those of a relation's changes have the NOW of what the relation is made of: changes come later."""
-    found = dict(streams)
+    """The streams, where a relation's changelog has the NOW of the relation's source: changes are emitted later."""
+    with_now = dict(streams)
     for name, stream in streams.items():
         if (
             stream.using == USING
             and CHANGE in stream.schema.names
             and union_streams.NOW_OF not in stream.options
         ):
-            made_of = operators[operator_of(stream)].stream
-            found[name] = replace(stream, options={**stream.options, union_streams.NOW_OF: made_of})
-    return found
+            made_of = planned[operator_of(stream)].operator.stream
+            with_now[name] = replace(stream, options={**stream.options, union_streams.NOW_OF: made_of})
+    return with_now
 
 
 def _ends_at_rows(query: Query) -> bool:
@@ -93,7 +93,7 @@ def _ends_at_rows(query: Query) -> bool:
 
 
 def result_punctuation(stream: StreamDefinition, emitted_to: Instant) -> Instant:
-    """The punctuation of a query's results when it has answered up to `closed`."""
+    """The punctuation of a query's results when it has emitted up to `emitted_to`."""
     return (
         emitted_to
         if emitted_to in (BEGINNING, FOREVER)
@@ -102,13 +102,13 @@ def result_punctuation(stream: StreamDefinition, emitted_to: Instant) -> Instant
 
 
 def of_pairs(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> dict[str, StreamDefinition]:
-    """The streams that a join reads together, and its pairs as a stream; by name."""
-    met, operator = join_stage.union, join_stage.operator
-    members = [union_streams.UnionInput(stream, columns) for stream, columns in met.inputs]
-    together = union_streams.union_stream(
-        StreamDefinition(met.name, met.schema, union_streams.USING), members, streams
+    """The union of the streams that a join reads, and its pairs as a stream; by name."""
+    union, operator = join_stage.union, join_stage.operator
+    inputs = [union_streams.UnionInput(stream, columns) for stream, columns in union.inputs]
+    union_definition = union_streams.union_stream(
+        StreamDefinition(union.name, union.schema, union_streams.USING), inputs, streams
     )
-    options = {"operator": operator.id, "shift": "0", union_streams.NOW_OF: met.name}
+    options = {"operator": operator.id, "shift": "0", union_streams.NOW_OF: union.name}
     pairs = StreamDefinition(
         name_of(operator.id),
         operator.spec.shown,
@@ -118,26 +118,26 @@ def of_pairs(join_stage: JoinStage, streams: Mapping[str, StreamDefinition]) -> 
         archive="in place",
         retain=0,
     )
-    return {together.name: together, pairs.name: pairs}
+    return {union_definition.name: union_definition, pairs.name: pairs}
 
 
-def inner_of(operator: str, place: int = 0) -> str:
-    """An operator below an operator's query: of its pairs or of the one SELECT in its FROM, else of SELECT number `place`."""
-    return f"{operator}{_INNER}{place or ''}"
+def inner_of(operator: str, number: int = 0) -> str:
+    """An operator below an operator's query: of its pairs or of the one SELECT in its FROM, else of SELECT number `number`."""
+    return f"{operator}{_INNER}{number or ''}"
 
 
 def inner_queries(operator: str, query: Query) -> dict[str, tuple[str, Query]]:
-    """The queries that stand in the FROM of an operator's query, by alias, each with the operator that it has."""
+    """The queries in the FROM of an operator's query with the ids of their operators, by alias."""
     scans = derived_in(query)
     single = len(scans) == 1 and scans[0][1].emission != "relation" and not joins_streams(query)
     return {
-        scan.alias: (inner_of(operator, 0 if single else place), inner)
-        for place, (scan, inner) in enumerate(scans, start=1)
+        scan.alias: (inner_of(operator, 0 if single else number), inner)
+        for number, (scan, inner) in enumerate(scans, start=1)
     }
 
 
 def owner_of(operator: str) -> str:
-    """The operator of the query that was registered, for one of a SELECT in its FROM."""
+    """The operator of the registered query to which an operator of a SELECT in FROM belongs."""
     return operator.partition(_INNER)[0]
 
 
@@ -157,10 +157,10 @@ def _replaced(node: Node, inner: Mapping[str, str], operators: Mapping[str, str]
     if not children(node):
         return node
     if isinstance(node, UnionAll):
-        replaced = [_replaced(member, inner, operators) for member in node.inputs]
-        members = tuple(each for each in replaced if isinstance(each, StreamScan))
-        told = tuple(each for each in members[0].table if each.name == CHANGE)
-        return replace(node, inputs=members, table=Schema((*node.table.fields, *told)))
+        replaced = [_replaced(scan, inner, operators) for scan in node.inputs]
+        inputs = tuple(scan for scan in replaced if isinstance(scan, StreamScan))
+        change = tuple(column for column in inputs[0].table if column.name == CHANGE)
+        return replace(node, inputs=inputs, table=Schema((*node.table.fields, *change)))
     if isinstance(node, Join):
         left, right = (_replaced(side, inner, operators) for side in (node.left, node.right))
         return replace(node, left=left, right=right)

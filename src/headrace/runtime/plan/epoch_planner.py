@@ -1,7 +1,7 @@
-"""The epoch plan of a catalog: every standing query bound and lowered, with what it reads.
+"""The epoch plan of a catalog: every query bound and lowered, with the streams and relations it reads.
 
-A query's text is the truth. What it means depends on the definitions it names, so a bound query is kept together with
-those, and bound again only when one of them is another: a registration costs what it adds, not what is there.
+A query is registered by its text; its meaning depends on the definitions it names. So a bound query is cached with those,
+and bound again only when one of them changes: a registration costs as much as it adds, not as much as there is.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from headrace.operators.base.operator import Operator
 from headrace.planner.joins.row_window_relations import logged, with_relations
 from headrace.planner.joins.stream_joins import decompose, joins_streams
 from headrace.planner.lowering.materialization import Source
-from headrace.runtime.messages.epoch_plan import EpochPlan, Retention
+from headrace.runtime.messages.epoch_plan import EpochPlan, PlannedOperator, Retention
 from headrace.runtime.plan import derived_streams, union_streams
 from headrace.runtime.plan.bound_queries import bound, lowered
 from headrace.time import Duration
 
 
 def source_of(streams: Mapping[str, StreamDefinition], nodes: Sequence[Node]) -> Source:
-    """What the archive of a query's stream has; `nodes` are the query's."""
+    """The rows of the archive that a query can read; `nodes` are the query's."""
     if any(isinstance(node, UnionAll) for node in nodes):
         return Source(archived=False)
     scan = next((node for node in nodes if isinstance(node, StreamScan)), None)
@@ -39,7 +39,7 @@ def source_of(streams: Mapping[str, StreamDefinition], nodes: Sequence[Node]) ->
 
 
 def levels(name: str, query: Query, operator_id: str) -> Iterator[tuple[str, Query]]:
-    """A query and the SELECTs in its FROM, outermost first, each with the name of its operator."""
+    """A query and the SELECTs in its FROM, outermost first, each with the id of its operator."""
     query = with_relations(query)
     yield operator_id, query
     for inner_id, inner in derived_streams.inner_queries(operator_id, query).values():
@@ -47,7 +47,7 @@ def levels(name: str, query: Query, operator_id: str) -> Iterator[tuple[str, Que
 
 
 def make_plan(catalog: Catalog) -> EpochPlan:
-    """All operators, the streams they read and the relations in force."""
+    """All operators, the streams they read and the current relations."""
     streams = {stream.name: stream for stream in catalog.streams.values()}
     relations = {relation.definition.name: relation.file for relation in catalog.relations.values()}
     plan = EpochPlan({}, streams, relations, catalog.functions, sample_rates=_sample_rates(catalog))
@@ -55,13 +55,13 @@ def make_plan(catalog: Catalog) -> EpochPlan:
 
 
 def _sample_rates(catalog: Catalog) -> dict[str, float]:
-    """The streams that keep less than all of their rows."""
-    kept = {stream.name: catalog.sample_rate_of(stream.name) for stream in catalog.streams.values()}
-    return {name: keep for name, keep in kept.items() if keep < 1}
+    """Streams with a sample rate below 1."""
+    rates = {stream.name: catalog.sample_rate_of(stream.name) for stream in catalog.streams.values()}
+    return {name: rate for name, rate in rates.items() if rate < 1}
 
 
 def _retention(retain: Duration | None, operator: str, query: Query) -> Retention | None:
-    """How long an operator's results are kept. Those of a SELECT in FROM only until they were read: nobody else sees them.
+    """How long an operator's results are kept; those of a SELECT in FROM only until they were read by its one reader.
 
     The latest window is always kept, since INVOKE returns it.
     """
@@ -78,7 +78,7 @@ def _retention(retain: Duration | None, operator: str, query: Query) -> Retentio
 
 @dataclass(frozen=True, slots=True)
 class Replanned:
-    """A plan, and the ids of operators that came into it or went since the one before it; None: any may have."""
+    """A plan, and the ids of operators added or removed since the previous one; None: any may have changed."""
 
     plan: EpochPlan
     changed: frozenset[str] | None = None
@@ -89,56 +89,58 @@ def plan_after(
 ) -> Replanned:
     """The plan of `after`, which is `before` with `entries` of the query log applied; `plan` is that of `before`.
 
-    What only changes queries over sources, which no other query reads, costs what it changes; what runs nothing else
-    (a pause, another owner) leaves the plan the same object.
+    Changes of queries over sources that no other query reads cost as much as they change. Changes that run nothing (a pause,
+    another owner) return the same plan.
     """
     if all(entry["do"] == "keep" for entry in entries):
         return Replanned(replace(plan, sample_rates=_sample_rates(after)), frozenset())
     if not all(is_of_query(entry) for entry in entries):
         return Replanned(make_plan(after))
-    gone: list[str] = []
-    fresh: dict[str, CatalogQuery] = {}
+    dropped: list[str] = []
+    added: dict[str, CatalogQuery] = {}
     for name in _changed_names(entries):
-        known, now = before.queries.get(name), after.queries.get(name)
-        if known is not None:
-            if has_dependents(plan, known.operator_id):
+        old, new = before.queries.get(name), after.queries.get(name)
+        if old is not None:
+            if has_dependents(plan, old.operator_id):
                 return Replanned(make_plan(after))
-            gone.append(known.operator_id)
-        if now is not None:
-            fresh[name] = now
-    if not gone and not fresh:
+            dropped.append(old.operator_id)
+        if new is not None:
+            added[name] = new
+    if not dropped and not added:
         return Replanned(plan, frozenset())
-    kept = _without_queries(plan, gone)
-    made = _with_queries(kept, after, fresh.values())
-    added = islice(made.operators, len(kept.operators), None)
-    return Replanned(made, frozenset((*gone, *added)))
+    remaining = _without_queries(plan, dropped)
+    made = _with_queries(remaining, after, added.values())
+    operators_added = islice(made.planned, len(remaining.planned), None)
+    return Replanned(made, frozenset((*dropped, *operators_added)))
 
 
 def _changed_names(entries: Sequence[Mapping[str, Any]]) -> dict[str, None]:
-    """The queries whose part of the plan is another after some log entries, in order."""
-    found: dict[str, None] = {}
+    """Names of the queries whose part of the plan log entries change, in order."""
+    names: dict[str, None] = {}
     for entry in entries:
         if entry["do"] == "put_query":
-            found[entry["query"]["name"].lower()] = None
+            names[entry["query"]["name"].lower()] = None
         elif entry["do"] not in ("pause", "resume") and not _only_labels(entry):
-            found[entry["name"].lower()] = None
+            names[entry["name"].lower()] = None
             if entry["do"] == "rename":
-                found[entry["to"].lower()] = None
-    return found
+                names[entry["to"].lower()] = None
+    return names
 
 
 def _only_labels(entry: Mapping[str, Any]) -> bool:
-    """Whether a log entry gives a query another owner or other tags, which run nothing."""
+    """Whether a log entry changes only a query's owner or tags, which run nothing."""
     return entry["do"] == "set" and entry["settings"].keys() <= {"owner", "tags"}
 
 
 def is_read(plan: EpochPlan, operator_id: str) -> bool:
     """Whether other queries of the plan read this one."""
-    return derived_streams.name_of(operator_id) in plan.streams or operator_id in plan.inlined_views
+    planned = plan.planned.get(operator_id)
+    is_inlined_view = planned is not None and planned.is_inlined_view
+    return is_inlined_view or derived_streams.name_of(operator_id) in plan.streams
 
 
 def has_dependents(plan: EpochPlan, operator_id: str) -> bool:
-    """Whether other operators hang on this one, or it on others."""
+    """Whether other operators depend on this one, or it on others."""
     if is_read(plan, operator_id):
         return True
     operator = plan.operators.get(operator_id)
@@ -149,7 +151,7 @@ def has_dependents(plan: EpochPlan, operator_id: str) -> bool:
 
 
 def operator_of(catalog: Catalog, catalog_query: CatalogQuery) -> Operator:
-    """The operator of one query as the plan has it, without planning the others."""
+    """The operator of one query as in the plan, without planning the others."""
     streams = {stream.name: stream for stream in catalog.streams.values()}
     return _with_queries(EpochPlan({}, streams), catalog, [catalog_query]).operators[
         catalog_query.operator_id
@@ -157,35 +159,31 @@ def operator_of(catalog: Catalog, catalog_query: CatalogQuery) -> Operator:
 
 
 def _without_queries(plan: EpochPlan, dropped: Sequence[str]) -> EpochPlan:
-    """The plan without some operators that read sources, and whose results nobody reads."""
+    """The plan without some operators that read sources and have no readers."""
     if not dropped:
         return plan
-    operators, channels = dict(plan.operators), dict(plan.channels)
-    revisions, retentions = dict(plan.revisions), dict(plan.retentions)
+    planned = dict(plan.planned)
     for name in dropped:
-        del operators[name]
-        for facts in (channels, revisions, retentions):
-            facts.pop(name, None)
-    return replace(plan, operators=operators, channels=channels, revisions=revisions, retentions=retentions)
+        del planned[name]
+    return replace(plan, planned=planned)
 
 
 def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQuery]) -> EpochPlan:
-    """The plan with these queries too."""
-    operators, streams = dict(plan.operators), dict(plan.streams)
-    channels, revisions, retentions = dict(plan.channels), dict(plan.revisions), dict(plan.retentions)
-    inlined_views = set(plan.inlined_views)
-    for standing in queries:
-        name, query = standing.definition.name, with_relations(bound(catalog, standing))
-        nodes, chain = walk(query.root), {standing.operator_id: query}
+    """The plan with these queries added."""
+    planned, streams = dict(plan.planned), dict(plan.streams)
+    inlined_views = set[str]()
+    for catalog_query in queries:
+        name, query = catalog_query.definition.name, with_relations(bound(catalog, catalog_query))
+        nodes, chain = walk(query.root), {catalog_query.operator_id: query}
         reads_queries = any(isinstance(node, QueryScan) for node in nodes)
         if reads_queries:
-            chain = dict(levels(name, query, standing.operator_id))
+            chain = dict(levels(name, query, catalog_query.operator_id))
             inlined_views |= {
-                catalog.require_query(each).operator_id for each in _inlined_views(chain.values())
+                catalog.require_query(view).operator_id for view in _inlined_views(chain.values())
             }
         for operator_id, meaning in chain.items():
             if reads_queries:
-                query = _over_streams(catalog, standing, operator_id, chain, streams)
+                query = _over_streams(catalog, catalog_query, operator_id, chain, streams)
                 nodes = walk(query.root)
             if joins_streams(query):
                 query, join_stages = decompose(
@@ -193,41 +191,38 @@ def _with_queries(plan: EpochPlan, catalog: Catalog, queries: Iterable[CatalogQu
                 )
                 nodes = walk(query.root)
                 for join_stage in reversed(join_stages):
-                    operators[join_stage.operator.id] = join_stage.operator
-                    retentions[join_stage.operator.id] = Retention(0)
+                    planned[join_stage.operator.id] = PlannedOperator(
+                        join_stage.operator, retention=Retention(0)
+                    )
                     streams |= derived_streams.of_pairs(join_stage, streams)
             streams |= {
-                each.name: union_streams.union_of(each, streams)
-                for each in nodes
-                if isinstance(each, UnionAll)
+                node.name: union_streams.union_of(node, streams)
+                for node in nodes
+                if isinstance(node, UnionAll)
             }
-            wanted = standing.definition.materialize if operator_id == standing.operator_id else "complete"
-            operator = lowered(name, query, operator_id, wanted, source_of(streams, nodes))
-            if operator_id != standing.operator_id and query.emission == "relation":
+            materialize = (
+                catalog_query.definition.materialize
+                if operator_id == catalog_query.operator_id
+                else "complete"
+            )
+            operator = lowered(name, query, operator_id, materialize, source_of(streams, nodes))
+            if operator_id != catalog_query.operator_id and query.emission == "relation":
                 operator = logged(operator)
             channel = next(node.channel for node in nodes if isinstance(node, StreamScan))
             stream = streams.get(operator.stream)
             if channel == "rows" and stream is not None and stream.progress.groups:
                 operator = operator.without_family()
-            if not standing.definition.sharing:
+            if not catalog_query.definition.sharing:
                 operator = operator.unshared()
-            operators[operator.id] = operator
-            if channel != "rows" or query.shedding:
-                channels[operator.id] = "kept" if query.shedding else channel
-            if query.revisions is not None:
-                revisions[operator.id] = query.revisions.within
-            retention = _retention(standing.definition.retain, operator_id, meaning)
-            if retention is not None:
-                retentions[operator.id] = retention
-    return replace(
-        plan,
-        operators=operators,
-        streams=derived_streams.with_their_now(streams, operators),
-        channels=channels,
-        revisions=revisions,
-        retentions=retentions,
-        inlined_views=frozenset(inlined_views),
-    )
+            planned[operator.id] = PlannedOperator(
+                operator,
+                "kept" if query.shedding else channel,
+                query.revisions,
+                _retention(catalog_query.definition.retain, operator_id, meaning),
+            )
+    for view in inlined_views & planned.keys():
+        planned[view] = replace(planned[view], is_inlined_view=True)
+    return replace(plan, planned=planned, streams=derived_streams.with_their_now(streams, planned))
 
 
 def _inlined_views(chain: Iterable[Query]) -> set[str]:
@@ -243,10 +238,11 @@ def _over_streams(
     chain: Mapping[str, Query],
     streams: dict[str, StreamDefinition],
 ) -> Query:
-    """A query of `chain` (see `levels`) with what it reads of other queries as streams, which are added to `streams`."""
+    """A query of `chain` (see `levels`) with scans of queries replaced by scans of streams, which are added to `streams`."""
     meaning, sources = chain[operator_id], dict[str, str]()
     inner = {
-        alias: found for alias, (found, _) in derived_streams.inner_queries(operator_id, meaning).items()
+        alias: inner_id
+        for alias, (inner_id, _) in derived_streams.inner_queries(operator_id, meaning).items()
     }
     for scan in (node for node in walk(meaning.root) if isinstance(node, QueryScan)):
         if scan.query is not None:
@@ -256,8 +252,8 @@ def _over_streams(
             owner = catalog.require_query(scan.name)
             source, read = owner.operator_id, bound(catalog, owner)
             sources[scan.name.lower()] = source
-        kept = _retention(owner.definition.retain, source, read)
-        streams[derived_streams.name_of(source)] = derived_streams.stream_of(source, read, kept)
+        retention = _retention(owner.definition.retain, source, read)
+        streams[derived_streams.name_of(source)] = derived_streams.stream_of(source, read, retention)
     if not any(isinstance(node, QueryScan) for node in walk(meaning.root)):
         return meaning
     return derived_streams.over_streams(meaning, inner, sources)

@@ -1,8 +1,8 @@
-"""Which classes is a plan made of, and what are they called in its files?
+"""The classes of which plans are made, by the names they have in files.
 
-A class that a registered one names as the type of a field is registered with it. What a field names by a protocol only (an
-operator, a partial aggregate, a synopsis) is listed here: a new one gets a line. Where classes live plays no part, so they may move; a class
-that is renamed keeps its stored name by a line in `STORED_AS`.
+A class that is the type of a registered class's field is registered with it. Classes that fields name by a protocol only
+(an operator, a partial aggregate, a synopsis) are listed here: a new one gets a line. Modules are not stored, so classes
+may move; a class that is renamed keeps its stored name by a line in `STORED_AS`.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ PARTIALS: Final[tuple[type, ...]] = (
 SYNOPSES: Final[tuple[type, ...]] = (DistinctSketch, FrequentSketch, Ranking, StableSketch)
 
 STORED_AS: Final[Mapping[type, str]] = {}
-"""The stored names of classes that are called otherwise in the code."""
+"""Stored names of classes that have another name in the code."""
 
 
 @cache
 def codec() -> Codec:
-    """What writes and reads plans."""
+    """The codec that writes and reads plans."""
     return Codec(classes((EpochPlan, *OPERATORS, *PARTIALS, *SYNOPSES)), apart=Code)
 
 
 def classes(roots: tuple[type, ...]) -> dict[str, type]:
-    """By stored name: these classes, and those that they name as the types of their fields.
+    """These classes and the types of their fields, by stored name.
 
     Raises `ValueError` where two of them would have one name.
     """
-    found: dict[str, type] = {}
+    by_name: dict[str, type] = {}
     seen, waiting = set[type](), list(reversed(roots))
     while waiting:
         kind = waiting.pop()
@@ -77,27 +77,27 @@ def classes(roots: tuple[type, ...]) -> dict[str, type]:
             continue
         seen.add(kind)
         name = STORED_AS.get(kind, kind.__name__)
-        if name in found:
+        if name in by_name:
             raise ValueError(
-                f"{found[name]} and {kind} are both called {name}: give one of them a name in STORED_AS"
+                f"{by_name[name]} and {kind} are both called {name}: give one of them a name in STORED_AS"
             )
-        found[name] = kind
+        by_name[name] = kind
         waiting += _named_by(kind)
-    return found
+    return by_name
 
 
 def _named_by(kind: type) -> Iterator[type]:
-    """The classes that a class names as the types of its fields."""
+    """The classes that are types of a class's fields."""
     if is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        for each in fields(kind):
-            if each.init:
-                yield from _classes_in(hints[each.name])
+        for field_ in fields(kind):
+            if field_.init:
+                yield from _classes_in(hints[field_.name])
 
 
 def _classes_in(hint: Any) -> Iterator[type]:
     if typing.get_origin(hint) is not None:
-        for each in typing.get_args(hint):
-            yield from _classes_in(each)
+        for argument in typing.get_args(hint):
+            yield from _classes_in(argument)
     elif isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, Enum)):
         yield hint

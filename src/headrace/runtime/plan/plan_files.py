@@ -1,11 +1,11 @@
-"""How does an epoch plan of thousands of queries rest in files, when one query comes or goes at a time?
+"""Files of an epoch plan of thousands of queries, of which one is added or dropped at a time.
 
-A plan is a small *head* and *segments*, which hold the operators. What is new goes into a segment of its own; segments of
-like size are merged, so a registration writes what it adds and, now and then, what was added of late. All are named
-by their content and never rewritten. They are sealed JSON of `store/files/values.py`, so reading one runs no code; the code of users' functions and
-windows lies in files of its own, which the head lists. The head also says which classes its writer knew. A worker reads the
-segments it has not seen, and keeps an operator it knows as the same object: what it derived from it (a compiled index, a
-scanner's layout) stays good.
+A plan is a small *head* and *segments*, which hold the operators. New operators are written to a new segment; segments of
+similar size are merged, so a registration writes what it adds and, now and then, what was added recently. All are named
+by their content and never rewritten. They are sealed JSON of `store/files/values.py`, so reading one runs no code; the code
+of users' functions and windows is in files that the head lists. The head also has a digest of the classes its writer knew.
+A worker reads only new segments, and an operator equal to one that it has read before stays the same object, so that
+values derived from it (a compiled index, a scanner's layout) stay valid.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headrace.errors import CorruptStore, OtherVersion
-from headrace.operators.base.operator import Operator
 from headrace.runtime.home import file_names
 from headrace.runtime.home.lru_cache import Recent
-from headrace.runtime.messages.epoch_plan import EpochPlan
+from headrace.runtime.messages.epoch_plan import EpochPlan, PlannedOperator
 from headrace.runtime.plan.plan_classes import codec
 from headrace.store.files.envelope import seal, unseal
 from headrace.store.files.filesystem import MissingFile, Store
 from headrace.store.files.values import Encoded
 
 _GROWS_BY: Final = 4
-"""A segment is merged into the one before it unless that one is more than so many times as large."""
+"""A segment is merged into the previous one unless that one is more than this many times as large."""
 _HEADS: Final = 8
 _SEGMENTS: Final = 256
 _OPERATORS: Final = 200_000
@@ -36,72 +35,74 @@ _HEAD: Final = "plan"
 _SEGMENT: Final = "plan segment"
 _VERSION: Final = 1
 _UNSEALED: Final = re.compile(rb"[0-9a-f]{24}\n\x80|\x80[\x04\x05]")
-"""How plans of versions before there was a format begin."""
+"""The first bytes of plans that older versions wrote, which had no format."""
 _REMEDY: Final = "use the version that wrote it, or start this one as the home's writer, which makes its plan from the catalog"
 
 _heads: Final[Recent[tuple[str, str], EpochPlan]] = Recent(_HEADS)
-_segments: Final[Recent[tuple[str, str], Mapping[str, Operator]]] = Recent(_SEGMENTS)
-_operators: Final[Recent[tuple[str, str], Operator]] = Recent(_OPERATORS)
+_segments: Final[Recent[tuple[str, str], Mapping[str, PlannedOperator]]] = Recent(_SEGMENTS)
+_operators: Final[Recent[tuple[str, str], PlannedOperator]] = Recent(_OPERATORS)
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file of operators, by their ids; some may be in the plan no more. `code` are the files of users' code it needs."""
+    """A file of operators, by their ids; some may have left the plan. `code` are the files of users' code it needs."""
 
     name: str
-    operators: Mapping[str, Operator]
+    operators: Mapping[str, PlannedOperator]
     code: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """A plan that rests in files. Of an operator that several segments hold, the last one's counts."""
+    """A plan in files. Of an operator that is in several segments, the last one is in force."""
 
     name: str
     segments: tuple[Segment, ...]
-    operators: Mapping[str, Operator]
+    operators: Mapping[str, PlannedOperator]
     code: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The names of all files it needs, its own first."""
+        """The names of all files it needs, its head first."""
         return self.name, *(segment.name for segment in self.segments), *self.code
 
 
 NO_PLAN: Final = SavedPlan("", (), {})
-"""Before the first plan of a process is written."""
+"""The value before the first plan of a process is written."""
 
 
 def save_plan(store: Store, plan: EpochPlan, before: SavedPlan) -> SavedPlan:
-    """Write what of a plan is not in files of the plan `before` it; files of equal content that are there stay."""
-    segments, known = list(before.segments), before.operators
-    fresh = {id_: each for id_, each in plan.operators.items() if not _is_same(known.get(id_), each)}
-    held = sum(len(segment.operators) for segment in segments) + len(fresh)
-    if held > 2 * len(plan.operators):
-        segments, fresh = [], dict(plan.operators)
-    while fresh and segments and _GROWS_BY * len(fresh) >= len(segments[-1].operators):
-        older = segments.pop().operators
-        fresh = {id_: plan.operators[id_] for id_ in older if id_ in plan.operators} | fresh
-    if fresh:
-        operators = codec().encode(tuple(fresh.values()))
+    """Write the parts of a plan that are not in files of the previous plan `before`; existing files of equal content are reused."""
+    segments, previous = list(before.segments), before.operators
+    new = {id_: planned for id_, planned in plan.planned.items() if not _is_same(previous.get(id_), planned)}
+    operators_stored = sum(len(segment.operators) for segment in segments) + len(new)
+    if operators_stored > 2 * len(plan.planned):
+        segments, new = [], dict(plan.planned)
+    while new and segments and _GROWS_BY * len(new) >= len(segments[-1].operators):
+        merged = segments.pop().operators
+        new = {id_: plan.planned[id_] for id_ in merged if id_ in plan.planned} | new
+    if new:
+        operators = codec().encode(tuple(new.values()))
         code = _write_code(store, operators)
         name = _write(store, seal(_SEGMENT, _VERSION, {"operators": operators.body}))
-        segments.append(Segment(name, fresh, code))
-    everyone = frozenset[str]().union(*(segment.operators.keys() for segment in segments))
-    rest = codec().encode(replace(plan, operators={}))
-    code = tuple(dict.fromkeys([*_write_code(store, rest), *(each for one in segments for each in one.code)]))
+        segments.append(Segment(name, new, code))
+    stored = frozenset[str]().union(*(segment.operators.keys() for segment in segments))
+    rest = codec().encode(replace(plan, planned={}))
+    code = tuple(
+        dict.fromkeys([*_write_code(store, rest), *(file for segment in segments for file in segment.code)])
+    )
     head = {
         "schema": codec().schema,
         "plan": rest.body,
         "segments": [segment.name for segment in segments],
-        "gone": sorted(everyone - plan.operators.keys()),
+        "gone": sorted(stored - plan.planned.keys()),
         "code": list(code),
     }
-    return SavedPlan(_write(store, seal(_HEAD, _VERSION, head)), tuple(segments), plan.operators, code)
+    return SavedPlan(_write(store, seal(_HEAD, _VERSION, head)), tuple(segments), plan.planned, code)
 
 
-def _is_same(known: Operator | None, now: Operator) -> bool:
-    return known is now or known == now
+def _is_same(previous: PlannedOperator | None, planned: PlannedOperator) -> bool:
+    return previous is planned or previous == planned
 
 
 def _write(store: Store, data: bytes) -> str:
@@ -113,7 +114,7 @@ def _write_code(store: Store, encoded: Encoded) -> tuple[str, ...]:
 
 
 def _put(store: Store, name: str, data: bytes) -> str:
-    """A file of that content; one that is damaged gives way to a whole one."""
+    """Write a file named by its content; a damaged one is replaced."""
     if store.exists(name):
         if bytes(store.read(name)) == data:
             return name
@@ -123,7 +124,7 @@ def _put(store: Store, name: str, data: bytes) -> str:
 
 
 def is_readable(store: Store, name: str) -> bool:
-    """Whether the plan of that name is there, and whoever wrote it knew the same classes with the same fields."""
+    """Whether the plan of that name exists, and its writer knew the same classes with the same fields."""
     try:
         return bool(_unsealed(store, name, _HEAD)["schema"] == codec().schema)
     except (CorruptStore, OtherVersion, MissingFile):
@@ -152,10 +153,12 @@ def _decoded(store: Store, name: str, body: Any) -> Any:
 
 
 def read_afresh(store: Store, name: str) -> int:
-    """Read all files of the plan of that name, whatever this process knows of them; how many operators are in force."""
+    """Read all files of a plan without the caches; returns the number of its operators."""
     head = _unsealed(store, name, _HEAD)
     _decoded(store, name, head["plan"])
-    operators = {operator.id for segment in head["segments"] for operator in _operators_of(store, segment)}
+    operators = {
+        planned.operator.id for segment in head["segments"] for planned in _operators_of(store, segment)
+    }
     return len(operators - set(head["gone"]))
 
 
@@ -165,42 +168,47 @@ def load_plan(store: Store, name: str) -> EpochPlan:
     plan = _heads.get(key)
     if plan is None:
         head = _unsealed(store, name, _HEAD)
-        operators: dict[str, Operator] = {}
+        operators: dict[str, PlannedOperator] = {}
         for segment in head["segments"]:
             operators.update(_segment(store, segment))
         for id_ in head["gone"]:
             del operators[id_]
-        plan = replace(_decoded(store, name, head["plan"]), operators=operators)
+        plan = replace(_decoded(store, name, head["plan"]), planned=operators)
         _heads.put(key, plan)
     return plan
 
 
-def _segment(store: Store, name: str) -> Mapping[str, Operator]:
+def _segment(store: Store, name: str) -> Mapping[str, PlannedOperator]:
     key = (str(store.root), name)
-    found = _segments.get(key)
-    if found is None:
-        found = dict(_as_known(str(store.root), _operators_of(store, name)))
-        _segments.put(key, found)
-    return found
+    operators = _segments.get(key)
+    if operators is None:
+        operators = dict(_shared(str(store.root), _operators_of(store, name)))
+        _segments.put(key, operators)
+    return operators
 
 
-def _operators_of(store: Store, segment: str) -> tuple[Operator, ...]:
-    operators: tuple[Operator, ...] = _decoded(
+def _operators_of(store: Store, segment: str) -> tuple[PlannedOperator, ...]:
+    operators: tuple[PlannedOperator, ...] = _decoded(
         store, segment, _unsealed(store, segment, _SEGMENT)["operators"]
     )
     return operators
 
 
-def _as_known(root: str, operators: Iterable[Operator]) -> Iterable[tuple[str, Operator]]:
-    """Operators by id, each as the object by which this process knows it already."""
-    for operator in operators:
-        known = _operators.get((root, operator.id))
-        if known is None or known != operator:
-            _operators.put((root, operator.id), known := operator)
-        yield operator.id, known
+def _shared(root: str, operators: Iterable[PlannedOperator]) -> Iterable[tuple[str, PlannedOperator]]:
+    """Operators by id; one equal to an operator that this process has read before is that same object."""
+    for planned in operators:
+        key = root, planned.operator.id
+        shared = _operators.get(key)
+        if shared != planned:
+            if shared is not None and shared.operator == planned.operator:
+                shared = replace(planned, operator=shared.operator)
+            else:
+                shared = planned
+            _operators.put(key, shared)
+        yield planned.operator.id, shared
 
 
 def clear_caches() -> None:
-    """Forget every plan, as a new worker has."""
-    for kept in (_heads, _segments, _operators):
-        kept.clear()
+    """Empty the caches of plans, as in a new worker."""
+    for cache in (_heads, _segments, _operators):
+        cache.clear()

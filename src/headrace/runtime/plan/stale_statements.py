@@ -1,7 +1,7 @@
-"""Does a statement still mean what it meant when it was judged, if the query log has grown meanwhile?
+"""Statements that the query log has overtaken: the catalog by which they were checked has changed meanwhile.
 
-A statement is judged by the catalog and then logged. What is found in the log before it (the last entry of a driver that was
-replaced, or this driver's own one whose outcome was unknown) may be about the same names. Then the statement is not logged.
+A statement is checked by the catalog and then logged. Earlier entries in the log (the last one of a replaced driver, or one of
+this driver whose outcome was unknown) may be about the same names. Then the statement is not logged.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from headrace.catalog.catalog import Catalog
 from headrace.errors import UserError
 
 _REMEDY: Final = (
-    "Nothing was changed. Look at what is there (SHOW), and repeat the statement if it is still meant."
+    "Nothing was changed. List the definitions (SHOW), and repeat the statement if it still applies."
 )
 
 
 def refuse_if_overtaken(judged: Catalog, now: Catalog, entries: Sequence[Mapping[str, Any]]) -> None:
-    """Raises `UserError` when what entries are about is no longer what it was when they were judged."""
+    """Raises `UserError` when a name of the entries was redefined after they were checked."""
     if judged is now:
         return
     for entry in entries:
         for name in _names(entry):
             if _called(judged, name) != _called(now, name):
-                raise UserError(f"'{name}' has changed while this statement was on its way", remedy=_REMEDY)
+                raise UserError(f"'{name}' has changed while this statement was executed", remedy=_REMEDY)
 
 
 def refuse_if_idle(before: Catalog, after: Catalog, entries: Sequence[Mapping[str, Any]]) -> None:
-    """Raises `UserError` when entries, applied to the catalog `before`, would find nothing to change."""
+    """Raises `UserError` when entries, applied to the catalog `before`, would change nothing."""
     if after.idle == before.idle:
         return
     entry = entries[after.idle[len(before.idle)] - before.position]
@@ -36,7 +36,7 @@ def refuse_if_idle(before: Catalog, after: Catalog, entries: Sequence[Mapping[st
 
 
 def _names(entry: Mapping[str, Any]) -> Iterator[str]:
-    """What an entry is about: the thing it makes or changes, and the name it gives."""
+    """The names that an entry makes or changes."""
     for part in ("stream", "relation", "query", "function", "window"):
         if f"{part}" in entry:
             yield entry[part]["name"]
@@ -44,7 +44,7 @@ def _names(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _called(catalog: Catalog, name: str) -> tuple[Any, ...]:
-    """All that bears a name."""
+    """All definitions of a name."""
     key = name.lower()
     return (
         catalog.stream(key),

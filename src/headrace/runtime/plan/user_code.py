@@ -9,9 +9,9 @@ from headrace.errors import UserError
 
 
 def code_of(body: object, what: str) -> Code:
-    """What `Code.load` makes the same of, in another process; `what` says in an error whose it is.
+    """Pickled code, which `Code.load` loads in another process; `what` names its owner in errors.
 
-    Raises `UserError` for what cannot be pickled.
+    Raises `UserError` for a value that cannot be pickled.
     """
     from pyspark import cloudpickle  # noqa: PLC0415 - only where something is registered
 
@@ -20,5 +20,5 @@ def code_of(body: object, what: str) -> Code:
     except (TypeError, pickle.PicklingError) as error:
         raise UserError(
             f"{what} cannot be sent to tasks: {error}",
-            remedy="It must not hold on to open files, connections or locks.",
+            remedy="It must not hold open files, connections or locks.",
         ) from None

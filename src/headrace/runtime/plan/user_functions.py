@@ -37,12 +37,12 @@ def define(
     if canonical(name) is not None:
         raise UserError(f"'{name}' is a built-in function", remedy="Give yours another name.")
     code = code_of(body, f"the function '{name}'")
-    types = tuple(_type(each) for each in parameters)
+    types = tuple(_type(parameter) for parameter in parameters)
     return FunctionDefinition(name, types, _type(result), code, by_row, strict, fingerprint(body))
 
 
 def entry(catalog: Catalog, plan: EpochPlan, definition: FunctionDefinition) -> dict[str, Any]:
-    """The log entry of a function. Raises `UserError` where it would take the place of one that must stay."""
+    """The log entry of a function. Raises `UserError` where it would replace a function that must stay."""
     refuse_if_called_by_changes(catalog, plan, definition)
     return {"do": "put_function", "function": function_to_json(definition)}
 
@@ -54,6 +54,13 @@ def _type(written: str | Type) -> Type:
 def callable_by_name(definitions: Mapping[str, FunctionDefinition]) -> dict[str, UserFunction]:
     """The functions by lower-case name. The code of each is loaded when it is first called."""
     return {
-        name: UserFunction(each.name, each.parameters, each.result, each.body, each.by_row, each.strict)
-        for name, each in definitions.items()
+        name: UserFunction(
+            definition.name,
+            definition.parameters,
+            definition.result,
+            definition.body,
+            definition.by_row,
+            definition.strict,
+        )
+        for name, definition in definitions.items()
     }

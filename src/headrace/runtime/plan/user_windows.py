@@ -1,4 +1,4 @@
-"""Kinds of windows of users: the code of their classes goes into the query log, so that they outlive the program that registered them."""
+"""User-defined windows: the code of their classes is in the query log, so that it outlives the program that registered them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.runtime.plan.user_code import code_of
 
 
 def define(name: str, kind: object) -> WindowDefinition:
-    """A window's definition. Raises `UserError` for what is no class of windows, or cannot be pickled."""
+    """A window's definition. Raises `UserError` for a value that is no class of windows, or cannot be pickled."""
     if name.lower() in WRITTEN:
         raise UserError(f"'{name}' is a built-in window", remedy="Give yours another name.")
     if not name.isidentifier():
@@ -36,20 +36,20 @@ def define(name: str, kind: object) -> WindowDefinition:
 
 def is_new(catalog: Catalog, window: WindowDefinition) -> bool:
     """False when the catalog has it already; raises `UserError` when another one of its name is in use."""
-    known = catalog.window(window.name)
-    if known is None:
+    previous = catalog.window(window.name)
+    if previous is None:
         return True
-    if known.fingerprint == window.fingerprint:
+    if previous.fingerprint == window.fingerprint:
         return False
-    for standing in catalog.queries.values():
+    for catalog_query in catalog.queries.values():
         if any(
             isinstance(node, Windowed)
             and isinstance(node.window, Custom)
             and node.window.name.lower() == window.name.lower()
-            for node in walk(bound(catalog, standing).root)
+            for node in walk(bound(catalog, catalog_query).root)
         ):
             raise UserError(
-                f"the window '{window.name}' is in use by the query '{standing.definition.name}', with another class",
+                f"the window '{window.name}' is in use by the query '{catalog_query.definition.name}', with another class",
                 remedy="Give the new class another name, or drop the query first.",
             )
     return True

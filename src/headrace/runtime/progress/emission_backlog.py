@@ -1,8 +1,8 @@
-"""Who has more to tell than one epoch could hold, and whose turn is it: theirs, or new rows'?
+"""The emission backlog: operators with closed windows not yet emitted, and when they get an epoch.
 
-Such an operator stands behind its stream's punctuation. In epochs that read rows it takes its rows in and tells nothing;
-epochs between, without rows, take it further. So it neither holds up other queries nor the input, and survives a kill like
-everything that a manifest says.
+Punctuation may close more windows of an operator than one epoch can emit. In epochs that read rows such an operator takes
+its rows and emits nothing; epochs between, without rows, emit its windows. So it delays neither other queries nor the
+input, and its progress is in the manifest like every other.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from headrace.time import BEGINNING, Instant
 
 
 def emission_backlog(operators: Iterable[str], plan: EpochPlan, manifest: Manifest) -> dict[str, Instant]:
-    """Of operators that have read all there is, those that have not told all that punctuation lets them, and how far they are."""
-    promised = {name: manifest.stream(name).punctuation for name in plan.streams}
-    places = manifest.operators
+    """Operators that have read all input but not emitted up to its punctuation, with the instant up to which they have."""
+    punctuations = {name: manifest.stream(name).punctuation for name in plan.streams}
+    progress = manifest.operators
     return {
-        name: closed
+        name: emitted_to
         for name in operators
-        if BEGINNING < (closed := places[name].emitted_to) < promised[plan.operators[name].stream]
+        if BEGINNING < (emitted_to := progress[name].emitted_to) < punctuations[plan.operators[name].stream]
     }
 
 
 @dataclass(slots=True)
 class BacklogSchedule:
-    """Takes turns: an epoch that tells after every other one."""
+    """Alternates: every other epoch emits the backlog."""
 
     _due: bool = True
 
     def next_epoch(self, backlog: Mapping[str, Instant]) -> EpochWork | None:
-        """The epoch that tells, when it is its turn."""
+        """The epoch that emits, when it is due."""
         return self.epoch_now(backlog) if self._due else None
 
     @staticmethod
     def epoch_now(backlog: Mapping[str, Instant]) -> EpochWork | None:
-        """The same whoever's turn it is."""
+        """The epoch that emits, due or not."""
         return EpochWork("tick", operators=tuple(backlog)) if backlog else None
 
     def chosen(self, work: EpochWork | None) -> None:
-        """Which epoch was chosen."""
+        """Record which epoch was chosen."""
         self._due = work is None or work.kind != "tick" or bool(work.min_punctuations)

@@ -1,4 +1,4 @@
-"""How far may the groups of an operator go ahead of its stream, by the stream's promises for single groups?"""
+"""Group punctuation of an operator: groups that advance beyond its stream, by the stream's promises for single groups."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from headrace.time import BEGINNING, Instant
 
 
 def group_punctuation_columns(operator: Operator, rule: Progressing) -> tuple[str, ...]:
-    """The columns by which the operator's groups may go ahead; none where it has to wait for its stream.
+    """The columns whose groups may advance beyond the stream; none where the operator has to wait for its stream.
 
     A promise for single values of some columns needs all of them as keys; of patterns each needs those that it tests.
     """
-    kept = operator.group_columns(rule.groups) if rule.groups else ()
-    return kept if rule.patterns or kept == rule.groups else ()
+    columns = operator.group_columns(rule.groups) if rule.groups else ()
+    return columns if rule.patterns or columns == rule.groups else ()
 
 
 def bounds_by(rule: Progressing) -> BoundsOf:
-    """How the stream's promises say how far a row's group is."""
+    """The function that computes the punctuation of each row's group from the stream's promises."""
     return bounds_of if rule.patterns else partial(_by_name, rule.groups)
 
 
@@ -37,9 +37,9 @@ def _by_name(
 ) -> Ints:
     """Promises for single values, by their names."""
     names = named([columns[name] for name in groups])
-    place = pc.fill_null(pc.index_in(names, pa.array(list(promises), pa.string())), -1).to_numpy()
+    indices = pc.fill_null(pc.index_in(names, pa.array(list(promises), pa.string())), -1).to_numpy()
     values: Ints = np.array([*promises.values(), BEGINNING], np.int64)
-    return np.asarray(values[place])
+    return np.asarray(values[indices])
 
 
 def group_advance(
@@ -48,9 +48,9 @@ def group_advance(
     before: Mapping[str, Instant],
     promised: Mapping[str, Instant],
 ) -> GroupAdvance | None:
-    """The operator's turn group by group; None where no group of it is ahead or may be.
+    """The operator's advance by group; None where no group is beyond the stream or may be.
 
-    `before` is what it has answered to, `promised` what its stream promises now and it may answer.
+    `before` has the instants up to which it has emitted, `promised` the stream's promises up to which it may emit.
     """
     now = {**before}
     for name, at in promised.items():

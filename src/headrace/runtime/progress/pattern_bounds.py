@@ -1,7 +1,7 @@
-"""How far is each row's group, by promises that are patterns? No row of it is below that instant any more.
+"""Punctuation of each row's group by promises that are patterns: no later row of the group is below it.
 
-A promise holds for a row's group where every column that it tests is at hand and matches; a promise about a column that is
-not at hand says nothing of the groups (Li 2008, section 8.1, as repaired: it is dropped, not widened).
+A promise applies to a row's group if all columns that it tests are available and match; a promise about other columns says
+nothing of the groups (Li 2008, section 8.1, as repaired: it is dropped, not widened).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from headrace.time import BEGINNING, Instant
 
 
 def bounds_of(columns: Mapping[str, pa.Array], rows: int, promises: Mapping[str, Instant]) -> Ints:
-    """For each of `rows` rows with these columns the greatest instant promised for its group; BEGINNING where there is none."""
-    found = np.full(rows, BEGINNING, np.int64)
+    """For each of `rows` rows the maximum instant promised for its group; BEGINNING where there is none."""
+    bounds = np.full(rows, BEGINNING, np.int64)
     lists: dict[str, dict[Plain, Instant]] = {}
     for text, at in promises.items():
         pattern = pattern_named(text)
@@ -29,43 +29,43 @@ def bounds_of(columns: Mapping[str, pa.Array], rows: int, promises: Mapping[str,
             continue
         test = pattern.tests[0][1] if len(pattern.tests) == 1 else None
         if isinstance(test, OneOf):
-            known = lists.setdefault(pattern.columns[0], {})
+            instants = lists.setdefault(pattern.columns[0], {})
             for value in test.values:
-                known[value] = max(at, known.get(value, BEGINNING))
+                instants[value] = max(at, instants.get(value, BEGINNING))
         else:
-            np.maximum(found, np.where(matching(pattern, columns, rows), at, BEGINNING), out=found)
-    for name, known in lists.items():
-        np.maximum(found, _looked_up(columns[name], known), out=found)
-    return found
+            np.maximum(bounds, np.where(matching(pattern, columns, rows), at, BEGINNING), out=bounds)
+    for name, instants in lists.items():
+        np.maximum(bounds, _looked_up(columns[name], instants), out=bounds)
+    return bounds
 
 
 def matching(pattern: Pattern, columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
-    """Which rows match; all columns that it tests are at hand."""
-    found = np.ones(rows, np.bool_)
+    """Which rows match; all columns that the pattern tests are available."""
+    matches = np.ones(rows, np.bool_)
     for name, test in pattern.tests:
-        found &= _holds(test, _comparable(columns[name]))
-    return found
+        matches &= _holds(test, _comparable(columns[name]))
+    return matches
 
 
-def _looked_up(column: pa.Array, known: Mapping[Plain, Instant]) -> Ints:
-    """Constants and lists of one column, all of them at once."""
+def _looked_up(column: pa.Array, promises: Mapping[Plain, Instant]) -> Ints:
+    """The bounds of rows by constants and lists of one column, all of them at once."""
     values = _comparable(column)
-    place = pc.fill_null(pc.index_in(values, _values(tuple(known), values.type)), -1).to_numpy()
-    bounds: Ints = np.array([*known.values(), BEGINNING], np.int64)
-    return np.asarray(bounds[place])
+    indices = pc.fill_null(pc.index_in(values, _values(tuple(promises), values.type)), -1).to_numpy()
+    bounds: Ints = np.array([*promises.values(), BEGINNING], np.int64)
+    return np.asarray(bounds[indices])
 
 
 def _holds(test: Test, values: pa.Array) -> np.ndarray:
     if isinstance(test, OneOf):
         return np.asarray(pc.is_in(values, _values(test.values, values.type)))
-    held = np.ones(len(values), np.bool_)
+    matches = np.ones(len(values), np.bool_)
     if test.low is not None:
         least = pc.greater if test.above else pc.greater_equal
-        held &= _truth(least(values, _values((test.low,), values.type)[0]))
+        matches &= _truth(least(values, _values((test.low,), values.type)[0]))
     if test.high is not None:
         most = pc.less if test.below else pc.less_equal
-        held &= _truth(most(values, _values((test.high,), values.type)[0]))
-    return np.asarray(held & ~np.asarray(pc.is_null(values)))
+        matches &= _truth(most(values, _values((test.high,), values.type)[0]))
+    return np.asarray(matches & ~np.asarray(pc.is_null(values)))
 
 
 def _truth(mask: pa.Array) -> np.ndarray:
@@ -73,7 +73,7 @@ def _truth(mask: pa.Array) -> np.ndarray:
 
 
 def _comparable(column: pa.Array) -> pa.Array:
-    """Whole numbers in their widest type, so that any constant is one."""
+    """The values; integers as int64, the type of constants."""
     values = flat(column)
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
@@ -81,7 +81,7 @@ def _comparable(column: pa.Array) -> pa.Array:
 
 
 def _values(values: Sequence[Plain], kind: pa.DataType) -> pa.Array:
-    told: list[Any] = list(values)
+    constants: list[Any] = list(values)
     if pa.types.is_date(kind):
-        told = [None if value is None else date.fromisoformat(value) for value in told]
-    return pa.array(told, kind)
+        constants = [None if value is None else date.fromisoformat(value) for value in constants]
+    return pa.array(constants, kind)

@@ -1,7 +1,7 @@
-"""How far a stream has come: its punctuation after an epoch.
+"""The punctuation of a stream after an epoch.
 
-Punctuation v promises that no later row has an event time below v (Li 2008, section 4). It never goes back. What it is
-taken from is the stream's choice: slack in time or rows, promises of its rows, its slowest source, the clock, a program.
+Punctuation v promises that no later row has an event time below v (Li 2008, section 4). It never decreases. The stream
+defines its source: slack in time or rows, promises of its rows, its slowest source, the clock, or a program.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ def after_epoch(
     sources: Mapping[str, SourceProgress] | None = None,
     groups: Mapping[str, Instant] | None = None,
 ) -> StreamProgress:
-    """Progress after an epoch whose rows reach `greatest` and whose data or programs promised `marked` (BEGINNING: nothing).
+    """Progress after an epoch with rows up to `max_event_time`, in which data or programs promised `data_punctuation`.
 
-    `sources` are the marks of its sources before and in the epoch, `groups` the promises for single groups. A bound guessed
-    from rows is rounded down to PROGRESS STEP, which keeps it true; a promise counts as it was given.
+    `sources` is the progress of its sources after the epoch, `groups` the promises for single groups. A bound computed from
+    rows is rounded down to PROGRESS STEP, which keeps it true; a promise is not rounded.
     """
-    reached = max(before.max_event_time, max_event_time)
-    known = sources or {}
+    latest = max(before.max_event_time, max_event_time)
+    progress_of_sources = sources or {}
     if definition.progress.has_sources:
-        promised = least_of_sources(definition, known)
+        promised = least_of_sources(definition, progress_of_sources)
     else:
-        promised = promised_by(definition, SourceProgress(reached))
+        promised = promised_by(definition, SourceProgress(latest))
     promised = max(stepped(promised, definition.progress.step), data_punctuation)
     punctuation = max(before.punctuation, promised, before.min_punctuation)
-    ahead = {**before.groups}
+    beyond = {**before.groups}
     for name, at in (groups or {}).items():
-        ahead[name] = max(at, ahead.get(name, BEGINNING))
-    ahead = {name: at for name, at in ahead.items() if at > punctuation}
+        beyond[name] = max(at, beyond.get(name, BEGINNING))
+    beyond = {name: at for name, at in beyond.items() if at > punctuation}
     if definition.progress.patterns:
-        ahead = rolled_up(ahead)
-    return StreamProgress(punctuation, reached, sources=known, groups=ahead)
+        beyond = rolled_up(beyond)
+    return StreamProgress(punctuation, latest, sources=progress_of_sources, groups=beyond)
 
 
 def promised_by(definition: StreamDefinition, source: SourceProgress) -> Instant:
-    """What one source's rows promise, by the stream's rule."""
+    """The punctuation that one source's rows promise, by the stream's rule."""
     rule = definition.progress
     if definition.punctuated_by is not None or source.max_event_time == BEGINNING:
         return source.promised
@@ -62,7 +62,7 @@ def promised_by(definition: StreamDefinition, source: SourceProgress) -> Instant
 
 
 def least_of_sources(definition: StreamDefinition, sources: Mapping[str, SourceProgress]) -> Instant:
-    """The slowest source's promise; nothing until all expected ones were seen."""
+    """The slowest source's promise; BEGINNING until all expected sources were seen."""
     if len(sources) < max(1, definition.progress.expected):
         return BEGINNING
     return min(promised_by(definition, source) for source in sources.values())
@@ -84,45 +84,49 @@ def after_scans(
 
     `receipts` are those of `stream_receipts`.
     """
-    found: dict[str, StreamProgress] = {}
+    after: dict[str, StreamProgress] = {}
     for name, progress in before.items():
         if name in streams and streams[name].using != union_streams.USING:
             definition, seen = streams[name], receipts.get(name, StreamReceipt())
             sources = _sources(definition, progress, seen)
-            found[name] = after_epoch(
+            after[name] = after_epoch(
                 definition, progress, seen.greatest, seen.data_punctuation, sources, seen.groups
             )
     for name, progress in before.items():
         if name in streams and streams[name].using == union_streams.USING:
-            found[name] = union_progress.progress(streams[name], progress, found)
-    now = union_progress.nows(streams, before, found)
-    return {name: replace(progress, max_event_time=now[name]) for name, progress in found.items()}
+            after[name] = union_progress.progress(streams[name], progress, after)
+    now = union_progress.nows(streams, before, after)
+    return {name: replace(progress, max_event_time=now[name]) for name, progress in after.items()}
 
 
 def _sources(
     definition: StreamDefinition, before: StreamProgress, receipt: StreamReceipt
 ) -> dict[str, SourceProgress]:
-    """Marks after the epoch."""
-    found = dict(before.sources)
-    for source, mark in receipt.sources.items():
-        found[source] = found.get(source, SourceProgress()).then(mark, definition.progress.behind or 0)
-    return found
+    """Progress of the sources after the epoch."""
+    sources = dict(before.sources)
+    for source, progress in receipt.sources.items():
+        sources[source] = sources.get(source, SourceProgress()).then(
+            progress, definition.progress.behind or 0
+        )
+    return sources
 
 
-def progress_of(known: CommittedStream, min_punctuation: Instant = BEGINNING) -> StreamProgress:
-    """A stream's progress as a manifest tells it, and the least punctuation the driver wants after the epoch."""
+def progress_of(committed: CommittedStream, min_punctuation: Instant = BEGINNING) -> StreamProgress:
+    """A stream's committed progress, and the least punctuation that the driver sets after the epoch."""
     sources = {
         name: SourceProgress(source.greatest, source.passed, source.tail, source.promised)
-        for name, source in known.sources.items()
+        for name, source in committed.sources.items()
     }
-    return StreamProgress(known.punctuation, known.greatest, min_punctuation, sources, known.groups)
+    return StreamProgress(
+        committed.punctuation, committed.greatest, min_punctuation, sources, committed.groups
+    )
 
 
 def as_known(
-    known: CommittedStream, progress: StreamProgress, seen: Iterable[str], now: Instant
+    committed: CommittedStream, progress: StreamProgress, seen: Iterable[str], now: Instant
 ) -> CommittedStream:
-    """What a manifest keeps of a stream's progress; `seen` are the sources that had rows, `now` when that was."""
-    fresh, sources = set(seen), known.sources
+    """The progress of a stream to commit; `seen` are the sources that had rows, `now` the time of the epoch."""
+    fresh, sources = set(seen), committed.sources
     if progress.sources:
         sources = {
             name: CommittedSource(
@@ -130,12 +134,12 @@ def as_known(
                 source.settled_event_time,
                 source.reorder_buffer,
                 source.promised,
-                now if name in fresh or name not in known.sources else known.sources[name].arrived,
+                now if name in fresh or name not in committed.sources else committed.sources[name].arrived,
             )
             for name, source in progress.sources.items()
         }
     return replace(
-        known,
+        committed,
         punctuation=progress.punctuation,
         greatest=progress.max_event_time,
         sources=sources,

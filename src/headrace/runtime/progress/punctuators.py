@@ -1,5 +1,7 @@
-"""PUNCTUATED BY: what do rows promise? One for which a boolean expression is true, that none below its event time follows; one
-that carries a pattern, that none follows that matches.
+"""Punctuation carried by rows: PUNCTUATED BY and its forms.
+
+A row for which the clause's boolean expression is true promises that no later row has an earlier event time. A row with a
+pattern promises that no later row matches it.
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ class Punctuator:
 
     @staticmethod
     def of(definition: StreamDefinition) -> Punctuator | None:
-        """Bind PUNCTUATED BY; None without the clause."""
+        """The bound PUNCTUATED BY; None without the clause."""
         return Punctuator._bound(definition.punctuated_by, definition)
 
     @staticmethod
     def of_groups(definition: StreamDefinition) -> Punctuator | None:
-        """Bind PUNCTUATED BY … FOR; None without the clause."""
+        """The bound PUNCTUATED BY … FOR; None without the clause."""
         return Punctuator._bound(definition.progress.group_condition, definition)
 
     @staticmethod
@@ -61,20 +63,20 @@ class Punctuator:
 
 
 def max_punctuation_by_group(batch: Batch, holds: np.ndarray, groups: Sequence[str]) -> dict[str, Instant]:
-    """The greatest promise for each group among the rows that promise."""
+    """The maximum promise for each group among the rows that promise."""
     if not holds.any():
         return {}
     chosen = pa.array(holds)
     names = named([batch.columns[name].filter(chosen) for name in groups])
-    found = group([names], int(holds.sum()))
-    greatest = np.full(found.count, BEGINNING, np.int64)
-    np.maximum.at(greatest, found.codes, batch.at[holds])
-    return dict(zip(found.keys[0].to_pylist(), greatest.tolist(), strict=True))
+    by_name = group([names], int(holds.sum()))
+    greatest = np.full(by_name.count, BEGINNING, np.int64)
+    np.maximum.at(greatest, by_name.codes, batch.at[holds])
+    return dict(zip(by_name.keys[0].to_pylist(), greatest.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class PatternReader:
-    """Rows of a stream that are promises themselves: where the column is not NULL its text is a pattern."""
+    """Reads promises from rows: where the column is not NULL its text is a pattern."""
 
     definition: StreamDefinition
     column: str
@@ -86,23 +88,24 @@ class PatternReader:
         return None if column is None else PatternReader(definition, column)
 
     def promises(self, texts: pa.Array) -> tuple[dict[str, Instant], dict[str, str]]:
-        """Promises of the column's values, and why some values are none."""
-        told: dict[str, Instant] = {}
-        wrong: dict[str, str] = {}
+        """Promises of the column's values, and for values that are no promise the reason."""
+        promises: dict[str, Instant] = {}
+        reasons: dict[str, str] = {}
         for text in pc.unique(texts.drop_null()).to_pylist():
             try:
                 name, at = promise_of(self.definition, text)
             except UserError as error:
-                wrong[text] = error.message
+                reasons[text] = error.message
             else:
-                told[name] = max(at, told.get(name, BEGINNING))
-        return told, wrong
+                promises[name] = max(at, promises.get(name, BEGINNING))
+        return promises, reasons
 
 
 def promise_of(definition: StreamDefinition, text: str, zone: str | None = None) -> tuple[str, Instant]:
-    """A pattern's name, and the instant below which none of its rows follows.
+    """A pattern's name, and the instant below which no later row matches it.
 
-    Its times are read by a zone's clocks, by default the stream's. Raises `UserError` where the stream takes no patterns, or this is none.
+    Times without a zone are in `zone`, by default the stream's. Raises `UserError` where the stream takes no patterns, or the
+    text is none.
     """
     rule = definition.progress
     if not rule.patterns:

@@ -1,4 +1,4 @@
-"""The progress of a stream that is made of several."""
+"""The progress of a union of streams."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ from headrace.time import BEGINNING, Instant
 def progress(
     stream: StreamDefinition, before: StreamProgress, inputs: Mapping[str, StreamProgress]
 ) -> StreamProgress:
-    """How far a meeting has come: the least punctuation of its members."""
-    known = [inputs.get(each.stream) for each in inputs_of(stream)]
-    found = [each for each in known if each is not None]
-    if len(found) < len(known):
+    """Progress of a union: the minimum punctuation of its inputs."""
+    inputs_progress = [inputs.get(union_input.stream) for union_input in inputs_of(stream)]
+    available = [part for part in inputs_progress if part is not None]
+    if len(available) < len(inputs_progress):
         return before
-    promised = min(each.punctuation for each in found)
+    promised = min(part.punctuation for part in available)
     return StreamProgress(max(before.punctuation, promised), before.max_event_time, before.min_punctuation)
 
 
 def nows(
     streams: Mapping[str, StreamDefinition],
     before: Mapping[str, StreamProgress],
-    found: Mapping[str, StreamProgress],
+    after: Mapping[str, StreamProgress],
 ) -> dict[str, Instant]:
-    """The greatest event time of each stream that was `found`: of a meeting that of its members, of pairs that of what they join.
+    """The maximum event time (NOW) of each stream of `found`; of a union that of its inputs, of pairs that of the joined streams.
 
-    Their own rows may lie past it: those that say where pairs and rows of relations go.
+    Rows of pairs and of changelogs may have later event times, which only order them.
     """
-    known: dict[str, Instant] = {}
+    instants: dict[str, Instant] = {}
 
     def now(name: str) -> Instant:
-        if name not in known:
+        if name not in instants:
             made_of = _made_of(streams[name]) if name in streams else ()
-            own = found if not made_of else before
-            known[name] = max(own.get(name, StreamProgress()).max_event_time, *map(now, made_of), BEGINNING)
-        return known[name]
+            progress = after if not made_of else before
+            instants[name] = max(
+                progress.get(name, StreamProgress()).max_event_time, *map(now, made_of), BEGINNING
+            )
+        return instants[name]
 
-    return {name: now(name) for name in found}
+    return {name: now(name) for name in after}
 
 
 def _made_of(stream: StreamDefinition) -> tuple[str, ...]:
@@ -52,21 +54,22 @@ def _made_of(stream: StreamDefinition) -> tuple[str, ...]:
 
 
 def bounds(stream: StreamDefinition, inputs: Mapping[str, StreamProgress]) -> tuple[Instant, ...]:
-    """The punctuation of each member; none for a stream that is no meeting."""
+    """The punctuation of each input of a union; none for other streams."""
     if stream.using != USING:
         return ()
     return tuple(
-        inputs[each.stream].punctuation if each.stream in inputs else BEGINNING for each in inputs_of(stream)
+        inputs[union_input.stream].punctuation if union_input.stream in inputs else BEGINNING
+        for union_input in inputs_of(stream)
     )
 
 
 def known_so_far(
     stream: StreamDefinition, new: CommittedStream, streams: Mapping[str, CommittedStream]
 ) -> CommittedStream:
-    """What is committed of a meeting that is new to a manifest, by what is of the members."""
-    known = [streams.get(each.stream, NEW_STREAM) for each in inputs_of(stream)]
+    """The committed progress of a union that is new to a manifest, from that of its inputs."""
+    inputs = [streams.get(union_input.stream, NEW_STREAM) for union_input in inputs_of(stream)]
     return replace(
         new,
-        punctuation=min(each.punctuation for each in known),
-        greatest=max(each.greatest for each in known),
+        punctuation=min(committed.punctuation for committed in inputs),
+        greatest=max(committed.greatest for committed in inputs),
     )

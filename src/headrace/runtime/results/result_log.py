@@ -1,7 +1,7 @@
-"""Reading results: what queries have answered, from manifests and result runs alone. Any process may.
+"""Reading results from manifests and result runs; any process may.
 
-One results run holds the answers of all queries of one state task in one epoch; the manifest's list says which queries
-and which emission instants are in it, so a reader opens only what it needs.
+A results run holds the rows of all queries of one state task in one epoch. The manifest's results list has the queries
+and emission instants of each run, so a reader opens only the runs it needs.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from headrace.store.maintenance.retention_classes import expired_of, is_expired
 from headrace.time import Instant
 
 SUMS: Final = "sums"
-"""In a manifest's facts: operator → [run, rows] of what its forgotten changes add up to."""
+"""In a manifest's facts: operator → [run, rows] with the net rows of its expired changes."""
 _BLOCK: Final = 1 << 13
-"""Rows whose keys and order fit into memory that allocators keep at hand."""
+"""Rows whose keys and order fit into memory that allocators reuse."""
 _BATCH_ROWS: Final = 1 << 15
-"""Rows of a history that are in memory together when it is told in parts."""
+"""Rows of a history that are in memory together when it is read in parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochResults:
     """One epoch's result rows of one query, with their system columns.
 
-    `position` is that in the results list after them.
+    `position` is the one in the results list after them.
     """
 
     epoch: int
@@ -67,13 +67,13 @@ def retained_entries(
 
 
 def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> int:
-    """How many entries from `start` on retention has removed of an operator.
+    """Number of entries from `start` on that retention has removed of an operator.
 
-    Below where the list begins now nobody knows whose they were: they count for one whose results are given up at all.
+    Entries below the list's start are not known by operator: they count for each operator with a retention.
     """
     listed, expired = home.list_of(manifest, "results"), expired_of(manifest, "results")
     missed, end = max(0, listed.start - start), max(expired.values(), default=0)
-    if missed and manifest.plan and operator not in load_plan(home.store, manifest.plan).retentions:
+    if missed and manifest.plan and load_plan(home.store, manifest.plan).retention_of(operator) is None:
         missed = 0
     if start >= end:
         return missed
@@ -87,22 +87,22 @@ def missed_since(home: Home, manifest: Manifest, operator: str, start: int) -> i
 def epochs_of(home: Home, manifest: Manifest, operator: str, start: int = 0) -> Iterator[EpochResults]:
     """Result rows of an operator, epoch by epoch, from entry `start` of the results list on."""
     entries = retained_entries(home, manifest, start)
-    answered = ((place, entry) for place, entry in entries if operator in entry_of(entry))
-    for epoch, found in groupby(answered, key=lambda each: each[1]["epoch"]):
-        part = list(found)
+    answered = ((index, entry) for index, entry in entries if operator in entry_of(entry))
+    for epoch, of_epoch in groupby(answered, key=lambda indexed: indexed[1]["epoch"]):
+        part = list(of_epoch)
         tables = [section_of(home.store, entry["name"], operator) for _, entry in part]
         yield EpochResults(epoch, pa.concat_tables(tables), part[-1][0] + 1)
 
 
 def retained_results(home: Home, operator: str, since: Instant | None = None) -> list[Part]:
-    """The result rows of an operator that are kept as of the newest epoch: at least those at or after `since`.
+    """The result rows of an operator that the newest epoch retains: at least those at or after `since`.
 
-    When its files are collected while they are opened there is a newer epoch, which keeps less: those then.
+    When files are collected while they are opened, the rows that the next epoch retains.
     """
     while True:
         manifest = home.latest()
         try:
-            with no_cycles_sought(wanted=True):  # a file's index of all its queries is many small lists
+            with no_cycles_sought(disabled=True):  # a file's index of its queries is many small lists
                 return [
                     Part(facts[1], batches_of(home.store, entry["name"], operator))
                     for _, entry in retained_entries(home, manifest)
@@ -117,32 +117,32 @@ def in_range(
     home: Home, manifest: Manifest, operator: str, low: Instant, high: Instant | None = None
 ) -> Sequence[pa.Table]:
     """Result rows with low <= emission instant (< high), newest runs first."""
-    found = []
+    tables = []
     for _, entry in retained_entries(home, manifest, reverse=True):
         facts = entry_of(entry).get(operator)
         if facts is None or facts[2] < low or (high is not None and facts[1] >= high):
             continue
         table = section_of(home.store, entry["name"], operator)
         at = ints(table, AT)
-        keep = at >= low if high is None else (at >= low) & (at < high)
-        found.append(table if keep.all() else table.filter(pa.array(keep)))
-    return found
+        is_in_range = at >= low if high is None else (at >= low) & (at < high)
+        tables.append(table if is_in_range.all() else table.filter(pa.array(is_in_range)))
+    return tables
 
 
 def ordered(
     table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str], block: int = _BLOCK
 ) -> pa.Table:
-    """Rows by emission instant, what goes before what comes, the query's own order, then columns left to right.
+    """Rows by emission instant, retractions before insertions, the query's own order, then columns left to right.
 
-    System columns that only served to order them are gone; changes keep their sign and instant.
+    System columns that only served to order them are dropped; changes keep their sign and instant.
     `block` is how many rows of the longest part are ordered at a time.
     """
-    blocks = [_ordered(each, sort, outputs) for each in _blocks(table, block)]
+    blocks = [_ordered(rows, sort, outputs) for rows in _blocks(table, block)]
     return blocks[0] if len(blocks) == 1 else pa.concat_tables(blocks)
 
 
 def at_or_after(table: pa.Table, since: Instant | None) -> pa.Table:
-    """Its rows of an instant not before `since` (None: all)."""
+    """The rows of an instant not before `since` (None: all)."""
     if since is None:
         return table
     return table.filter(pa.array(ints(table, AT) >= since))
@@ -151,18 +151,18 @@ def at_or_after(table: pa.Table, since: Instant | None) -> pa.Table:
 def in_parts(
     parts: Sequence[Part], sort: Sequence[SortKey], outputs: Sequence[str], since: Instant | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of all parts at or after `since`, in the order of `ordered`, a table after another."""
+    """The rows of all parts at or after `since`, in the order of `ordered`, as several tables."""
     for rows in instant_batches(parts, _BATCH_ROWS):
-        kept = at_or_after(rows, since)
-        if kept.num_rows:
-            yield ordered(kept, sort, outputs)
+        retained = at_or_after(rows, since)
+        if retained.num_rows:
+            yield ordered(retained, sort, outputs)
 
 
 def _blocks(table: pa.Table, block: int) -> list[pa.Table]:
-    """The rows cut at instants into blocks that can be ordered one by one, where each part of the table is by instant.
+    """The rows cut at instants into blocks that are ordered one by one, where each part of the table is by instant.
 
-    A block is ordered in the memory that the one before has left. In one go a long history would touch fresh memory at
-    every step, which takes longer than the steps.
+    Each block is ordered in the memory of the previous one. A long history in one step would touch new memory all the time,
+    which takes longer than the sort.
     """
     parts = table.to_batches() if table.num_rows > block else []
     instants = [part.column(AT).to_numpy() for part in parts]
@@ -184,23 +184,23 @@ def _blocks(table: pa.Table, block: int) -> list[pa.Table]:
 
 def _ordered(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> pa.Table:
     order = _order(table, sort, outputs)
-    kept = table.select([*outputs, *((CHANGE, AT) if CHANGE in table.column_names else ())])
-    return kept if order is None else pc.take(kept, pa.array(order), memory_pool=PASSING)
+    columns = table.select([*outputs, *((CHANGE, AT) if CHANGE in table.column_names else ())])
+    return columns if order is None else pc.take(columns, pa.array(order), memory_pool=PASSING)
 
 
 def _order(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> np.ndarray | None:
-    """The rows' places in that order; None when they stand in it already."""
+    """The permutation into that order; None when the rows are in it already."""
     if table.num_rows < 2:
         return None
     keys = [ints(table, AT)]
     if CHANGE in table.column_names:
         keys.append(ints(table, CHANGE))
-    for place, key in enumerate(sort):
-        name = f"{HIDDEN}{place}"
+    for index, key in enumerate(sort):
+        name = f"{HIDDEN}{index}"
         if name in table.column_names:
             keys.append(sort_rank(table.column(name), key.descending, key.nulls_first))
     order = _sorted(keys)
-    if _has_ties(keys, order):  # ranking every column is dear, and windows of groups hardly ever need it
+    if _has_ties(keys, order):  # ranking every column is expensive, and windows of groups rarely need it
         keys += [sort_rank(table.column(name), False, True) for name in outputs]
         keys += zero_signs(table.column(name) for name in outputs)
         order = _sorted(keys)
@@ -208,10 +208,10 @@ def _order(table: pa.Table, sort: Sequence[SortKey], outputs: Sequence[str]) -> 
 
 
 def _sorted(keys: Sequence[np.ndarray]) -> np.ndarray:
-    """The order by the first key, ties by the next, and so on; rows of equal keys as they stood.
+    """The order by the first key, ties by the next, and so on; stable.
 
-    Whole numbers that fit into one are sorted as one: a stable sort of it only merges the runs that state tasks have
-    sorted, which is a tenth of the time of a sort by several keys.
+    Integer keys that fit into 64 bits together are sorted as one: a stable sort of it only merges the runs that state tasks
+    have sorted, a tenth of the time of a sort by several keys.
     """
     lows = [int(key.min()) for key in keys if key.dtype.kind == "i"]
     if len(lows) < len(keys):
@@ -224,7 +224,7 @@ def _sorted(keys: Sequence[np.ndarray]) -> np.ndarray:
         packed *= width
         packed += key
         packed -= low
-    few = math.prod(widths) <= 1 << 16  # sorted digit by digit, whatever their order
+    few = math.prod(widths) <= 1 << 16  # numpy uses a radix sort for 16 bits
     return np.argsort(packed.astype(np.uint16) if few else packed, kind="stable")
 
 
@@ -238,19 +238,19 @@ def _has_ties(keys: Sequence[np.ndarray], order: np.ndarray) -> bool:
 
 
 def net_rows(table: pa.Table) -> pa.Table:
-    """The rows that a changelog leaves, at the instants at which they were told; other tables as they are.
+    """The rows that a changelog adds up to, at the instants of their insertion; other tables unchanged.
 
-    A row may be taken back whose coming is no longer kept: it is not there, before or after.
+    A retraction whose insertion has expired leaves no row.
     """
     if CHANGE not in table.column_names:
         return table
-    left = net(table)
-    came = ints(left, CHANGE) > 0
-    return left.filter(pa.array(came)).drop_columns([CHANGE])
+    remaining = net(table)
+    is_insertion = ints(remaining, CHANGE) > 0
+    return remaining.filter(pa.array(is_insertion)).drop_columns([CHANGE])
 
 
 def visible(table: pa.Table, query: Query, *, changes: bool = False) -> pa.Table:
-    """Only the columns the user selected; with `changes` also `__change` and `__at` of what is told as changes."""
+    """Only the columns the user selected; with `changes` also `__change` and `__at` of a changelog."""
     names = list(query.schema.names)
     shown = table.select(names)
     if changes and CHANGE in table.column_names:
@@ -266,13 +266,13 @@ def empty(query: Query) -> pa.Table:
 
 
 def sum_of_expired(home: Home, manifest: Manifest, operator: str) -> pa.Table | None:
-    """What the changes of a relation add up to that retention has removed: a row each, as one that came."""
-    held = manifest.facts.get(SUMS, {}).get(operator)
-    return None if held is None else section_of(home.store, held[0], operator)
+    """The net rows of a relation's changes that retention has removed, each as an insertion."""
+    run_and_rows = manifest.facts.get(SUMS, {}).get(operator)
+    return None if run_and_rows is None else section_of(home.store, run_and_rows[0], operator)
 
 
 def consolidated(changes: pa.Table, outputs: Sequence[str]) -> pa.Table:
-    """The bag that a changelog adds up to, with the changelog's system columns of each row's last change."""
+    """The bag that a changelog adds up to, with the system columns of each row's last change."""
     groups = group([flat(changes.column(name)) for name in outputs], changes.num_rows)
     total = np.zeros(groups.count, np.int64)
     np.add.at(total, groups.codes, ints(changes, CHANGE))
@@ -280,7 +280,7 @@ def consolidated(changes: pa.Table, outputs: Sequence[str]) -> pa.Table:
     np.maximum.at(last, groups.codes, np.arange(changes.num_rows))
     rows = np.repeat(last, np.maximum(total, 0))
     bag = changes.take(pa.array(rows))
-    for name in (AT, CHANGE):  # they would only disturb the order
-        place = bag.column_names.index(name)
-        bag = bag.set_column(place, name, pa.array(np.zeros(len(rows), np.int64)))
+    for name in (AT, CHANGE):  # they are not part of the order
+        index = bag.column_names.index(name)
+        bag = bag.set_column(index, name, pa.array(np.zeros(len(rows), np.int64)))
     return bag

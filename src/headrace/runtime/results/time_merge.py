@@ -1,7 +1,7 @@
-"""Rows of many parts, each in the order of instants, in that order: a stretch at a time.
+"""Merge of parts that are ordered by instant, in batches.
 
-A query's history may be as large as memory. No more of the parts is in memory than the stretch at hand needs, and every
-stretch is read into what the one before has left: memory that is touched for the first time costs more than the reading.
+A query's history may be as large as memory, so only the rows of the current batch are in memory, and each batch is read into
+the memory of the previous one: touching new memory costs more than the reading.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ from headrace.operators.base.operator import AT
 from headrace.time import Instant
 
 PIECE: Final = 1 << 14
-"""Rows of a long result that are written, and read, together."""
+"""Rows of a long result that are written and read together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows with an instant in `AT`, none below `least`; `batches` reads them: by instant, or as one batch in any order."""
+    """Rows with an instant in `AT`, none below `least`; `batches` reads them by instant, or as one batch in any order."""
 
     least: Instant
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
     @staticmethod
     def of(table: pa.Table) -> Part:
-        """The rows of a table, of which there are some."""
+        """The rows of a table that is not empty."""
         batches = table.combine_chunks().to_batches()
         return Part(int(batches[0].column(AT).to_numpy().min()), lambda: iter(batches))
 
 
 def instant_batches(parts: Sequence[Part], rows: int) -> Iterator[pa.Table]:
-    """All rows, no instant before or in two of the tables; each of about `rows` rows, more where many have one instant."""
-    unread = [(part.least, place) for place, part in enumerate(parts)]
+    """All rows in tables of about `rows` rows, more where many have one instant; instants ascend from table to table."""
+    unread = [(part.least, index) for index, part in enumerate(parts)]
     heapq.heapify(unread)
     readers: dict[int, Iterator[pa.RecordBatch]] = {}
-    held: list[pa.RecordBatch] = []
+    pending: list[pa.RecordBatch] = []
     count, enough = 0, rows
     while unread:
-        bound, place = heapq.heappop(unread)
-        if place not in readers:
-            readers[place] = parts[place].batches()
-        batch = next(readers[place], None)
+        bound, index = heapq.heappop(unread)
+        if index not in readers:
+            readers[index] = parts[index].batches()
+        batch = next(readers[index], None)
         if batch is None:
-            del readers[place]
+            del readers[index]
         elif batch.num_rows:
-            held.append(by_instant(batch))
+            pending.append(by_instant(batch))
             count += batch.num_rows
-            heapq.heappush(unread, (max(bound, held[-1].column(AT)[-1].as_py()), place))
+            heapq.heappush(unread, (max(bound, pending[-1].column(AT)[-1].as_py()), index))
         else:
-            heapq.heappush(unread, (bound, place))
+            heapq.heappush(unread, (bound, index))
         if not unread or count >= enough:
-            ready, held = _parted(held, unread[0][0] if unread else None)
-            count = sum(each.num_rows for each in held)
-            enough = max(rows, 2 * count)  # many rows of one instant are not looked at again for each batch
+            ready, pending = _parted(pending, unread[0][0] if unread else None)
+            count = sum(batch.num_rows for batch in pending)
+            enough = max(rows, 2 * count)  # many rows of one instant are not cut again for each batch
             if ready:
                 yield pa.Table.from_batches(ready)
 
@@ -68,7 +68,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def by_instant(rows: Rows) -> Rows:
-    """The same rows in the order of instants; those of one as they stood."""
+    """The same rows in the order of instants; stable."""
     at = ints(rows, AT)
     if not (at[1:] < at[:-1]).any():
         return rows
@@ -78,7 +78,7 @@ def by_instant(rows: Rows) -> Rows:
 def _parted(
     held: Sequence[pa.RecordBatch], edge: Instant | None
 ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-    """Rows below `edge` (None: all), of which no more can come, and the others."""
+    """Rows below `edge` (None: all), to which no more are added, and the others."""
     if edge is None:
         return list(held), []
     cuts = [int(np.searchsorted(batch.column(AT).to_numpy(), edge)) for batch in held]

@@ -1,7 +1,6 @@
-"""How long does each piece of shared work take? The clock stands here, around the kernels; in them there is none.
+"""Measured time of shared work. The clock is read here, around the kernels, never in them.
 
-A reading of it costs a tenth of a microsecond, once a batch for each fold and once an epoch for each state: nothing
-beside the work itself.
+A reading of the clock costs a tenth of a microsecond, once a batch for each scan group and once an epoch for each state.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from headrace.operators.sharing.scan_sharing import ScanGroup, scan_groups
 
 @dataclass(slots=True)
 class Timed:
-    """A folding, and what it took: `adding` rows, and `finishing`, in nanoseconds."""
+    """A scan group, and the time of `adding` rows and of `finishing`, in nanoseconds."""
 
     scan_group: ScanGroup
     adding: int = 0
@@ -31,7 +30,7 @@ class Timed:
     rows_out: int = 0
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch of accepted rows."""
+        """Add a batch of accepted rows."""
         started = perf_counter_ns()
         self.scan_group.add(batch)
         self.adding += perf_counter_ns() - started
@@ -40,26 +39,26 @@ class Timed:
     def finish(self) -> ScanOutput:
         """The deltas of all batches."""
         started = perf_counter_ns()
-        found = self.scan_group.finish()
+        output = self.scan_group.finish()
         self.finishing += perf_counter_ns() - started
-        self.rows_out += sum(table.num_rows for tables in found.sections.values() for table in tables)
-        return found
+        self.rows_out += sum(table.num_rows for tables in output.sections.values() for table in tables)
+        return output
 
     def seen(self) -> WorkObservation:
-        """What was measured."""
+        """The measurements."""
         return WorkObservation(self.rows_in, self.rows_out, self.adding + self.finishing)
 
 
 def timed(
     operators: Iterable[Operator], relations: Mapping[str, pa.Table], row_layout_states: Collection[str] = ()
 ) -> list[Timed]:
-    """Scanners for one task's operators; see `foldings`."""
+    """Scanners for one task's operators; see `scan_groups`."""
     return [Timed(scan_group) for scan_group in scan_groups(operators, relations, row_layout_states)]
 
 
 @dataclass(slots=True)
 class Account:
-    """What one state took so far."""
+    """The time and rows of one state so far."""
 
     nanoseconds: int = 0
     rows_in: int = 0
@@ -67,7 +66,7 @@ class Account:
 
 
 class Ledger(dict[str, Account]):
-    """Accounts by the name of the state, opened when they are first asked for."""
+    """Accounts by the name of the state, made on first use."""
 
     def __missing__(self, name: str) -> Account:
         account = self[name] = Account()
@@ -75,7 +74,7 @@ class Ledger(dict[str, Account]):
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """What happens in the block is on that account."""
+        """Add the time of the block to the account."""
         started = perf_counter_ns()
         try:
             yield
@@ -83,14 +82,16 @@ class Ledger(dict[str, Account]):
             self[name].nanoseconds += perf_counter_ns() - started
 
     def seen(self, kind: str, state_bytes: Mapping[str, int]) -> dict[str, WorkObservation]:
-        """What was measured, by `kind` and name; with the bytes that each keeps.
+        """The measurements by `kind` and name, with the bytes of each state.
 
-        Nothing of those that had nothing, keep nothing and made nothing, as most of a thousand selections in an epoch.
+        States without rows and bytes are left out: most of a thousand selections in an epoch.
         """
-        found = {}
+        observations = {}
         for name, account in self.items():
-            kept = state_bytes.get(name, 0)
-            if account.rows_in or account.rows_out or kept:
-                seen = WorkObservation(account.rows_in, account.rows_out, account.nanoseconds, kept)
-                found[f"{kind} {name}"] = seen
-        return found
+            stored_bytes = state_bytes.get(name, 0)
+            if account.rows_in or account.rows_out or stored_bytes:
+                observation = WorkObservation(
+                    account.rows_in, account.rows_out, account.nanoseconds, stored_bytes
+                )
+                observations[f"{kind} {name}"] = observation
+        return observations

@@ -1,10 +1,9 @@
-"""A scan task's share of the archive: full runs are written, and made durable, while the scan reads on.
+"""The archive files of a scan task: full runs are written and made durable while the scan continues.
 
-One thread writes; when it falls behind by a run the scan waits for it, so that memory stays bounded. Nothing refers to a
-file before the task's receipt names it: a task that dies leaves files that nobody knows, which are collected.
-
-Whoever brings many rows at once does not want them back at once, while the memory that would hold their files can be had for the
-next ones: pages that had been used a moment before take a third of the time of fresh ones.
+One thread writes. The scan waits when it is a run behind, so that memory stays bounded. A file counts only once the task's
+receipt names it: a task that dies leaves files without a name in a manifest, which are collected.
+A task that reads many rows does not read its files back soon, so their memory is freed for the next rows: pages that were
+in use a moment before take a third of the time of new ones.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _MOST_WAITING: Final = 1
 
 
 class Archiving:
-    """Writes the runs of one stream in one task; `new_name` gives a name that no file has."""
+    """Writes the runs of one stream in one task; `new_name` returns an unused file name."""
 
     def __init__(self, store: Store, writer: RunWriter, new_name: Callable[[], str]) -> None:
         self._store, self._writer, self._new_name = store, writer, new_name
@@ -36,12 +35,12 @@ class Archiving:
     def add(
         self, columns: Sequence[pa.Array], at: Ints, position: Ints, late: npt.NDArray[np.bool_] | None
     ) -> None:
-        """Take in a batch, whatever its fate."""
+        """Add a batch with its late rows."""
         for run, _ in self._writer.add(columns, at, position, late):
             self._write_in_background(run)
 
     def finish(self) -> list[str]:
-        """Write what is left; the names of all files, whole though perhaps not durable yet."""
+        """Write the remaining rows; returns the names of all files, complete though perhaps not durable yet."""
         for run, _ in self._writer.finish():
             self._names.append(self._new_name())
             self._store.write_once(self._names[-1], [run], durable=False)

@@ -1,4 +1,4 @@
-"""Which columns of a stream does a scan task have to read?"""
+"""The columns of a stream that a scan task reads."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from headrace.operators.base.operator import Operator
 from headrace.runtime.home.lru_cache import Recent
 
 _columns: Final[Recent[int, tuple[Operator, frozenset[str]]]] = Recent(200_000)
-"""What operators read, by their identities, which last as long as this keeps them."""
+"""Columns by the identity of an operator, which is valid while its entry is here."""
 
 
 def columns_of(operator: Operator) -> frozenset[str]:
-    """The columns an operator reads: those of its stream, and of relations."""
-    known = _columns.get(id(operator))
-    if known is None:
-        known = operator, operator.columns
-        _columns.put(id(operator), known)
-    return known[1]
+    """The columns an operator reads of its stream and of relations."""
+    entry = _columns.get(id(operator))
+    if entry is None:
+        entry = operator, operator.columns
+        _columns.put(id(operator), entry)
+    return entry[1]
 
 
 def columns_read(
     definition: StreamDefinition, operators: list[Operator], archived: bool, also: frozenset[str]
 ) -> tuple[str, ...]:
-    """All columns when the rows are archived, else what operators need and those needed `also`; always in the stream's order."""
+    """All columns when the rows are archived, else those of the operators and those in `also`; in the stream's order."""
     if archived:
         return definition.schema.names
     needed = (

@@ -1,7 +1,7 @@
-"""A scan task's rows: from ingest records, or from the archive when the past is read again.
+"""Rows of a scan task: from ingest records, or from the archive in a backfill.
 
-Either way rows arrive as `Arrival`: the stream's columns, event time and position of each row, and which are late. A row
-is late if its event time is below the punctuation in force when its epoch began; the archive remembers the verdict.
+Both are batches of `Arrival`: the stream's columns, event time and position of each row, and which are late. A row is late
+if its event time is below the punctuation with which its epoch began; the archive stores that.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def position_of(ordinal: int) -> int:
 def arrivals(
     store: Store, split: Split, definition: StreamDefinition, columns: tuple[str, ...], punctuation: Instant
 ) -> Iterator[Arrival]:
-    """The rows of one piece; `columns` are the stream's columns wanted, in that order."""
+    """The rows of one split; `columns` are the stream's columns to read, in that order."""
     if split.archived is not None:
         yield from _from_archive(store, split.archived, definition, columns)
         return
@@ -63,13 +63,13 @@ def arrivals(
 
 
 def _from_results(store: Store, split: Split, columns: tuple[str, ...], punctuation: Instant) -> Arrival:
-    """The results of another query in one run; its rows are numbered as they stand there."""
+    """The results of another query in one run; rows are numbered in the order of the run."""
     assert split.record is not None
     table = section_of(store, split.record["results"], split.record["operator"])
     at = ints(table, AT) - split.record["shift"]
     late = at < punctuation
     position = np.arange(len(at)) + position_of(split.ordinal)
-    return Arrival([flat(table.column(each)) for each in columns], at, position, late if late.any() else None)
+    return Arrival([flat(table.column(name)) for name in columns], at, position, late if late.any() else None)
 
 
 def _judged(batch: SourceBatch, first: int, punctuation: Instant) -> Arrival:
@@ -91,11 +91,11 @@ def _from_archive(
     file = pq.ParquetFile(pa.BufferReader(store.map(name)))
     own_time = definition.time is not None and runs.has_own_time(file.schema_arrow, definition.time)
     time = definition.time if own_time and definition.time is not None else runs.AT
-    wanted = list(dict.fromkeys([*columns, runs.POSITION, runs.FATE, time]))
-    for batch in file.iter_batches(batch_size=_BATCH, columns=wanted, use_threads=False):
+    stored_columns = list(dict.fromkeys([*columns, runs.POSITION, runs.FATE, time]))
+    for batch in file.iter_batches(batch_size=_BATCH, columns=stored_columns, use_threads=False):
         late = batch.column(runs.FATE).to_numpy() != runs.ACCEPTED
         yield Arrival(
-            [batch.column(each) for each in columns],
+            [batch.column(column) for column in columns],
             as_int64(batch.column(time)),
             batch.column(runs.POSITION).to_numpy(),
             late if late.any() else None,

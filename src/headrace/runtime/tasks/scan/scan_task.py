@@ -1,6 +1,6 @@
-"""The scan task: read, archive first, then give every operator its rows; deltas leave as one blob for each state task.
+"""The scan task: it reads rows, archives them, then folds them for every operator into one blob of deltas for each state task.
 
-The order matters: a row is in the archive, with its fate, before any query sees it (architecture, section 6).
+A row is in the archive, with its fate, before any query reads it (architecture, section 6).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from headrace.runtime.tasks.scan.row_reader import arrivals
 from headrace.runtime.tasks.scan.shed_rows import SampledRows
 from headrace.runtime.tasks.scan.stream_monitor import Watch
 from headrace.runtime.tasks.scan.stream_scan import StreamTask, Written
-from headrace.runtime.tasks.scan.union_scan import Through
+from headrace.runtime.tasks.scan.union_scan import UnionFeed
 from headrace.runtime.tasks.timing import Timed, timed
 from headrace.store.files.filesystem import LocalStore, Store
 from headrace.store.files.shared_buffers import filtered
@@ -56,7 +56,7 @@ from headrace.time import BEGINNING
 
 
 def run_scan(message: ScanMessage) -> Iterator[tuple[int, bytes]]:
-    """Read the message's pieces; yield (state task, blob), one for each state task whatever was read."""
+    """Read the message's splits; yield (state task, blob) for each state task, also without rows."""
     store = LocalStore(message.root)
     with no_cycles_sought(len(message.operators) >= MANY):
         plan = load_plan(store, message.plan)
@@ -84,12 +84,12 @@ class _ScanTask:
     def __init__(self, store: Store, plan: EpochPlan, message: ScanMessage) -> None:
         self._store, self._plan, self._message = store, plan, message
         self._streams: dict[str, StreamTask] = {}
-        self._meetings: dict[str, list[Timed]] = {}
+        self._unions: dict[str, list[Timed]] = {}
         self._read_by: dict[str, frozenset[str]] = {}
         self._fills: list[PaneBackfill] = []
 
     def read(self, split: Split) -> None:
-        """Read one piece through its stream's part of the task."""
+        """Read one split."""
         if split.pane_backfill is not None:
             self._fills.append(split.pane_backfill)
             return
@@ -116,35 +116,39 @@ class _ScanTask:
         return self._streams[name]
 
     def _open(self, name: str) -> StreamTask:
-        definition, replay = self._plan.streams[name], self._message.replay
-        operators = [self._plan.operators[each] for each in self._message.operators]
-        mine = [operator for operator in operators if operator.stream == name]
-        copies = definition.archive == "copy" and not replay
-        message = self._message
-        files = message.remembered.get(name, ())
-        watch = Watch.of(
-            definition, message.groups.get(name, {}), [open_keys(self._store, f) for f in files], replay
+        definition = self._plan.streams[name]
+        operators = [self._plan.operators[id_] for id_ in self._message.operators]
+        readers = [operator for operator in operators if operator.stream == name]
+        channels = {operator.id: self._plan.planned[operator.id].channel for operator in readers}
+        unions, watch = self._feeds_of(name), self._watch(definition)
+        columns = columns_read(
+            definition,
+            [operator for operator in readers if channels[operator.id] != "rejects"],
+            self._is_copied(definition),
+            watch.columns | frozenset().union(*(union.reads() for union in unions)),
         )
-        of_rows = [each for each in mine if self._plan.channels.get(each.id) != "rejects"]
-        through = self._through(name)
-        needed = frozenset().union(*(each.reads() for each in through))
-        columns = columns_read(definition, of_rows, copies, watch.columns | needed)
-        relations = {r: self._relation(r) for each in mine for r in each.relations}
-        channels = {each.id: self._plan.channels.get(each.id, "rows") for each in mine}
+        relations = {r: self._relation(r) for operator in readers for r in operator.relations}
         revising = {
-            each.id: self._plan.revisions[each.id] for each in mine if each.id in self._plan.revisions
+            operator.id: revisions.within
+            for operator in readers
+            if (revisions := self._plan.planned[operator.id].revisions) is not None
         }
-        rows, late, rejects, kept = (
+        plain = [operator for operator in readers if operator.id not in revising]
+        rows, late, rejects, sampled = (
             timed(
-                [e for e in mine if channels[e.id] == channel and e.id not in revising],
+                [operator for operator in plain if channels[operator.id] == channel],
                 relations,
                 self._message.row_layout_states,
             )
             for channel in ("rows", "late", "rejects", "kept")
         )
-        wanted = frozenset().union(*(columns_of(each) for each in mine if channels[each.id] == "kept"))
-        fields = [definition.schema.arrow().field(column) for column in columns]
-        new_run = partial(file_names.archive_run, name, self._message.epoch, self._message.task)
+        columns_of_samples = frozenset().union(
+            *(columns_of(operator) for operator in readers if channels[operator.id] == "kept")
+        )
+        revised = {
+            within: [operator for operator in readers if revising.get(operator.id, -1) == within]
+            for within in revising.values()
+        }
         return StreamTask(
             definition,
             columns,
@@ -152,81 +156,98 @@ class _ScanTask:
             rows,
             late,
             rejects,
-            SampledRows.of(name, self._plan.sample_rate_of(name), kept, wanted),
-            [
-                (within, timed([each for each in mine if revising.get(each.id, -1) == within], relations))
-                for within in dict.fromkeys(revising.values())
-            ],
-            through,
-            Archiving(
-                self._store, RunWriter(pa.schema(fields), definition.time, _blocks(definition)), new_run
-            )
-            if copies
-            else None,
+            SampledRows.of(name, self._plan.sample_rate_of(name), sampled, columns_of_samples),
+            [(within, timed(operators, relations)) for within, operators in revised.items()],
+            unions,
+            self._archiving(definition, columns),
             watch,
             RejectWriter(),
         )
 
-    def _through(self, name: str) -> list[Through]:
-        """Those who read the stream with others as one; in a task they fold the rows of all of these."""
-        found = []
-        for meeting, number, member in union_streams.unions_with(self._plan.streams, name):
-            if meeting not in self._meetings:
-                operators = [self._plan.operators[each] for each in self._message.operators]
-                mine = [operator for operator in operators if operator.stream == meeting]
-                relations = {r: self._relation(r) for each in mine for r in each.relations}
-                self._meetings[meeting] = timed(mine, relations, self._message.row_layout_states)
-                self._read_by[meeting] = frozenset().union(*(columns_of(each) for each in mine))
-            if self._meetings[meeting]:
-                found.append(Through(member, number, self._meetings[meeting], self._read_by[meeting]))
-        return found
+    def _is_copied(self, definition: StreamDefinition) -> bool:
+        """Whether the task copies the stream's rows to the archive."""
+        return definition.archive == "copy" and not self._message.replay
+
+    def _watch(self, definition: StreamDefinition) -> Watch:
+        files = self._message.remembered.get(definition.name, ())
+        return Watch.of(
+            definition,
+            self._message.groups.get(definition.name, {}),
+            [open_keys(self._store, file) for file in files],
+            self._message.replay,
+        )
+
+    def _archiving(self, definition: StreamDefinition, columns: Sequence[str]) -> Archiving | None:
+        if not self._is_copied(definition):
+            return None
+        fields = [definition.schema.arrow().field(column) for column in columns]
+        new_run = partial(file_names.archive_run, definition.name, self._message.epoch, self._message.task)
+        return Archiving(
+            self._store, RunWriter(pa.schema(fields), definition.time, _blocks(definition)), new_run
+        )
+
+    def _feeds_of(self, name: str) -> list[UnionFeed]:
+        """The unions that have the stream as input; the scan groups of a union fold the rows of all its inputs."""
+        feeds = []
+        for union, number, union_input in union_streams.unions_with(self._plan.streams, name):
+            if union not in self._unions:
+                operators = [self._plan.operators[id_] for id_ in self._message.operators]
+                readers = [operator for operator in operators if operator.stream == union]
+                relations = {r: self._relation(r) for operator in readers for r in operator.relations}
+                self._unions[union] = timed(readers, relations, self._message.row_layout_states)
+                self._read_by[union] = frozenset().union(*(columns_of(operator) for operator in readers))
+            if self._unions[union]:
+                feeds.append(UnionFeed(union_input, number, self._unions[union], self._read_by[union]))
+        return feeds
 
     def _relation(self, name: str) -> pa.Table:
-        """The version that was in force when the rows were first read, unless it has been given other columns since."""
+        """The version with which the rows were first read, or the current one if its columns differ."""
         current = load_relation(self._store, self._plan.relations[name])
         file = self._message.relations.get(name)
         then = load_relation(self._store, file) if file is not None else current
         return then if then.schema == current.schema else current
 
     def finish(self) -> _Folded:
-        """Write the archive and reject files; what the task's rows came to."""
+        """Write the archive and reject files; returns the receipt and the deltas."""
         scan_output = ScanOutput()
         for stream in self._streams.values():
             scan_output.join(stream.scan_output())
-        together = [scanner for scanners in self._meetings.values() for scanner in scanners]
-        for scanner in together:
+        of_unions = [scanner for scanners in self._unions.values() for scanner in scanners]
+        for scanner in of_unions:
             scan_output.join(scanner.finish())
         for fill in self._fills:
             new_operator = self._plan.operators[fill.new_operator].over_panes
             assert new_operator is not None
             scan_output.add(new_operator, backfilled_panes(self._store, fill, new_operator))
-        seen = {
-            each: OperatorObservation(
+        observations = {
+            operator: OperatorObservation(
                 scanned.rows_in,
                 scanned.rows_kept,
-                scan_output.delta_rows[each],
+                scan_output.delta_rows[operator],
                 groups=scanned.groups,
                 sparse_groups=scanned.sparse_groups,
             )
-            for each, scanned in scan_output.scanned.items()
+            for operator, scanned in scan_output.scanned.items()
         }
         rejected = {
-            each: list(scanned.rejected) for each, scanned in scan_output.scanned.items() if scanned.rejected
+            operator: list(scanned.rejected)
+            for operator, scanned in scan_output.scanned.items()
+            if scanned.rejected
         }
         written = {name: self._write(name, stream) for name, stream in self._streams.items()}
         streams = self._streams
         receipt = ScanReceipt(
             task=self._message.task,
             streams={name: stream.receipt(written[name]) for name, stream in streams.items()},
-            operators=seen,
-            work={name: each for stream in streams.values() for name, each in stream.work().items()}
-            | {f"fold {each.scan_group.representative}": each.seen() for each in together},
+            operators=observations,
+            work={name: seen for stream in streams.values() for name, seen in stream.work().items()}
+            | {f"fold {scanner.scan_group.representative}": scanner.seen() for scanner in of_unions},
         )
         deltas = {section: gathered(tables) for section, tables in scan_output.sections.items()}
         return _Folded(receipt, deltas, rejected)
 
     def _write(self, name: str, stream: StreamTask) -> Written:
-        """Write what is to outlive the task of one stream: archive, rejects, keys that later rows may repeat."""
+        """Write the archive, the rejects and the keys of one stream."""
         keys = self._keys(name, stream)
         started = time.perf_counter_ns()
         archived = tuple(stream.archive.finish()) if stream.archive is not None else ()
@@ -250,12 +271,13 @@ class _ScanTask:
 
 
 def _blobs(message: ScanMessage, receipt: ScanReceipt, folded: _Folded) -> Iterator[tuple[int, bytes]]:
-    """One blob for each state task: its share of the deltas; the first also carries what queries rejected."""
+    """One blob for each state task: its share of the deltas; the first also has the rejected rows of queries."""
     shares: list[dict[str, pa.Table]] = [{} for _ in message.owners]
     for section, table in folded.deltas.items():
         for owner, part in _split(table, message.owners):
             shares[owner][section] = part
-    brief = replace(receipt, operators={}, work={})  # the first forwards what was measured of thousands
+    # The measurements of thousands of operators are in the first blob only.
+    brief = replace(receipt, operators={}, work={})
     for owner, share in enumerate(shares):
         rejected = folded.rejected if owner == 0 else {}
         yield owner, ScanBlob(receipt if owner == 0 else brief, rejected, share).pack()
@@ -269,12 +291,12 @@ def _split(table: pa.Table, owners: tuple[int, ...]) -> Iterator[tuple[int, pa.T
     slots = ints(table, SLOT)
     owner = np.searchsorted(np.asarray(owners), slots, side="right") - 1
     for task in np.flatnonzero(np.bincount(owner, minlength=len(owners))).tolist():
-        mine = owner == task
-        yield task, table if mine.all() else filtered(table, pa.array(mine))
+        is_owned = owner == task
+        yield task, table if is_owned.all() else filtered(table, pa.array(is_owned))
 
 
 def _blocks(stream: StreamDefinition) -> Callable[[Ints], np.ndarray] | None:
-    """What says each row's block of its run, for a stream that wants blocks."""
+    """The function that assigns each row its block of its run, for a stream with blocks."""
     if stream.blocks == 1:
         return None
     return partial(blocks_of, seed=seed_of(stream.name), blocks=stream.blocks)

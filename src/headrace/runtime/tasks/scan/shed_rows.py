@@ -1,7 +1,7 @@
-"""What are queries WITH SHEDDING shown of a stream? Its kept rows, each with how many it stands for, filtered once for all.
+"""Load shedding: the sampled rows of a stream with their weights, computed once for all queries WITH SHEDDING.
 
-It is decided after the rows are archived and judged: what is shed is in the archive, and late rows are late whatever is
-kept. The decision is a function of the stream, a row's position and the share in force in the row's epoch.
+Rows are shed after they are archived and found late or not: shed rows are in the archive, and late rows do not depend on
+shedding. Whether a row is shed is a function of the stream, its position and the sample rate of its epoch.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headrace.overload.shedding import is_sampled, weight_of
 from headrace.runtime.tasks.timing import Timed
 
 _ENOUGH: Final = 1 << 17
-"""Rows that are worth a reader's while: what is kept of a batch may be few."""
+"""Rows that are passed on together: a batch may have few sampled rows."""
 
 
 @dataclass(slots=True)
 class SampledRows:
-    """The readers of a stream's kept rows in one task; `keep` is the share of rows that come now, `shed` counts the others.
+    """The readers of a stream's sampled rows in one task; `sample_rate` is of rows that arrive now, `shed` counts the others.
 
     Few rows wait for those of the next batches, until `flush`.
     """
@@ -37,60 +37,62 @@ class SampledRows:
     shed: int = 0
     _waiting: list[Batch] = field(default_factory=list)
     _rows: int = 0
-    _share: float = 1.0
-    """Of the rows that wait: rows that weigh alike are shown together."""
+    _waiting_rate: float = 1.0
+    """Sample rate of the rows that wait: rows of one weight are passed on together."""
 
     @staticmethod
     def of(stream: str, sample_rate: float, readers: list[Timed], columns: frozenset[str]) -> SampledRows:
-        """Nothing shed yet."""
+        """Readers that have not shed any row yet."""
         return SampledRows(readers, columns, seed_of(stream), sample_rate)
 
     def add(self, batch: Batch, then: float | None) -> None:
-        """Show the readers what is kept of accepted rows; `then` is the share that was in force when they were first read."""
+        """Pass the sample of accepted rows to the readers; `then` is the sample rate of the epoch that first read them."""
         if not self.readers or not batch.rows:
             return
         sample_rate = self.sample_rate if then is None else then
-        shown = shown_of(batch.only(self.columns), self.seed, sample_rate)
-        self.shed += batch.rows - shown.rows
-        if not shown.rows:
+        sample = shown_of(batch.only(self.columns), self.seed, sample_rate)
+        self.shed += batch.rows - sample.rows
+        if not sample.rows:
             return
-        if self._waiting and (self._share != sample_rate or _types(self._waiting[0]) != _types(shown)):
+        if self._waiting and (
+            self._waiting_rate != sample_rate or _types(self._waiting[0]) != _types(sample)
+        ):
             self.flush()
-        self._waiting.append(shown)
-        self._share = sample_rate
-        self._rows += shown.rows
+        self._waiting.append(sample)
+        self._waiting_rate = sample_rate
+        self._rows += sample.rows
         if self._rows >= _ENOUGH:
             self.flush()
 
     def flush(self) -> None:
-        """Show the readers the rows that wait."""
+        """Pass the waiting rows to the readers."""
         if self._waiting:
-            shown, self._waiting, self._rows = joined(self._waiting), [], 0
+            sample, self._waiting, self._rows = joined(self._waiting), [], 0
             for reader in self.readers:
-                reader.add(shown)
+                reader.add(sample)
 
 
 def shown_of(batch: Batch, seed: int, sample_rate: float) -> Batch:
-    """The rows that are kept at a share, with their weights as columns."""
+    """The rows sampled at a rate, with their weights as columns."""
     if sample_rate < 1:
         batch = batch.where(is_sampled(hashes_of(batch.position, seed), sample_rate))
     weight = weight_of(sample_rate)
     weights = {WEIGHT: weight, MORE: weight - 1, SPREAD: weight * (weight - 1)}
-    added = {name: pa.repeat(pa.scalar(each, pa.float64()), batch.rows) for name, each in weights.items()}
+    added = {name: pa.repeat(pa.scalar(value, pa.float64()), batch.rows) for name, value in weights.items()}
     return Batch({**batch.columns, **added}, batch.at, batch.position)
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """The rows of batches with the same columns, one after the other."""
+    """The rows of batches with the same columns, concatenated."""
     if len(batches) == 1:
         return batches[0]
     columns = {
-        name: pa.concat_arrays([each.columns[name] for each in batches]) for name in batches[0].columns
+        name: pa.concat_arrays([batch.columns[name] for batch in batches]) for name in batches[0].columns
     }
-    at = np.concatenate([each.at for each in batches])
-    return Batch(columns, at, np.concatenate([each.position for each in batches]))
+    at = np.concatenate([batch.at for batch in batches])
+    return Batch(columns, at, np.concatenate([batch.position for batch in batches]))
 
 
 def _types(batch: Batch) -> list[pa.DataType]:
-    """How its columns lie, which may differ from file to file."""
+    """The Arrow types of its columns, which may differ from file to file."""
     return [column.type for column in batch.columns.values()]

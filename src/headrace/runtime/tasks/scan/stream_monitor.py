@@ -1,4 +1,4 @@
-"""What a scan task sees of a stream's progress: promises of its rows and groups, its sources, repetitions of its rows."""
+"""Progress of a stream in a scan task: promises of its rows and groups, its sources, and repeated rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.time import BEGINNING, Instant
 
 @dataclass(slots=True)
 class Watch:
-    """One stream's share of a scan task, as far as progress goes. When the past is read again it watches nothing."""
+    """The progress of one stream in one scan task; in a backfill none is computed."""
 
     definition: StreamDefinition
     bounds: Mapping[str, Instant]
@@ -39,39 +39,41 @@ class Watch:
     def of(
         definition: StreamDefinition, bounds: Mapping[str, Instant], keys: Sequence[pa.Table], replay: bool
     ) -> Watch:
-        """`bounds` are the groups' punctuations before the epoch, `keys` what rows may repeat."""
+        """The progress before the first row; `bounds` are the groups' punctuations before the epoch, `keys` those rows may repeat."""
         if replay:
             return Watch(definition, {}, None, None, None, None)
-        told, once = definition.progress, definition.deduplicate
+        rule, deduplicate = definition.progress, definition.deduplicate
         return Watch(
             definition,
             bounds,
             Punctuator.of(definition),
             Punctuator.of_groups(definition),
-            SourceWatch(told.per, told.behind or 0) if told.has_sources else None,
-            Repeats(once, list(keys)) if once is not None else None,
+            SourceWatch(rule.per, rule.behind or 0) if rule.has_sources else None,
+            Repeats(deduplicate, list(keys)) if deduplicate is not None else None,
             PatternReader.of(definition),
         )
 
     @property
     def columns(self) -> frozenset[str]:
         """The stream's columns it reads."""
-        found = frozenset().union(*(each.columns for each in (self.rows, self.of_groups) if each is not None))
+        names = frozenset().union(
+            *(punctuator.columns for punctuator in (self.rows, self.of_groups) if punctuator is not None)
+        )
         if self.of_groups is not None or self.definition.progress.patterns:
-            found |= frozenset(self.definition.progress.groups)
+            names |= frozenset(self.definition.progress.groups)
         if self.patterns is not None:
-            found |= {self.patterns.column}
+            names |= {self.patterns.column}
         if self.by_source is not None:
-            found |= frozenset(self.by_source.columns)
-        return found | frozenset(self.repeats.rule.keys if self.repeats is not None else ())
+            names |= frozenset(self.by_source.columns)
+        return names | frozenset(self.repeats.rule.keys if self.repeats is not None else ())
 
     @property
     def sources(self) -> dict[str, SourceProgress]:
-        """Marks of the sources that had rows."""
+        """Progress of the sources that had rows."""
         return self.by_source.by_source if self.by_source is not None else {}
 
     def judge(self, names: Sequence[str], arrival: Arrival) -> Arrival:
-        """The rows without promises and repetitions, and those late that break a promise made for their group."""
+        """The rows without promises and repeated rows; rows below a promise for their group are late."""
         if self.patterns is not None:
             arrival = self._taken(self.patterns, names, arrival)
         if not len(arrival.at) or (not self.bounds and self.repeats is None):
@@ -85,35 +87,35 @@ class Watch:
         late = late if late is not None and late.any() else None
         if self.repeats is None:
             return replace(arrival, late=late)
-        keep = self.repeats.first(columns, arrival.at, late)
-        self.repeated += int((~keep).sum())
-        return _only(replace(arrival, late=late), keep)
+        is_first = self.repeats.first(columns, arrival.at, late)
+        self.repeated += int((~is_first).sum())
+        return _only(replace(arrival, late=late), is_first)
 
     def _taken(self, reader: PatternReader, names: Sequence[str], arrival: Arrival) -> Arrival:
-        """The rows that are no promises; the others are taken in, or rejected where they are no pattern."""
+        """The rows that are no promises; the promises are added, or rejected where they are no pattern."""
         texts = arrival.columns[names.index(reader.column)]
-        data = texts.is_null().to_numpy(zero_copy_only=False)
-        if data.all():
+        is_data = texts.is_null().to_numpy(zero_copy_only=False)
+        if is_data.all():
             return arrival
-        told, wrong = reader.promises(texts)
-        for name, at in told.items():
+        promises, reasons = reader.promises(texts)
+        for name, at in promises.items():
             self.promised(name, at)
-        refused = [
-            (int(arrival.position[row]), text, wrong[text])
-            for row in np.flatnonzero(~data).tolist()
-            if (text := texts[row].as_py()) in wrong
+        rejects = [
+            (int(arrival.position[row]), text, reasons[text])
+            for row in np.flatnonzero(~is_data).tolist()
+            if (text := texts[row].as_py()) in reasons
         ]
-        return _only(replace(arrival, rejects=[*arrival.rejects, *refused]), data)
+        return _only(replace(arrival, rejects=[*arrival.rejects, *rejects]), is_data)
 
     def promised(self, pattern: str, at: Instant) -> None:
-        """No row that matches the pattern of that name is below `at` any more; the pattern of all rows promises for the stream."""
+        """Add a promise: no later row that matches the pattern is below `at`; the pattern of all rows is the stream's punctuation."""
         if pattern == ALL:
             self.data_punctuation = max(self.data_punctuation, at)
         else:
             self.groups[pattern] = max(at, self.groups.get(pattern, BEGINNING))
 
     def see(self, batch: Batch, uri: str | None) -> None:
-        """Take in what rows promise, late ones too: they are as true as others."""
+        """Add the promises of rows; those of late rows hold too."""
         holds = self.rows.holds(batch) if self.rows is not None else None
         if self.by_source is not None:
             folder = (
@@ -123,27 +125,27 @@ class Watch:
         elif holds is not None and holds.any():
             self.data_punctuation = max(self.data_punctuation, int(batch.at[holds].max()))
         if self.of_groups is not None:
-            told = max_punctuation_by_group(
+            promises = max_punctuation_by_group(
                 batch, self.of_groups.holds(batch), self.definition.progress.groups
             )
-            for name, at in told.items():
+            for name, at in promises.items():
                 self.groups[name] = max(at, self.groups.get(name, BEGINNING))
 
     def new_keys(self, punctuation: Instant) -> tuple[pa.Table, bool] | None:
-        """Keys of this task's rows that later ones may repeat, and whether they hold all earlier ones too."""
+        """Keys of this task's rows that later ones may repeat, and whether all earlier keys are among them."""
         return self.repeats.fresh(punctuation) if self.repeats is not None else None
 
 
-def _only(arrival: Arrival, keep: np.ndarray) -> Arrival:
-    """Some of the rows."""
-    if keep.all():
+def _only(arrival: Arrival, chosen: np.ndarray) -> Arrival:
+    """The rows of a mask."""
+    if chosen.all():
         return arrival
-    mask = pa.array(keep)
-    kept = None if arrival.late is None else arrival.late[keep]
+    mask = pa.array(chosen)
+    late = None if arrival.late is None else arrival.late[chosen]
     return replace(
         arrival,
         columns=[column.filter(mask) for column in arrival.columns],
-        at=arrival.at[keep],
-        position=arrival.position[keep],
-        late=kept if kept is not None and kept.any() else None,
+        at=arrival.at[chosen],
+        position=arrival.position[chosen],
+        late=late if late is not None and late.any() else None,
     )

@@ -19,7 +19,7 @@ from headrace.runtime.tasks.scan.archive_writer import Archiving
 from headrace.runtime.tasks.scan.row_reader import Arrival
 from headrace.runtime.tasks.scan.shed_rows import SampledRows
 from headrace.runtime.tasks.scan.stream_monitor import Watch
-from headrace.runtime.tasks.scan.union_scan import Through
+from headrace.runtime.tasks.scan.union_scan import UnionFeed
 from headrace.runtime.tasks.timing import Timed
 from headrace.store.logs.committed import KeysFile
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
@@ -46,8 +46,8 @@ class StreamTask:
     reject_scanners: list[Timed]
     kept: SampledRows
     revising: list[tuple[Duration | None, list[Timed]]]
-    through: list[Through]
-    """To those who read the stream with others as one; what they make of it is the whole task's."""
+    unions: list[UnionFeed]
+    """The unions that have the stream as input; their scan groups belong to the whole task."""
     archive: Archiving | None
     watch: Watch
     rejects: RejectWriter
@@ -57,10 +57,10 @@ class StreamTask:
     greatest: Instant = BEGINNING
     bytes: int = 0
     nanoseconds: int = 0
-    """Of everything about the stream: reading, judging, archiving, and what the scanners take."""
+    """Time of the stream: reading, archiving and scanning."""
 
     def take(self, arrival: Arrival, split: Split, punctuation: Instant) -> None:
-        """Archive a batch, then offer its accepted rows to every operator; `punctuation` was in force when it came."""
+        """Archive a batch, then pass its accepted rows to every operator; `punctuation` is that of the batch's epoch."""
         arrival = self.watch.judge(self.columns, arrival)
         self.refuse(arrival.rejects)
         if not len(arrival.at):
@@ -76,38 +76,38 @@ class StreamTask:
             self.deepest = max(self.deepest, self.punctuation - int(arrival.at.min()))
             _offer(self.late_scanners, batch.where(arrival.late))
             for within, scanners in self.revising:
-                known = arrival.at >= _revision_horizon(punctuation, within)
-                _offer(scanners, batch.where(~arrival.late | known))
+                is_in_time = arrival.at >= _revision_horizon(punctuation, within)
+                _offer(scanners, batch.where(~arrival.late | is_in_time))
             batch = batch.where(~arrival.late)
         else:
             for _, scanners in self.revising:
                 _offer(scanners, batch)
         _offer(self.scanners, batch)
-        _offer(self.through, batch)
+        _offer(self.unions, batch)
         self.kept.add(batch, split.sample_rate)
 
     def refuse(self, rejects: list[tuple[int, str, str]]) -> None:
-        """Keep rejected rows, and offer them to queries over the rejects."""
+        """Store rejected rows, and pass them to queries over the rejects."""
         self.rejects.add(rejects)
         if rejects and self.reject_scanners:
             position, text, reason = zip(*rejects, strict=True)
-            places = np.asarray(position, np.int64)
+            positions = np.asarray(position, np.int64)
             texts = {"text": pa.array(text, pa.string()), "reason": pa.array(reason, pa.string())}
-            columns = {"position": pa.array(places), **texts}
-            _offer(self.reject_scanners, Batch(columns, np.zeros(len(places), np.int64), places))
+            columns = {"position": pa.array(positions), **texts}
+            _offer(self.reject_scanners, Batch(columns, np.zeros(len(positions), np.int64), positions))
 
     def scan_output(self) -> ScanOutput:
-        """What the scanners of every channel made of the rows."""
+        """The output of the scanners of every channel."""
         started = time.perf_counter_ns()
         self.kept.flush()
         self.nanoseconds += time.perf_counter_ns() - started
-        found = ScanOutput()
+        output = ScanOutput()
         for scanner in self._every:
-            found.join(scanner.finish())
-        return found
+            output.join(scanner.finish())
+        return output
 
     def receipt(self, written: Written) -> StreamReceipt:
-        """What the task did with the stream's rows; `written` are its files."""
+        """Counts and progress of the stream's rows in the task; `written` are its files."""
         return StreamReceipt(
             rows=self.rows,
             late=self.late,
@@ -126,10 +126,10 @@ class StreamTask:
         )
 
     def work(self) -> dict[str, WorkObservation]:
-        """What reading the stream, and each fold of its rows, came to."""
-        folds = [(f"fold {each.scan_group.representative}", each.seen()) for each in self._every]
-        reading = self.nanoseconds - sum(each.adding for each in self._every)
-        reading -= sum(each.adding for each in self.through)
+        """Measurements of reading the stream, and of each fold of its rows."""
+        folds = [(f"fold {scanner.scan_group.representative}", scanner.seen()) for scanner in self._every]
+        reading = self.nanoseconds - sum(scanner.adding for scanner in self._every)
+        reading -= sum(union.adding for union in self.unions)
         read = WorkObservation(self.rows + self.rejects.rows, self.rows - self.late, reading)
         return {f"read {self.definition.name}": read, **dict(folds)}
 
@@ -146,13 +146,13 @@ class StreamTask:
 
 
 def _revision_horizon(punctuation: Instant, within: Duration | None) -> Instant:
-    """The least event time of a late row that may still revise an answer; after a stream's end there is none."""
+    """The least event time of a late row that may still revise a result; FOREVER after a stream's end."""
     if punctuation == FOREVER:
         return FOREVER
     return BEGINNING if within is None else punctuation - within
 
 
-def _offer(scanners: Sequence[Timed | Through], batch: Batch) -> None:
+def _offer(scanners: Sequence[Timed | UnionFeed], batch: Batch) -> None:
     if batch.rows:
         for scanner in scanners:
             scanner.add(batch)

@@ -1,4 +1,4 @@
-"""The rows of a stream, on their way to queries that read several streams as one."""
+"""The rows of a stream as input of the unions that have it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ class _Takes(Protocol):
 
 
 @dataclass(slots=True)
-class Through:
-    """Hands rows of one member to those who read the meeting, under the names that columns have there.
+class UnionFeed:
+    """Passes rows of one input to the readers of a union, with the union's column names.
 
-    `wanted` are the meeting's columns they read; `adding` is what they took, in nanoseconds.
+    `columns_read` are the union's columns that they read; `adding` is their time, in nanoseconds.
     """
 
     union_input: UnionInput
     number: int
     readers: Sequence[_Takes]
-    wanted: frozenset[str]
+    columns_read: frozenset[str]
     adding: int = 0
 
     def reads(self) -> frozenset[str]:
-        """The member's own columns that are needed."""
-        return self.union_input.own(self.wanted)
+        """The columns of the input that are read."""
+        return self.union_input.input_columns(self.columns_read)
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch of the member's rows."""
+        """Add a batch of the input's rows."""
         started = perf_counter_ns()
         columns = {
-            among: batch.columns[own] for own, among in self.union_input.columns if among in self.wanted
+            name: batch.columns[column]
+            for column, name in self.union_input.columns
+            if name in self.columns_read
         }
         renamed = Batch(columns, batch.at, placed(batch.position, self.number))
         for reader in self.readers:

@@ -1,7 +1,7 @@
-"""Which operators have more to tell than one epoch should? A state task asks before it advances any.
+"""Emission limits: the instants at which operators with too many windows for one epoch stop.
 
-Only the rows at hand say it, so the tasks find out, not the driver: it then orders the epoch again, with the least of
-their instants as these operators' punctuation. Nothing was written or published for them.
+A state task computes them before it advances any operator, since they depend on its rows. The driver then orders the epoch
+again, with the least of them as these operators' punctuation. Nothing was written or published for them.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ def emission_limits(
     runs: Sequence[TaskRun],
     deltas: Mapping[str, Sequence[Sections]],
 ) -> dict[str, Instant]:
-    """By operator that should not go all of the way the instant to go to; `owners` are those taking part, by their state."""
-    found: dict[str, Instant] = {}
+    """Limits by operator, where the advance is too long for one epoch; `owners` are those taking part, by their state."""
+    limits: dict[str, Instant] = {}
     for name, queries in owners.items():
-        far = _past_many_windows(queries, advance_of)
-        if not far:
+        long_advances = _past_many_windows(queries, advance_of)
+        if not long_advances:
             continue
-        mine = [sections for run in runs if (sections := run.of(name))]
-        for advance, operators in far.items():
-            asked = operators[0].together(operators)
-            stop = asked.emission_limit(mine, deltas.get(name, ()), advance, EMISSION_CAP)
-            if stop is not None and stop < advance.punctuation:
-                found |= dict.fromkeys((each.id for each in operators), stop)
-    return found
+        runs_of_state = [sections for run in runs if (sections := run.of(name))]
+        for advance, operators in long_advances.items():
+            merged = operators[0].together(operators)
+            limit = merged.emission_limit(runs_of_state, deltas.get(name, ()), advance, EMISSION_CAP)
+            if limit is not None and limit < advance.punctuation:
+                limits |= dict.fromkeys((operator.id for operator in operators), limit)
+    return limits
 
 
 def _past_many_windows(
     queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]
 ) -> dict[Advance, list[Operator]]:
-    """Those that punctuation takes past many windows, by their turn; the members are of one kind and window."""
+    """Operators whose advance closes many windows, by the advance; all are of one kind and window."""
     windows = queries[0].emission_windows
     if windows is None:
         return {}
-    found: dict[Advance, list[Operator]] = {}
-    far: dict[int, bool] = {}
-    for each in queries:
-        advance = advance_of(each)  # thousands take the same one, as one object
-        if id(advance) not in far:
-            far[id(advance)] = span(windows, advance, EMISSION_CAP) is not None
-        if far[id(advance)]:
-            found.setdefault(advance, []).append(each)
-    return found
+    by_advance: dict[Advance, list[Operator]] = {}
+    is_long: dict[int, bool] = {}
+    for operator in queries:
+        advance = advance_of(operator)  # thousands share one object
+        if id(advance) not in is_long:
+            is_long[id(advance)] = span(windows, advance, EMISSION_CAP) is not None
+        if is_long[id(advance)]:
+            by_advance.setdefault(advance, []).append(operator)
+    return by_advance
 
 
 def least(receipts: Sequence[StateReceipt]) -> dict[str, Instant]:
-    """The least of the instants that tasks named, by operator."""
-    found: dict[str, Instant] = {}
+    """The least of the tasks' limits, by operator."""
+    limits: dict[str, Instant] = {}
     for receipt in receipts:
         for name, at in receipt.emission_limits.items():
-            found[name] = min(at, found.get(name, at))
-    return found
+            limits[name] = min(at, limits.get(name, at))
+    return limits

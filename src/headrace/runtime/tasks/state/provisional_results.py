@@ -1,6 +1,6 @@
-"""The provisional end of a run: what every query would answer if the streams ended here. Nothing is written.
+"""The provisional end of a run: the results of every query if the streams ended here. Nothing is written.
 
-Queries over queries see the closing answers of those they read, so they are asked level by level.
+Queries over queries read the closing results of others, so operators close level by level.
 """
 
 from __future__ import annotations
@@ -42,82 +42,84 @@ class Closing:
 def close(
     store: Store, plan: EpochPlan, message: StateMessage, unread: Mapping[str, pa.Table] | None = None
 ) -> Closing:
-    """What all operators say; `message` asks all of them to close, or how far each goes.
+    """The closing results of all operators; `message` has each one's punctuation, or closes all.
 
-    `unread`: what operators have told before and those who read it have not taken in yet.
+    `unread`: rows that operators have emitted before and their readers have not read yet.
     """
-    found: dict[str, pa.Table] = {}
+    answers: dict[str, pa.Table] = {}
     rejected: dict[str, tuple[str, ...]] = {}
-    left, seen = dict(message.emitted_to), dict[str, Instant]()
-    while left:
-        ready = {name: at for name, at in left.items() if not _sources(plan, name) & left.keys()}
+    remaining, seen = dict(message.emitted_to), dict[str, Instant]()
+    while remaining:
+        ready = {name: at for name, at in remaining.items() if not _sources(plan, name) & remaining.keys()}
         with registered(callable_by_name(plan.functions)):
-            blobs = [_blob(store, plan, plan.operators[name], (unread or {}, found)) for name in ready]
+            blobs = [_blob(store, plan, plan.operators[name], (unread or {}, answers)) for name in ready]
         for blob in blobs:
             seen |= {name: stream.greatest for name, stream in blob.receipt.streams.items()}
-        blobs.append(ScanBlob(_reached(seen), {}, {}))  # NOW is that of all that was told below
-        asked = replace(message, emitted_to=ready)
-        far = {
+        blobs.append(ScanBlob(_receipt_up_to(seen), {}, {}))  # NOW is that of all rows emitted so far
+        message_of_level = replace(message, emitted_to=ready)
+        limits = {
             name: stop
-            for name, stop in emission_limits_of(asked, blobs).items()
+            for name, stop in emission_limits_of(message_of_level, blobs).items()
             if plan.operators[name].ends_in_parts
         }
-        near = {name: at for name, at in ready.items() if name not in far}
-        told, failed = peek_all(replace(asked, emitted_to=near), blobs) if near else ({}, {})
-        found |= told
-        for name, stop in far.items():
-            found[name], failed[name] = _in_parts(
-                replace(asked, emitted_to={name: ready[name]}), name, stop, blobs
+        at_once = {name: at for name, at in ready.items() if name not in limits}
+        emitted, failed = (
+            peek_all(replace(message_of_level, emitted_to=at_once), blobs) if at_once else ({}, {})
+        )
+        answers |= emitted
+        for name, stop in limits.items():
+            answers[name], failed[name] = _in_parts(
+                replace(message_of_level, emitted_to={name: ready[name]}), name, stop, blobs
             )
         for operator, parts in failed.items():
             rejected[operator] = tuple(reason for part in parts for reason in part.reasons)
-        left = {name: at for name, at in left.items() if name not in ready}
-    return Closing(found, rejected)
+        remaining = {name: at for name, at in remaining.items() if name not in ready}
+    return Closing(answers, rejected)
 
 
 def in_order(plan: EpochPlan, operators: Iterable[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Operators in the order in which they end, at least once: those that end together, and the streams that have ended then."""
-    left = dict.fromkeys(operators)
+    """Operators in the order in which they end, at least once: those that end together, and the streams that have ended by then."""
+    remaining = dict.fromkeys(operators)
     while True:
-        ready = tuple(name for name in left if not _sources(plan, name) & left.keys())
-        yield ready, tuple(name for name in plan.streams if not _producers_of(plan, name) & left.keys())
-        left = dict.fromkeys(name for name in left if name not in ready)
-        if not left:
+        ready = tuple(name for name in remaining if not _sources(plan, name) & remaining.keys())
+        yield ready, tuple(name for name in plan.streams if not _producers_of(plan, name) & remaining.keys())
+        remaining = dict.fromkeys(name for name in remaining if name not in ready)
+        if not remaining:
             return
 
 
 def _sources(plan: EpochPlan, operator: str) -> set[str]:
-    """The operators whose results this one reads; none for one that reads sources alone."""
+    """The operators whose results this one reads."""
     return _producers_of(plan, plan.operators[operator].stream)
 
 
 def _producers_of(plan: EpochPlan, stream: str) -> set[str]:
-    """The operators whose results a stream is made of."""
-    streams = [plan.streams[each.stream] for each in inputs_of(plan.streams[stream])]
+    """The operators whose results are in a stream."""
+    streams = [plan.streams[union_input.stream] for union_input in inputs_of(plan.streams[stream])]
     return {
         derived_streams.operator_of(stream) for stream in streams if stream.using == derived_streams.USING
     }
 
 
 def _in_parts(
-    message: StateMessage, name: str, stop: Instant | None, blobs: Sequence[ScanBlob]
+    message: StateMessage, name: str, limit: Instant | None, blobs: Sequence[ScanBlob]
 ) -> tuple[pa.Table, list[Rejected]]:
-    """What an operator with very much to tell says, a part at a time; the parts lie in a file that goes with the table."""
+    """The closing results of an operator with many windows, computed in parts; they are mapped from a file without a name."""
     rejected: list[Rejected] = []
     with tempfile.TemporaryDirectory(prefix="headrace-closing-") as folder:
-        path, writer = Path(folder) / "told.arrow", None
+        path, writer = Path(folder) / "results.arrow", None
         while True:
-            now = {} if stop is None else {name: stop}
-            told, failed = peek_all(replace(message, punctuation=now), blobs)
+            punctuation = {} if limit is None else {name: limit}
+            emitted, failed = peek_all(replace(message, punctuation=punctuation), blobs)
             rejected += failed.get(name, [])
-            if name in told:
-                writer = writer or pa.ipc.new_file(path, told[name].schema)
-                writer.write_table(told[name])
-            if stop is None:
+            if name in emitted:
+                writer = writer or pa.ipc.new_file(path, emitted[name].schema)
+                writer.write_table(emitted[name])
+            if limit is None:
                 break
-            message = replace(message, provisionally_emitted_to={name: stop})
-            stop = emission_limits_of(message, blobs).get(name)
-        assert writer is not None  # there was too much to tell at once
+            message = replace(message, provisionally_emitted_to={name: limit})
+            limit = emission_limits_of(message, blobs).get(name)
+        assert writer is not None  # there were too many windows for one part
         writer.close()
         # An open map outlives the file's name.
         return pa.ipc.open_file(pa.memory_map(str(path))).read_all(), rejected
@@ -129,22 +131,22 @@ def _blob(
     operator: Operator,
     provisionally_emitted_to: Sequence[Mapping[str, pa.Table]],
 ) -> ScanBlob:
-    """What a scan task would send of the rows that the operator reads, told by other operators before or now."""
+    """The blob of a scan task that read the operator's input, emitted by other operators before or now."""
     relations = {name: load_relation(store, plan.relations[name]) for name in operator.relations}
     scanner, max_event_time = operator.scanner(relations), dict[str, int]()
-    for number, member in enumerate(inputs_of(plan.streams[operator.stream])):
-        stream = plan.streams[member.stream]
-        maker = derived_streams.operator_of(stream) if stream.using == derived_streams.USING else ""
+    for number, union_input in enumerate(inputs_of(plan.streams[operator.stream])):
+        stream = plan.streams[union_input.stream]
+        producer = derived_streams.operator_of(stream) if stream.using == derived_streams.USING else ""
         tables = [
             rows
-            for each in provisionally_emitted_to
-            if (rows := each.get(maker)) is not None and rows.num_rows
+            for tables_of in provisionally_emitted_to
+            if (rows := tables_of.get(producer)) is not None and rows.num_rows
         ]
         if not tables:
             continue
         rows = pa.concat_tables(table.select([*stream.schema.names, AT]) for table in tables)
         at = ints(rows, AT) - int(stream.options["shift"])
-        columns = {among: flat(rows.column(own)) for own, among in member.columns}
+        columns = {name: flat(rows.column(column)) for column, name in union_input.columns}
         position = placed(np.arange(len(at)) + (1 << 62), number)
         scanner.add(Batch(columns, at, position))
         max_event_time[stream.name] = int(at.max())
@@ -154,9 +156,9 @@ def _blob(
     deltas, state = operator.for_family(scanned.deltas), state_name(operator)
     sections = {f"{state}/{name}": table for name, table in deltas.items()}
     rejected = {operator.id: list(scanned.rejected)} if scanned.rejected else {}
-    return ScanBlob(_reached(max_event_time), rejected, sections)
+    return ScanBlob(_receipt_up_to(max_event_time), rejected, sections)
 
 
-def _reached(max_event_time: Mapping[str, Instant]) -> ScanReceipt:
+def _receipt_up_to(max_event_time: Mapping[str, Instant]) -> ScanReceipt:
     """The receipt of a task that read rows up to these event times, by stream."""
     return ScanReceipt(0, {name: StreamReceipt(greatest=at) for name, at in max_event_time.items()})

@@ -1,4 +1,4 @@
-"""What does a state task see of a run of earlier epochs? Its own slots, by the state they belong to."""
+"""Runs of earlier epochs as a state task reads them: its own slots, by state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.store.files.filesystem import Store
 
 @dataclass(frozen=True)
 class TaskRun:
-    """A run's sections, named `state/section`, cut to one task's slots; `whole` when nothing had to be cut."""
+    """A run's sections, named `state/section`, cut to one task's slots; `covers_task` when nothing was cut."""
 
     store: Store
     ref: RunRef
@@ -33,20 +33,20 @@ class TaskRun:
         return sum(table.num_rows for table in self.sections.values())
 
     def share_of_others(self, alive: Mapping[str, Ints | None]) -> float:
-        """Which part of the rows belongs to operators that are not `alive`, which is as `members_of` says."""
+        """The share of the rows that belongs to operators that are not `alive`, a result of `query_numbers_of`."""
         rows, dead = self.rows, 0
         for state, sections in self._by_state.items():
-            members = alive.get(state)
+            queries = alive.get(state)
             for name, table in sections.items():
                 if state not in alive:
                     dead += table.num_rows
-                elif members is not None:
+                elif queries is not None:
                     query_row_counts = self.query_row_counts(f"{state}/{name}")
-                    dead += int(query_row_counts.rows.sum() - query_row_counts.among(members).sum())
+                    dead += int(query_row_counts.rows.sum() - query_row_counts.among(queries).sum())
         return dead / rows if rows else 0.0
 
     def query_row_counts(self, section: str) -> QueryRowCounts:
-        """Whose rows a family's table holds."""
+        """Row counts by query of a family's table."""
         if not self.covers_task:
             return QueryRowCounts.of(self.sections[section])
         return query_row_counts_of(self.store, self.ref.name, section)
@@ -61,34 +61,36 @@ class TaskRun:
 
 
 def query_numbers_of(owners: Mapping[str, Sequence[Operator]]) -> dict[str, Ints | None]:
-    """The numbers of each family's members, ascending, by the name of its state; None for a state that is nobody else's."""
+    """The numbers of each family's queries, ascending, by the name of its state; None for a state with one owner."""
     return {
-        name: None if operators[0].family_key is None else np.sort([number_of(each.id) for each in operators])
+        name: None
+        if operators[0].family_key is None
+        else np.sort([number_of(operator.id) for operator in operators])
         for name, operators in owners.items()
     }
 
 
 def sections_of(runs: Sequence[TaskRun], state: str) -> dict[str, list[pa.Table]]:
     """The tables of one state in several runs, by section."""
-    found: dict[str, list[pa.Table]] = {}
+    by_section: dict[str, list[pa.Table]] = {}
     for run in runs:
         for section, table in run.of(state).items():
-            found.setdefault(section, []).append(table)
-    return found
+            by_section.setdefault(section, []).append(table)
+    return by_section
 
 
 def open_task_run(store: Store, ref: RunRef, low: int, high: int) -> TaskRun:
     """The slots [low, high) of a run.
 
-    One that also holds slots of others is filtered; that happens only after the number of tasks changed.
+    A run with other slots is filtered; that happens only after the number of tasks changed.
     """
     sections = open_run(store, ref.name)
     if low <= ref.low and ref.high <= high:
         return TaskRun(store, ref, sections, True)
-    cut = {}
+    sections_of_task = {}
     for name, table in sections.items():
         slots = ints(table, SLOT)
-        mine = table.filter(pa.array((slots >= low) & (slots < high)))
-        if mine.num_rows:  # operators are never shown a section without rows
-            cut[name] = mine
-    return TaskRun(store, ref, cut, False)
+        rows = table.filter(pa.array((slots >= low) & (slots < high)))
+        if rows.num_rows:  # operators get no section without rows
+            sections_of_task[name] = rows
+    return TaskRun(store, ref, sections_of_task, False)

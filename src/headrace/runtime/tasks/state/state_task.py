@@ -1,7 +1,7 @@
-"""The state task: deltas of this epoch meet the runs of earlier ones, windows close, results are written.
+"""The state task: it merges an epoch's deltas with the runs of earlier ones, closes windows and writes results.
 
-It owns a range of slots. It runs every epoch, rows or not: punctuation alone can close windows. All it writes are new
-files; which of them count is decided when the driver publishes.
+It owns a range of slots. It runs every epoch, also without rows: punctuation alone can close windows. All files it writes
+are new; they count once the driver has published their names.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ from headrace.store.maintenance.retention_classes import RETAIN_ALL
 from headrace.time import FOREVER, Instant
 
 _DEAD_SHARE = 0.2
-"""A run is rewritten when more than this part of its rows belongs to dropped queries."""
+"""A run is rewritten when more than this share of its rows belongs to dropped queries."""
 _LIVE_SHARE = 0.6
-"""Runs are rewritten when, on review, less than this part of them is still needed."""
+"""Runs are rewritten when, on review, less than this share of them is still needed."""
 
 
 def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
@@ -82,14 +82,14 @@ def run_state(message: StateMessage, blobs: Iterable[bytes]) -> StateReceipt:
 
 
 def peek(message: StateMessage, blobs: Sequence[ScanBlob] = ()) -> dict[str, pa.Table]:
-    """What operators would answer at the message's punctuation, by operator; nothing is written."""
+    """The results of operators at the message's punctuation, by operator; nothing is written."""
     return peek_all(message, blobs)[0]
 
 
 def peek_all(
     message: StateMessage, blobs: Sequence[ScanBlob] = ()
 ) -> tuple[dict[str, pa.Table], dict[str, list[Rejected]]]:
-    """The same, and the rows on which their expressions failed."""
+    """The results as in `peek`, and the rows on which expressions failed."""
     task = _StateTask(message, blobs)
     task.advance_all()
     return task.results, task.rejected
@@ -101,7 +101,7 @@ def latest_windows(message: StateMessage, operator: Operator) -> pa.Table | None
 
 
 def emission_limits_of(message: StateMessage, blobs: Sequence[ScanBlob]) -> dict[str, Instant]:
-    """Operators with too much to tell at once, and how far they should go first; nothing is written."""
+    """Operators with too many windows for one epoch, and where they stop; nothing is written."""
     return _StateTask(message, blobs).emission_limits()
 
 
@@ -121,9 +121,9 @@ class _StateTask:
         self.rejected: dict[str, list[Rejected]] = {}
         self._seen: dict[str, OperatorObservation] = {}
         self._ledger = Ledger()
-        """What each state took to advance and to merge."""
-        self._turns: dict[tuple[str, Instant, Instant | None, Instant | None], Advance] = {}
-        """By stream, where the operator stands, where it goes, and what was told: thousands take the same one."""
+        """Time and rows of each state to advance and to merge."""
+        self._advances: dict[tuple[str, Instant, Instant | None, Instant | None], Advance] = {}
+        """By stream, progress, new punctuation and provisional progress: thousands of operators share one."""
         self._replaced: tuple[str, ...] = ()
         self._level = 0
         for blob in blobs:
@@ -133,27 +133,31 @@ class _StateTask:
 
     def _advance(self, operator: Operator) -> Advance:
         message = self._message
-        told = message.provisionally_emitted_to.get(operator.id)
-        place = (operator.stream, message.emitted_to[operator.id], message.punctuation.get(operator.id), told)
-        known = self._turns.get(place)
-        if known is None:
-            stream, closed, now, _ = place
+        stream, emitted_to = operator.stream, message.emitted_to[operator.id]
+        punctuation = message.punctuation.get(operator.id)
+        provisional = message.provisionally_emitted_to.get(operator.id)
+        key = (stream, emitted_to, punctuation, provisional)
+        advance = self._advances.get(key)
+        if advance is None:
             progress = self._progress.get(stream, StreamProgress())
-            live = now is None and not message.final
-            each = union_progress.bounds(self.plan.streams[stream], self._progress) if live else ()
-            if now is None:
-                now = FOREVER if message.final else progress.punctuation
-            now = max(closed, now)
-            ends = closed < now == FOREVER
-            known = self._turns[place] = Advance(closed, now, progress.max_event_time, ends, each, told)
-        return known
+            live = punctuation is None and not message.final
+            inputs = union_progress.bounds(self.plan.streams[stream], self._progress) if live else ()
+            if punctuation is None:
+                punctuation = FOREVER if message.final else progress.punctuation
+            punctuation = max(emitted_to, punctuation)
+            ends = emitted_to < punctuation == FOREVER
+            advance = Advance(emitted_to, punctuation, progress.max_event_time, ends, inputs, provisional)
+            self._advances[key] = advance
+        return advance
 
     def emission_limits(self) -> dict[str, Instant]:
-        """Operators that have too much to tell for one epoch, and how far they should go in it."""
+        """Operators with too many windows for one epoch, and where they stop in it."""
         taking = {
-            name: mine
+            name: taking_part
             for name, operators in self._owners().items()
-            if (mine := [each for each in operators if each.id in self._message.emitted_to])
+            if (
+                taking_part := [operator for operator in operators if operator.id in self._message.emitted_to]
+            )
         }
         return emission_limits(taking, self._advance, self._runs, self._deltas)
 
@@ -161,7 +165,7 @@ class _StateTask:
         """Run the operators that take part."""
         with registered(callable_by_name(self.plan.functions)):
             for name, operators in self._owners().items():
-                taking = [each for each in operators if each.id in self._message.emitted_to]
+                taking = [operator for operator in operators if operator.id in self._message.emitted_to]
                 with self._ledger.timed(name):
                     if operators[0].family_key is None:
                         for operator in taking:
@@ -173,15 +177,15 @@ class _StateTask:
 
     def _owners(self) -> dict[str, list[Operator]]:
         """The plan's operators by the name of their state."""
-        found: dict[str, list[Operator]] = {}
+        owners: dict[str, list[Operator]] = {}
         for operator in self.plan.operators.values():
-            found.setdefault(state_name(operator), []).append(operator)
-        return found
+            owners.setdefault(state_name(operator), []).append(operator)
+        return owners
 
     def _advance_family(self, name: str, queries: Sequence[Operator]) -> None:
-        """Run members of one family, those that take the same turn together."""
+        """Run the queries of one family, those with the same advance together."""
         made: dict[str, list[pa.Table]] = {}
-        for cohort, advance in cohorts(queries, {each.id: self._advance(each) for each in queries}):
+        for cohort, advance in cohorts(queries, {query.id: self._advance(query) for query in queries}):
             rows = np.zeros(len(cohort.queries), np.int64)
             runs: list[Sections] = []
             for run in self._runs:
@@ -191,16 +195,21 @@ class _StateTask:
                 }
                 runs.append(
                     {
-                        s: mine
+                        s: rows_of_cohort
                         for s, t in sections.items()
-                        if (mine := cohort.only(t, query_row_counts[s])).num_rows
+                        if (rows_of_cohort := cohort.only(t, query_row_counts[s])).num_rows
                     }
                 )
                 rows += sum(
-                    (each.among(cohort.numbers) for each in query_row_counts.values()), np.zeros_like(rows)
+                    (counts.among(cohort.numbers) for counts in query_row_counts.values()),
+                    np.zeros_like(rows),
                 )
             deltas = [
-                {s: mine for s, t in delta.items() if (mine := cohort.only(t, QueryRowCounts.of(t))).num_rows}
+                {
+                    s: rows_of_cohort
+                    for s, t in delta.items()
+                    if (rows_of_cohort := cohort.only(t, QueryRowCounts.of(t))).num_rows
+                }
                 for delta in self._deltas.get(name, ())
             ]
             state, steps = cohort.advance(runs, deltas, advance)
@@ -213,15 +222,15 @@ class _StateTask:
         self._state |= {f"{name}/{section}": gathered(tables) for section, tables in made.items()}
 
     def _store_selections(self, name: str, queries: Sequence[Operator]) -> None:
-        """What selections want of this epoch's rows is kept; nobody is told."""
-        came, rows = arrived(self._deltas.get(name, ()), queries)
-        if came.num_rows:
-            self._state[f"{name}/{BITS}"] = came
+        """Store the rows of this epoch that pass selections; nothing is emitted."""
+        bits, rows = arrived(self._deltas.get(name, ()), queries)
+        if bits.num_rows:
+            self._state[f"{name}/{BITS}"] = bits
         for operator, count in rows.items():
             self._collect(operator, Step(), count)
 
     def advance(self, operator: Operator) -> None:
-        """Run one operator and keep what it gives."""
+        """Run one operator and collect its step."""
         runs = [sections for run in self._runs if (sections := run.of(operator.id))]
         deltas = self._deltas.get(operator.id, ())
         step = self._step(operator, runs, deltas)
@@ -229,51 +238,53 @@ class _StateTask:
             if table.num_rows:
                 self._state[f"{operator.id}/{section}"] = table
         rows = sum(table.num_rows for sections in (*runs, step.state) for table in sections.values())
-        self._ledger[operator.id].rows_in += sum(each.num_rows for delta in deltas for each in delta.values())
+        self._ledger[operator.id].rows_in += sum(
+            table.num_rows for delta in deltas for table in delta.values()
+        )
         self._ledger[operator.id].rows_out += self._collect(operator.id, step, rows)
 
     def _step(self, operator: Operator, runs: Sequence[Sections], deltas: Sequence[Sections]) -> Step:
-        """An operator's step; where its stream promises for single groups, these go as far as their promise."""
+        """An operator's step; where its stream promises for single groups, these advance up to their promise."""
         groups = self._groups(operator)
         if groups is None:
             return operator.advance(runs, deltas, self._advance(operator))
         return operator.advance_groups(runs, deltas, self._advance(operator), groups)
 
     def _groups(self, operator: Operator) -> GroupAdvance | None:
-        """How far its groups are ahead of its stream, and how far they go now."""
-        own = (
+        """The advance of groups whose punctuation is beyond their stream's."""
+        is_fixed = (
             operator.id in self._message.punctuation
             or operator.id in self._message.resting
             or self._message.final
         )
-        promised = {} if own else self._progress.get(operator.stream, StreamProgress()).groups
+        promised = {} if is_fixed else self._progress.get(operator.stream, StreamProgress()).groups
         before = self._message.group_punctuations.get(operator.id, {})
         return group_advance(operator, self.plan.streams[operator.stream].progress, before, promised)
 
     def _collect(self, operator: str, step: Step | QueryStep, state_rows: int) -> int:
-        """Keep what an operator answered and what was measured; the number of result rows."""
+        """Collect an operator's results and measurements; returns the number of result rows."""
         results = 0
         if step.results is not None and step.results.num_rows:
             self.results[operator] = step.results
             results = step.results.num_rows
         if step.rejected:
             self.rejected.setdefault(operator, []).extend(step.rejected)
-        rejected, told = sum(each.rows for each in step.rejected), step.emitted_counts
+        rejected, counts = sum(rows.rows for rows in step.rejected), step.emitted_counts
         self._seen[operator] = OperatorObservation(  # nothing was scanned here
-            0, 0, 0, state_rows, results, rejected, step.open_windows, pairs=told.pairs, held=told.rows
+            0, 0, 0, state_rows, results, rejected, step.open_windows, pairs=counts.pairs, held=counts.rows
         )
         return results
 
     def latest(self, operator: Operator) -> pa.Table | None:
-        """What an operator's state says of windows that have closed."""
+        """The latest closed windows in an operator's state."""
         with registered(callable_by_name(self.plan.functions)):
             return operator.latest([sections for run in self._runs if (sections := run.of(operator.id))])
 
     def compact(self) -> None:
-        """Merge runs of one size class into this epoch's run, and every run that no longer lies in our slots.
+        """Merge runs of one size class into this epoch's run, and every run with slots of other tasks.
 
-        A run of which a good part belongs to queries that are no more is merged too: dropping a query frees its state. So
-        are those that windows, or rows that came later, have left behind.
+        A run with many rows of dropped queries is merged too: dropping a query frees its state. So is a run whose rows have
+        mostly expired or were superseded.
         """
         alive = self._owners()
         queries = query_numbers_of(alive)
@@ -283,9 +294,9 @@ class _StateTask:
             for run in self._runs
             if not run.covers_task or run.share_of_others(queries) > _DEAD_SHARE
         }
-        whole = {run.ref.name: run for run in self._runs if run.covers_task}
-        for pair in due_for_review([run.ref for run in whole.values()], self._message.epoch):
-            if self._are_obsolete([whole[name] for name in pair], alive):
+        complete = {run.ref.name: run for run in self._runs if run.covers_task}
+        for pair in due_for_review([run.ref for run in complete.values()], self._message.epoch):
+            if self._are_obsolete([complete[name] for name in pair], alive):
                 chosen |= set(pair)
         if not chosen:
             return
@@ -300,7 +311,7 @@ class _StateTask:
         self._replaced = tuple(run.ref.name for run in merging)
 
     def _are_obsolete(self, runs: Sequence[TaskRun], alive: Mapping[str, Sequence[Operator]]) -> bool:
-        """Whether hardly anything of these runs would be needed if they were merged."""
+        """Whether a merge of these runs would keep little of them."""
         needed = 0
         for name, operators in alive.items():
             with self._ledger.timed(name):
@@ -310,41 +321,41 @@ class _StateTask:
         return needed < _LIVE_SHARE * sum(table.nbytes for run in runs for table in run.sections.values())
 
     def _owning(self, operators: Sequence[Operator]) -> Owners:
-        """Whose one state's is; each forgets by its own turn, and rows of members that are no more are nobody's."""
+        """The owners of one state; rows of each expire by its own advance, and rows of dropped queries have no owner."""
         return operators[0].owners(operators, self._after)
 
     def _merge(self, name: str, merging: Sequence[TaskRun], operators: Sequence[Operator]) -> None:
-        """One state's sections of the runs, as one; what rests this epoch stays as it was left."""
+        """Merge one state's sections of the runs; the state of operators that rest this epoch is unchanged."""
         owners = self._owning(operators)
-        found = sections_of(merging, name)
-        self._join(name, found, list(found))
-        ready = before_merge(owners, found)
-        self._join(name, ready, [section for section in ready if section not in found])
-        for section, kept in self._needed(operators, owners, ready):
-            if kept.num_rows:
-                self._state[f"{name}/{section}"] = kept
+        sections = sections_of(merging, name)
+        self._join(name, sections, list(sections))
+        ready = before_merge(owners, sections)
+        self._join(name, ready, [section for section in ready if section not in sections])
+        for section, needed in self._needed(operators, owners, ready):
+            if needed.num_rows:
+                self._state[f"{name}/{section}"] = needed
 
     def _needed(
-        self, operators: Sequence[Operator], owners: Owners, found: Mapping[str, Sequence[pa.Table]]
+        self, operators: Sequence[Operator], owners: Owners, sections: Mapping[str, Sequence[pa.Table]]
     ) -> Iterator[tuple[str, pa.Table]]:
-        """What is still needed of a state; an operator alone in it also forgets groups of which all is told."""
+        """The rows of a state that are still needed; of an operator with its own state without groups that have emitted all."""
         alone = operators[0] if operators[0].family_key is None else None
         groups = self._groups(alone) if alone is not None else None
-        for section, merged in compacted(owners, found):
+        for section, merged in compacted(owners, sections):
             if alone is not None and groups is not None:
                 yield section, alone.without_done(section, merged, groups)
             else:
                 yield section, merged
 
-    def _join(self, name: str, found: dict[str, list[pa.Table]], sections: Sequence[str]) -> None:
-        """Move what this epoch made of a state's sections to what is merged."""
+    def _join(self, name: str, merging: dict[str, list[pa.Table]], sections: Sequence[str]) -> None:
+        """Move this epoch's tables of a state to those to be merged."""
         for section in sections:
             fresh = self._state.pop(f"{name}/{section}", None)
             if fresh is not None:
-                found[section].append(fresh)
+                merging[section].append(fresh)
 
     def _after(self, operator: Operator) -> Advance:
-        """The turn by which an operator may forget: no further than it has answered."""
+        """The advance by which an operator's rows expire: up to the instant up to which it has emitted."""
         if operator.id in self._message.emitted_to:
             advance = self._advance(operator)
             return Advance(
@@ -353,8 +364,10 @@ class _StateTask:
                 advance.max_event_time,
                 input_punctuations=advance.input_punctuations,
             )
-        closed = self._message.resting[operator.id]
-        return Advance(closed, closed, self._progress.get(operator.stream, StreamProgress()).max_event_time)
+        emitted_to = self._message.resting[operator.id]
+        return Advance(
+            emitted_to, emitted_to, self._progress.get(operator.stream, StreamProgress()).max_event_time
+        )
 
     def write(self) -> StateReceipt:
         """Write state, results and rejects; the receipt names them."""
@@ -364,7 +377,7 @@ class _StateTask:
         for operator, rejected in self.rejected.items():
             name = file_names.query_rejects(operator, message.epoch, message.task)
             self._store.write_once(name, [encode_query_rejects(rejected)], durable=False)
-            rejects[operator] = RejectsFile(name, sum(each.rows for each in rejected))
+            rejects[operator] = RejectsFile(name, sum(part.rows for part in rejected))
         return StateReceipt(
             task=message.task,
             run=run,
@@ -378,17 +391,17 @@ class _StateTask:
         )
 
     def _work(self) -> dict[str, WorkObservation]:
-        """What each state took, and what it keeps: in runs that stay, and in this epoch's."""
-        kept = Counter(bytes_by_state(self._state))
+        """Time of each state, and its bytes: in runs that stay, and in this epoch's."""
+        stored = Counter(bytes_by_state(self._state))
         for run in self._runs:
             if run.ref.name not in self._replaced:
-                whole = (
+                sizes = (
                     bytes_of_run(self._store, run.ref.name)
                     if run.covers_task
                     else bytes_by_state(run.sections)
                 )
-                kept.update(whole)
-        return self._ledger.seen("state", kept)
+                stored.update(sizes)
+        return self._ledger.seen("state", stored)
 
     def _write_state(self) -> RunRef:
         name = file_names.state_run(self._message.epoch, self._message.task)
@@ -396,19 +409,19 @@ class _StateTask:
         return RunRef(name, self._message.low, self._message.high, self._level, size, self._message.epoch)
 
     def _write_results(self) -> tuple[ResultsFile, ...]:
-        """A file for each retention there is among the queries that have answered."""
+        """A file for each retention among the queries with results."""
         classes: dict[str, dict[str, pa.Table]] = {}
         for query, table in self.results.items():
-            classes.setdefault(str(self.plan.retentions.get(query, RETAIN_ALL)), {})[query] = by_instant(
-                table
-            )
-        found = []
+            retention = self.plan.retention_of(query)
+            retention_class = RETAIN_ALL if retention is None else str(retention)
+            classes.setdefault(retention_class, {})[query] = by_instant(table)
+        files = []
         for retention_class, tables in sorted(classes.items()):
             name = file_names.results_run(self._message.epoch, self._message.task)
             self._store.write_once(name, parts(tables, compressed=True, piece=PIECE), durable=False)
             facts = {query: _facts(table) for query, table in tables.items()}
-            found.append(ResultsFile(name, retention_class, facts))
-        return tuple(found)
+            files.append(ResultsFile(name, retention_class, facts))
+        return tuple(files)
 
 
 def _facts(table: pa.Table) -> tuple[int, int, int]:
