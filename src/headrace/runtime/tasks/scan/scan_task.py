@@ -6,7 +6,7 @@ A row is in the archive, with its fate, before any query reads it (architecture,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
