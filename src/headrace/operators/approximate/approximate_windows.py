@@ -1,8 +1,8 @@
-"""Windows of time whose counts and sums may be wrong by a part: closed panes in exponential histograms, not one by one.
+"""Time windows with approximate counts and sums: closed panes are in exponential histograms, not one by one.
 
-An instant is as good as its pane, since windows begin and end where panes do. What a window [start, end) holds of a histogram
-are the buckets at or after `start`, half of the oldest taken off; exact cells that are not in the histogram yet are added.
-Whether a group has a row in the window is exact. Source: as `synopses/exponential_histogram`.
+Pane numbers serve as instants, since windows begin and end where panes do. A window [start, end) counts the buckets at
+or after `start`, less half of the oldest; exact cells that are not in the histogram yet are added. Whether a group has
+a row in the window is exact. Source: as `synopses/exponential_histogram`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _MOST_PAIRS: Final = 1 << 20
 class ApproximateWindows(Around):
     """`Finish(Aggregate(Windowed(TimeSlide)))` of one query, all aggregates approximate.
 
-    `exactly` is the same query without errors, whose panes and partials are used; `forms` says how each of its partials is
-    kept; `asked` are the aggregates as they are answered.
+    `exactly` is the same query without errors, whose panes and partials are used; `forms` is the histogram form of each
+    of its partials; `asked` are the aggregates of the query.
     """
 
     exactly: PaneAggregate
@@ -57,17 +57,17 @@ class ApproximateWindows(Around):
 
     @property
     def inner(self) -> PaneAggregate:
-        """What reads the stream."""
+        """The operator that reads the stream."""
         return self.exactly
 
     @property
     def row_steps(self) -> tuple[RowStep, ...]:
-        """What is done to rows before they are counted."""
+        """The steps applied to rows before they are counted."""
         return self.exactly.steps
 
     @property
     def subwindows(self) -> Subwindows | None:
-        """Where the slide divides the range, those that begin at a slide."""
+        """The lengths that begin at a slide, if the slide divides the range."""
         whole = self.exactly
         return None if whole.panes.cut or whole.range is None else Subwindows(whole.range, whole.panes)
 
@@ -87,14 +87,14 @@ class ApproximateWindows(Around):
         """Its windows, its histograms, its groups."""
         panes = self.exactly.panes
         yield f"window every {render_duration(panes.slide)} of {panes.per_window} panes (context free)"
-        kept = zip(self.layout.partial_columns, self.forms, strict=True)
-        yield from histograms(kept, f"every pane: {8 * (panes.per_window or 0):,}")
+        in_histograms = zip(self.layout.partial_columns, self.forms, strict=True)
+        yield from histograms(in_histograms, f"every pane: {8 * (panes.per_window or 0):,}")
         yield routed(self.exactly)
         yield from steps_up(self.row_steps)
 
     @property
     def synopsis_bytes(self) -> Mapping[str, int]:
-        """Of each histogram, once a group."""
+        """Of each histogram, once per group."""
         return histogram_bytes(self.layout.partial_columns, self.forms)
 
     @property
@@ -108,7 +108,7 @@ class ApproximateWindows(Around):
         return HistogramLayout(self.layout, self.forms)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Seal the panes that punctuation passed; answer the windows that closed; thin what has become much."""
+        """Seal the panes below punctuation; answer the windows that closed; convert long lists of cells to histograms."""
         panes = self.exactly.panes
         arrived = [delta[OPEN] for delta in deltas if OPEN in delta]
         if advance.punctuation == BEGINNING:
@@ -117,8 +117,8 @@ class ApproximateWindows(Around):
         before = LOWEST if advance.emitted_to == BEGINNING else panes.of_instant(advance.emitted_to)
         border = block_key(0, edge)
         opened = [run[OPEN] for run in runs if OPEN in run]
-        ripe = between(opened, block_key(0, before), border)
-        sealed = merge(self.layout, ripe + between(arrived, block_key(0, LOWEST), border))
+        newly_closed = between(opened, block_key(0, before), border)
+        sealed = merge(self.layout, newly_closed + between(arrived, block_key(0, LOWEST), border))
         fresh, bad = self.histogram_layout.cells(sealed)
         closed = LOWEST if advance.emitted_to == BEGINNING else panes.last_closed(advance.emitted_to)
         horizon = None if advance.emitted_to == BEGINNING else panes.first(closed + 1)
@@ -146,7 +146,9 @@ class ApproximateWindows(Around):
         return Step(state, results, tuple(rejected), max(0, (last or now) - now))
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """Parts of open panes together; what newer histograms stand for, and what no later window holds, away."""
+        """Parts of open panes merged; of closed panes, without cells that newer histograms include and without expired
+        panes.
+        """
         if section == OPEN:
             return self.exactly.compact(section, tables, advance)
         panes = self.exactly.panes
@@ -157,7 +159,7 @@ class ApproximateWindows(Around):
 
 
 def _too_large(operator: ApproximateWindows, sealed: pa.Table, bad: np.ndarray) -> Rejected:
-    """Sums of one pane that do not fit."""
+    """Sums of one pane that do not fit their type."""
     panes = sealed.column(KEY).to_numpy()[bad] - block_key(0, 0)
     windows = panes // operator.exactly.panes.per_slide + 1
     at = operator.exactly.panes.window_bounds(windows, operator.exactly.range)[1]
@@ -179,13 +181,13 @@ class _Sums:
         cells, span = held.histograms[measure].cells(), high - low + 2
         keys = np.r_[cells.keys[::-1], held.codes]
         order = np.argsort(keys, kind="stable")  # buckets of a group, oldest first, then its cells
-        place = (keys * span + np.r_[cells.times[::-1], held.panes] - low)[order]
+        sort_keys = (keys * span + np.r_[cells.times[::-1], held.panes] - low)[order]
         weights = np.r_[cells.weights[::-1], held.values[measure]][order]
         slack = np.r_[cells.slack[::-1], np.zeros(len(held.panes), np.int64)][order]
-        return _Sums(place, np.r_[0, np.cumsum(weights)], np.r_[slack, 0], span, low)
+        return _Sums(sort_keys, np.r_[0, np.cumsum(weights)], np.r_[slack, 0], span, low)
 
     def between(self, groups: Ints, first: Ints, stop: Ints) -> tuple[Ints, Ints]:
-        """Estimates of the panes [first, stop) of groups, and how far each may be from the truth."""
+        """Estimates for the panes [first, stop) of groups, and the error bound of each."""
         base = groups * self.span - self.low
         top = self.low + self.span - 1
         start = np.searchsorted(self.places, base + np.clip(first, self.low, top))
@@ -194,7 +196,9 @@ class _Sums:
 
 
 def answer_of(operator: ApproximateWindows, runs: Sequence[Sections], closed: Instant) -> pa.Table | None:
-    """The last window that ends at or before `closed`, from state that has been advanced up to there; None where no group has a row."""
+    """The last window that ends at or before `closed`, from state that was advanced up to there; None if no group has a
+    row.
+    """
     panes = operator.exactly.panes
     window = panes.last_closed(closed)
     held = GroupHistograms.of(
@@ -216,7 +220,7 @@ Answered = tuple[dict[str, pa.Array], Ints]
 def _answers(operator: ApproximateWindows, held: GroupHistograms, due: range) -> Iterator[Answered]:
     """Columns and windows of every (window, group) that has a row, a bounded number at a time."""
     panes, (low, high) = operator.exactly.panes, held.extent()
-    sums = [_Sums.of(held, place, low, high) for place in held.layout.measures]
+    sums = [_Sums.of(held, measure, low, high) for measure in held.layout.measures]
     step = max(1, _MOST_PAIRS // max(held.groups.count, 1))
     for start in range(due.start, due.stop, step):
         windows = np.arange(start, min(start + step, due.stop))
@@ -227,8 +231,10 @@ def _answers(operator: ApproximateWindows, held: GroupHistograms, due: range) ->
         first = panes.per_slide * (window - panes.back) + (1 if panes.cut else 0)
         alive = np.flatnonzero(sums[0].between(member, first, stop)[0] > 0)
         if len(alive):
-            found = [each.between(member[alive], first[alive], stop[alive]) for each in sums]
-            yield _columns(operator, held, window[alive], member[alive], found), window[alive]
+            estimates = [
+                measure_sums.between(member[alive], first[alive], stop[alive]) for measure_sums in sums
+            ]
+            yield _columns(operator, held, window[alive], member[alive], estimates), window[alive]
 
 
 def _columns(
@@ -236,7 +242,7 @@ def _columns(
     held: GroupHistograms,
     windows: Ints,
     member: Ints,
-    found: Sequence[tuple[Ints, Ints]],
+    estimates: Sequence[tuple[Ints, Ints]],
 ) -> dict[str, pa.Array]:
     whole, partial_columns = operator.exactly, operator.layout.partial_columns
     columns = {
@@ -246,12 +252,12 @@ def _columns(
     cells = Answer(
         {
             partial_column: as_cells(partial_column, value)
-            for partial_column, (value, _) in zip(partial_columns, found, strict=True)
+            for partial_column, (value, _) in zip(partial_columns, estimates, strict=True)
         }
     )
     slack = {
         partial_column: pa.array(bound)
-        for partial_column, (_, bound) in zip(partial_columns, found, strict=True)
+        for partial_column, (_, bound) in zip(partial_columns, estimates, strict=True)
     }
     for item in operator.asked:
         call = exact(item.call)
