@@ -360,7 +360,7 @@ class BaseOperator(StateOwner):
 
     @property
     def title(self) -> str:
-        """Its class in words: `RowWindows` is "row windows"."""
+        """Its class in words: `RowSlides` is "row slides"."""
         name = type(self).__name__
         return "".join(f" {mark.lower()}" if mark.isupper() else mark for mark in name).strip()
 
