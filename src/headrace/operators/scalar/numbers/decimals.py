@@ -1,4 +1,4 @@
-"""DECIMAL arithmetic on unscaled integers: int64 where the digits fit, Python's integers in object arrays where not.
+"""DECIMAL arithmetic on unscaled integers: int64 where the digits fit, else Python's integers in object arrays.
 
 Spark computes every result exactly, rounds half away from zero to the result's scale, and fails when its precision is
 exceeded; so do these kernels.
@@ -205,8 +205,8 @@ def _positive_remainder(left: Datum, right: Datum, kind: Type) -> _Exact:
     _, second, _ = _aligned(left, right)
     divisor = np.where(np.asarray(second == 0, np.bool_), 1, second)
     raised = rest + divisor
-    again = raised - divide_towards_zero(raised, divisor) * divisor
-    return np.where(np.asarray(rest < 0, np.bool_), again, rest), scale, zero
+    wrapped = raised - divide_towards_zero(raised, divisor) * divisor
+    return np.where(np.asarray(rest < 0, np.bool_), wrapped, rest), scale, zero
 
 
 _FUNCTIONS: Final[dict[str, Callable[[Datum, Datum, Type], _Exact]]] = {

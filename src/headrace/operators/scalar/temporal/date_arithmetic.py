@@ -1,4 +1,4 @@
-"""Points in time and durations: what moves them, what lies between them, what scales a duration."""
+"""Arithmetic of points in time and durations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headrace.time import DAY
 
 
 def arithmetic(symbol: str, arguments: tuple[Type, ...], result: Type) -> Kernel:
-    """`+ - * /` where a point in time or a duration takes part; computed on microseconds, or days for DATE."""
+    """`+ - * /` with a point in time or a duration; computed on microseconds, or days for DATE."""
     if symbol in ("*", "/"):
         return _scaled(symbol, arguments, result)
     if result.name == "DATE":
