@@ -113,7 +113,7 @@ def lift(
         values = arguments[partial_column.expression] if partial_column.expression is not None else None
         if isinstance(partial_column.partial, Count) and (values is None or not values.null_count):
             if row_counts is None:
-                row_counts = _taken(
+                row_counts = _selected(
                     partial_column.partial.lift(Argument(np.empty(0), None), codes, count), live
                 )
             cells[partial_column] = row_counts  # without NULL, COUNT(x) is COUNT(*)
@@ -139,11 +139,11 @@ def lift(
         weights = None if partial_column.weight is None else arguments[partial_column.weight]
         with np.errstate(all="ignore"):
             ready = at_rest.argument(partial_column, values, dictionaries.get(partial_column), weights)
-            cells[partial_column] = _taken(partial_column.partial.lift(ready, codes, count), live)
+            cells[partial_column] = _selected(partial_column.partial.lift(ready, codes, count), live)
     return Answer(cells, dictionaries)
 
 
-def _taken(cells: Cells, live: Ints | None) -> Cells:
+def _selected(cells: Cells, live: Ints | None) -> Cells:
     return cells if live is None else tuple(part.take(live) for part in cells)
 
 
@@ -153,7 +153,7 @@ def _sums_as_limbs(wholes: Ints, most: int, codes: Ints, count: int, live: Ints 
     An integer of less than 32 bits is a limb itself. Sums of such integers may stay in the lower limb, since they grow
     no faster than sums of lower limbs do.
     """
-    (sums,) = _taken(Sum(1, integer=True).lift(Argument(wholes, None), codes, count), live)
+    (sums,) = _selected(Sum(1, integer=True).lift(Argument(wholes, None), codes, count), live)
     return (sums, np.zeros(len(sums), np.int64)) if most < 1 << 32 else (sums & 0xFFFFFFFF, sums >> 32)
 
 

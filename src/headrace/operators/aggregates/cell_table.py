@@ -39,9 +39,9 @@ class Layout:
         """Names of the key columns in state tables."""
         return tuple(f"k{index}" for index in range(len(self.keys)))
 
-    def cell_names(self, place: int) -> list[str]:
-        """Names of the columns of partial number `place`."""
-        return [f"p{place}_{column}" for column in range(self.partial_columns[place].partial.width)]
+    def cell_names(self, index: int) -> list[str]:
+        """Names of the columns of partial number `index`."""
+        return [f"p{index}_{column}" for column in range(self.partial_columns[index].partial.width)]
 
     @property
     def arguments(self) -> tuple[Expression, ...]:
@@ -70,19 +70,21 @@ class Layout:
         first_cell = 2 + len(self.keys)
         return bool(table.num_columns == first_cell or table.field(first_cell).name != _FIRST_CELL)
 
-    def given(self, rows: pa.Table) -> dict[Expression, pa.Array]:
+    def arguments_of(self, rows: pa.Table) -> dict[Expression, pa.Array]:
         """Values of the arguments of rows in the row layout."""
         columns = [flat(rows.column(index)) for index in range(2 + len(self.keys), rows.num_columns)]
         return dict(zip(self.arguments, columns, strict=True))
 
     def lift(self, rows: pa.Table) -> Answer:
         """The cells of rows in the row layout, one per row; only for partials without dictionaries."""
-        return lift_each(self.partial_columns, self.given(rows), rows.num_rows)
+        return lift_each(self.partial_columns, self.arguments_of(rows), rows.num_rows)
 
     def lifted(self, table: pa.Table) -> pa.Table:
         """Rows in the row layout, as one row of partials each."""
         columns = [flat(column) for column in table.columns[: 2 + len(self.keys)]]
-        answer = lift(self.partial_columns, self.given(table), np.arange(table.num_rows), table.num_rows)
+        answer = lift(
+            self.partial_columns, self.arguments_of(table), np.arange(table.num_rows), table.num_rows
+        )
         slots = columns[1].to_numpy(zero_copy_only=False)
         return self.table(columns[0].to_numpy(), columns[2:], slots, answer)
 
@@ -303,7 +305,7 @@ def _merge_both(layout: Layout, partials: Sequence[pa.Table], row_tables: Sequen
     rows = headed(layout, [held, row_table])
     pairs = by_block_and_group(rows.blocks, rows.groups)
     codes, count = pairs.codes, pairs.number
-    answer = lift(layout.partial_columns, layout.given(row_table), codes[cut:], count)
+    answer = lift(layout.partial_columns, layout.arguments_of(row_table), codes[cut:], count)
     if cut:
         answer = answer_onto(layout, Answer(cells_of_partials(layout, held)[0]), codes[:cut], answer)
     return _merged(layout, rows, pairs, answer)

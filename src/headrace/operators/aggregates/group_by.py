@@ -103,10 +103,10 @@ def fold(
             continue
         store_keys = [*keys, arguments[grouped.distinct_arguments[number - 1]]] if number else keys
         groups = group(store_keys, len(blocks), small=0, placed=layout.is_light, blocks=blocks_seen(blocks))
-        codes, count, pair_blocks, member, sizes = by_block_and_group(blocks, groups)
+        codes, count, pair_blocks, group_index, sizes = by_block_and_group(blocks, groups)
         live = groups.live if codes is groups.codes else None
         answer = lift(layout.partial_columns, arguments, codes, count, sizes, live)
-        taken = [picked(key, member) for key in groups.keys]
+        taken = [picked(key, group_index) for key in groups.keys]
         folded.append(layout.table(pair_blocks, taken, fresh_slots(taken[: len(keys)], count, slot), answer))
     return folded
 

@@ -1,8 +1,9 @@
 """Counts of rows that compare with values of their own group, from synopses: `x > AVG(x)` in one pass over panes.
 
 The values of the group (an average, an extreme) are exact; their rank among its rows is known up to the synopsis'
-error. The answer is the middle of the possible range. Source: Gehrke, Korn, Srivastava (2001), section 2, for the
-problem; the bound, and sliding windows, are those of `synopses/ranks`.
+error. The answer is the middle of the possible range.
+Source: Gehrke, Korn, Srivastava (2001), section 2, for the problem; the bound, and sliding windows, are those of
+`synopses/ranks`.
 """
 
 from __future__ import annotations

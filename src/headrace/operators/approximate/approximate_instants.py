@@ -1,8 +1,8 @@
 """Counts and sums within a bound at every instant: `[RANGE d]` with its rows in exponential histograms.
 
 A histogram is equivalent to a few counts that expire one by one (`Histograms.cells`), with the same error bound. So the
-exact operator answers, over these counts instead of rows. Rows at or above punctuation stay exact. Source: as
-`synopses/exponential_histogram`.
+exact operator answers, over these counts instead of rows. Rows at or above punctuation stay exact.
+Source: as `synopses/exponential_histogram`.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class ApproximateInstants(Around):
         return self.exactly.subwindows
 
     def answer_subwindow(
-        self, length: Duration, runs: Sequence[Sections], closed: Instant, now: Instant
+        self, length: Duration, runs: Sequence[Sections], emitted_to: Instant, now: Instant
     ) -> pa.Table | None:
         """R(now) of the last `length`, within the same bound."""
         return self.exactly.answer_subwindow(
-            length, self.cells_since(runs, closed, now - length), closed, now
+            length, self.cells_since(runs, emitted_to, now - length), emitted_to, now
         )
 
     def display(self) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 Pane numbers serve as instants, since windows begin and end where panes do. A window [start, end) counts the buckets at
 or after `start`, less half of the oldest; exact cells that are not in the histogram yet are added. Whether a group has
-a row in the window is exact. Source: as `synopses/exponential_histogram`.
+a row in the window is exact.
+Source: as `synopses/exponential_histogram`.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ class ApproximateWindows(Around):
     """`Finish(Aggregate(Windowed(TimeSlide)))` of one query, all aggregates approximate.
 
     `exactly` is the same query without errors, whose panes and partials are used; `forms` is the histogram form of each
-    of its partials; `asked` are the aggregates of the query.
+    of its partials; `aggregates` are those of the query.
     """
 
     exactly: PaneAggregate
-    asked: tuple[NamedAggregate, ...]
+    aggregates: tuple[NamedAggregate, ...]
     forms: tuple[Form, ...]
 
     @property
@@ -75,13 +76,13 @@ class ApproximateWindows(Around):
         self,
         length: Duration,
         runs: Sequence[Sections],
-        closed: Instant,
+        emitted_to: Instant,
         now: Instant,  # noqa: ARG002
     ) -> pa.Table | None:
         """The last window of that length, within the same bound."""
-        if closed in (BEGINNING, FOREVER):
+        if emitted_to in (BEGINNING, FOREVER):
             return None
-        return answer_of(replace(self, exactly=of_length(self.exactly, length)), runs, closed)
+        return answer_of(replace(self, exactly=of_length(self.exactly, length)), runs, emitted_to)
 
     def display(self) -> Iterator[str]:
         """Its windows, its histograms, its groups."""
@@ -120,8 +121,8 @@ class ApproximateWindows(Around):
         newly_closed = between(opened, block_key(0, before), border)
         sealed = merge(self.layout, newly_closed + between(arrived, block_key(0, LOWEST), border))
         fresh, bad = self.histogram_layout.cells(sealed)
-        closed = LOWEST if advance.emitted_to == BEGINNING else panes.last_closed(advance.emitted_to)
-        horizon = None if advance.emitted_to == BEGINNING else panes.first(closed + 1)
+        last_emitted = LOWEST if advance.emitted_to == BEGINNING else panes.last_closed(advance.emitted_to)
+        horizon = None if advance.emitted_to == BEGINNING else panes.first(last_emitted + 1)
         held = GroupHistograms.of(
             self.histogram_layout, [*(run[HISTOGRAMS] for run in runs if HISTOGRAMS in run), fresh], horizon
         )
@@ -134,16 +135,16 @@ class ApproximateWindows(Around):
         rejected = [_too_large(self, sealed, bad)] if bad.any() else []
         if held.is_empty:
             return Step(state, None, tuple(rejected))
-        now, present = panes.last_closed(advance.punctuation), held.extent()
+        last_due, present = panes.last_closed(advance.punctuation), held.extent()
         tables = []
-        for columns, windows in _answers(self, held, closing(panes, closed, now, present)):
+        for columns, windows in _answers(self, held, closing(panes, last_emitted, last_due, present)):
             ends = panes.window_bounds(windows, self.exactly.range)[1]
             table, failed = finish(self.exactly.finish, columns, windows, ends)
             tables.append(table)
             rejected += failed
         last = panes.last_window(present[1])
         results = pa.concat_tables(tables) if tables else None
-        return Step(state, results, tuple(rejected), max(0, (last or now) - now))
+        return Step(state, results, tuple(rejected), max(0, (last or last_due) - last_due))
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Parts of open panes merged; of closed panes, without cells that newer histograms include and without expired
@@ -152,9 +153,9 @@ class ApproximateWindows(Around):
         if section == OPEN:
             return self.exactly.compact(section, tables, advance)
         panes = self.exactly.panes
-        closed = advance.emitted_to != BEGINNING
+        has_closed = advance.emitted_to != BEGINNING
         return self.histogram_layout.compact(
-            tables, panes.first(panes.last_closed(advance.emitted_to) + 1) if closed else None
+            tables, panes.first(panes.last_closed(advance.emitted_to) + 1) if has_closed else None
         )
 
 
@@ -170,7 +171,7 @@ def _too_large(operator: ApproximateWindows, sealed: pa.Table, bad: np.ndarray) 
 class _Sums:
     """One measure of all groups as numbers that expire: running totals in the order of group, then pane."""
 
-    places: Ints
+    sort_keys: Ints
     totals: Ints
     slack: Ints
     span: int
@@ -190,17 +191,17 @@ class _Sums:
         """Estimates for the panes [first, stop) of groups, and the error bound of each."""
         base = groups * self.span - self.low
         top = self.low + self.span - 1
-        start = np.searchsorted(self.places, base + np.clip(first, self.low, top))
-        end = np.searchsorted(self.places, base + np.clip(stop, self.low, top))
+        start = np.searchsorted(self.sort_keys, base + np.clip(first, self.low, top))
+        end = np.searchsorted(self.sort_keys, base + np.clip(stop, self.low, top))
         return self.totals[end] - self.totals[start], np.where(start < end, self.slack[start], 0)
 
 
-def answer_of(operator: ApproximateWindows, runs: Sequence[Sections], closed: Instant) -> pa.Table | None:
-    """The last window that ends at or before `closed`, from state that was advanced up to there; None if no group has a
+def answer_of(operator: ApproximateWindows, runs: Sequence[Sections], emitted_to: Instant) -> pa.Table | None:
+    """The last window that ends at or before `emitted_to`, from state that was advanced up to there; None if no group has a
     row.
     """
     panes = operator.exactly.panes
-    window = panes.last_closed(closed)
+    window = panes.last_closed(emitted_to)
     held = GroupHistograms.of(
         operator.histogram_layout, [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run], panes.first(window)
     )
@@ -225,28 +226,28 @@ def _answers(operator: ApproximateWindows, held: GroupHistograms, due: range) ->
     for start in range(due.start, due.stop, step):
         windows = np.arange(start, min(start + step, due.stop))
         window = np.repeat(windows, held.groups.count)
-        member = np.tile(np.arange(held.groups.count), len(windows))
+        group_index = np.tile(np.arange(held.groups.count), len(windows))
         stop = panes.per_slide * window
         assert panes.back is not None
         first = panes.per_slide * (window - panes.back) + (1 if panes.cut else 0)
-        alive = np.flatnonzero(sums[0].between(member, first, stop)[0] > 0)
+        alive = np.flatnonzero(sums[0].between(group_index, first, stop)[0] > 0)
         if len(alive):
             estimates = [
-                measure_sums.between(member[alive], first[alive], stop[alive]) for measure_sums in sums
+                measure_sums.between(group_index[alive], first[alive], stop[alive]) for measure_sums in sums
             ]
-            yield _columns(operator, held, window[alive], member[alive], estimates), window[alive]
+            yield _columns(operator, held, window[alive], group_index[alive], estimates), window[alive]
 
 
 def _columns(
     operator: ApproximateWindows,
     held: GroupHistograms,
     windows: Ints,
-    member: Ints,
+    group_index: Ints,
     estimates: Sequence[tuple[Ints, Ints]],
 ) -> dict[str, pa.Array]:
     whole, partial_columns = operator.exactly, operator.layout.partial_columns
     columns = {
-        key.name: values.take(pa.array(member))
+        key.name: values.take(pa.array(group_index))
         for key, values in zip(whole.keys, held.groups.keys, strict=True)
     }
     cells = Answer(
@@ -259,7 +260,7 @@ def _columns(
         partial_column: pa.array(bound)
         for partial_column, (_, bound) in zip(partial_columns, estimates, strict=True)
     }
-    for item in operator.asked:
+    for item in operator.aggregates:
         call = exact(item.call)
         if item.call.part == "bound":
             columns[item.name] = slack[aggregate_calls.measure_of(call)]

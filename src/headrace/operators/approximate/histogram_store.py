@@ -47,17 +47,17 @@ class HistogramLayout:
         fields = [pa.field(KEY, pa.int64()), pa.field(SLOT, pa.int16())]
         keys = zip(self.layout.key_names, self.layout.keys, strict=True)
         fields += [pa.field(name, to_arrow(key.expression.type)) for name, key in keys]
-        for place in self.measures:
-            fields += [pa.field(f"n{place}", pa.int64()), pa.field(f"b{place}", pa.large_binary())]
+        for measure in self.measures:
+            fields += [pa.field(f"n{measure}", pa.int64()), pa.field(f"b{measure}", pa.large_binary())]
         return pa.schema(fields)
 
     def cells(self, sealed: pa.Table) -> tuple[pa.Table, np.ndarray]:
         """Cells of sealed panes, and the rows of the table that are left out since a number does not fit."""
         bad = np.zeros(sealed.num_rows, bool)
         columns: list[pa.Array] = [flat(sealed.column(name)) for name in (KEY, SLOT, *self.layout.key_names)]
-        for place, partial_column in enumerate(self.layout.partial_columns):
+        for measure, partial_column in enumerate(self.layout.partial_columns):
             values, failed = _numbers(
-                partial_column, [flat(sealed.column(n)) for n in self.layout.cell_names(place)]
+                partial_column, [flat(sealed.column(n)) for n in self.layout.cell_names(measure)]
             )
             bad |= failed
             columns += [values, pa.nulls(len(values), pa.large_binary())]

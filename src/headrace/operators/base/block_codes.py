@@ -22,7 +22,7 @@ class Pairs(NamedTuple):
     codes: Ints
     number: int
     blocks: Ints
-    members: Ints
+    group_indices: Ints
     sizes: Ints | None = None
 
 
@@ -37,8 +37,8 @@ def by_block_and_group(blocks: Ints, groups: Groups) -> Pairs:
         return Pairs(blocks, 0, blocks, blocks)
     low, high = int(blocks.min()), int(blocks.max())
     if low == high:
-        members = np.arange(groups.count)
-        return Pairs(groups.codes, groups.count, np.full(groups.count, low), members, groups.sizes)
+        group_indices = np.arange(groups.count)
+        return Pairs(groups.codes, groups.count, np.full(groups.count, low), group_indices, groups.sizes)
     groups = groups.dense()
     if high - low < 4 * len(blocks):
         distinct, local = None, blocks - low
@@ -49,14 +49,14 @@ def by_block_and_group(blocks: Ints, groups: Groups) -> Pairs:
     local *= groups.count
     local += groups.codes
     codes, live, sizes = _numbered(local, span * groups.count)
-    block, member = np.divmod(live, groups.count)
+    block, group_index = np.divmod(live, groups.count)
     pair_blocks = block + low if distinct is None else distinct[block]
     if (np.diff(pair_blocks) < 0).any():
         order = np.argsort(pair_blocks, kind="stable")
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
-        codes, pair_blocks, member = rank[codes], pair_blocks[order], member[order]
-    return Pairs(codes, len(live), pair_blocks, member, sizes)
+        codes, pair_blocks, group_index = rank[codes], pair_blocks[order], group_index[order]
+    return Pairs(codes, len(live), pair_blocks, group_index, sizes)
 
 
 def _numbered(codes: Ints, span: int) -> tuple[Ints, Ints, Ints | None]:

@@ -272,7 +272,7 @@ class BaseOperator(StateOwner):
         """The operator with its own state."""
         return self
 
-    def together(self, members: Sequence[Operator]) -> Operator:
+    def together(self, queries: Sequence[Operator]) -> Operator:
         """One operator for the family's queries that advance together; itself if it has its own state."""
         return self
 
@@ -281,9 +281,9 @@ class BaseOperator(StateOwner):
         return deltas
 
     def owners(
-        self, members: Sequence[Operator], advance_of: Callable[[Operator], Advance]
+        self, queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]
     ) -> Sequence[tuple[StateOwner, Advance]]:
-        """The owners of its state, each with the advance by which it expires rows; `members` are all operators stored
+        """The owners of its state, each with the advance by which it expires rows; `queries` are all operators stored
         there.
         """
         return [(self, advance_of(self))]
@@ -350,7 +350,7 @@ class BaseOperator(StateOwner):
         self,
         length: Duration,
         runs: Sequence[Sections],
-        closed: Instant,
+        emitted_to: Instant,
         now: Instant,
     ) -> pa.Table | None:
         """What it would answer if its window were `length` long, one of `subwindows`; see `subwindow.shorter`."""

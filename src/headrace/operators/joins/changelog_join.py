@@ -4,11 +4,12 @@ A relation is given by its changes: a row is inserted (+1) or retracted (-1) at 
 up to t. The pairs of two relations at t are then the sum of sign products over all changes of both sides that are not
 after t. So each change is joined with each change of the other side once, and the pair is inserted or retracted at the
 later of the two instants, whatever the order in which the sides arrive. A time window emits both changes of a row when
-the row arrives; windows of rows, and queries, emit theirs as rows of a stream. State: each side's changes in runs
-sorted by (key hash, time). New changes search the other side's runs, so the cost follows them and the pairs they make.
-Changes below the other side's punctuation are summed per row: what is left of them is the relation's content, without
-its history. Source: the binary join of STREAM over streams of insertions and deletions (Babu 2005, section 2.3), for
-any cut into batches.
+the row arrives; windows of rows, and queries, emit theirs as rows of a stream.
+State: each side's changes in runs sorted by (key hash, time). New changes search the other side's runs, so the cost
+follows them and the pairs they make. Changes below the other side's punctuation are summed per row: what is left of
+them is the relation's content, without its history.
+Source: the binary join of STREAM over streams of insertions and deletions (Babu 2005, section 2.3), for any cut into
+batches.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Side:
         """The punctuation of its streams."""
         if not advance.input_punctuations:
             return advance.punctuation
-        return min(advance.input_punctuations[member] for member in self.inputs)
+        return min(advance.input_punctuations[input_] for input_ in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +165,11 @@ class TwoSided(BaseOperator):
 
     def both(self, left: pa.Table, right: pa.Table, left_rows: Ints, right_rows: Ints) -> dict[str, pa.Array]:
         """The columns of pairs of rows."""
-        one, two = self.spec.sides
-        return {**taken(left, one.stored.names, left_rows), **taken(right, two.stored.names, right_rows)}
+        left_side, right_side = self.spec.sides
+        return {
+            **taken(left, left_side.stored.names, left_rows),
+            **taken(right, right_side.stored.names, right_rows),
+        }
 
     def pairs(self, rows: Mapping[str, pa.Array], at: Ints, last: pa.Array) -> pa.Table:
         """Pairs as result rows; `last` is the column that the join adds."""

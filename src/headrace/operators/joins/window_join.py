@@ -3,11 +3,11 @@
 A row holds from its time t to t + RANGE, a pair while both of its rows do: from `at`, the later of the two times, to
 `until`, the earlier of the two ends. That is the relation of CQL at every instant. With sliding windows, a pair is in
 the windows that end in (at, until], so a pair without a window end in that interval is dropped. A pair is emitted once,
-when its second row arrives, whatever the order in which the streams arrive; readers do not need pairs in order. State:
-each side's rows in runs sorted by (key hash, time). New rows search the other side's runs: the cost follows the new
-rows and the pairs they make. A row is stored while the *other* stream may still bring a row to join it with; a row
-already below the other stream's punctuation is never stored. Source: Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2);
-each side's RANGE is the lifetime of its own rows.
+when its second row arrives, whatever the order in which the streams arrive; readers do not need pairs in order.
+State: each side's rows in runs sorted by (key hash, time). New rows search the other side's runs: the cost follows the
+new rows and the pairs they make. A row is stored while the *other* stream may still bring a row to join it with; a row
+already below the other stream's punctuation is never stored.
+Source: Li 2008, chapter 7 (OA-Join, Figures 7-1 and 7-2); each side's RANGE is the lifetime of its own rows.
 """
 
 from __future__ import annotations

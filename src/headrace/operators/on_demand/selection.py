@@ -2,8 +2,8 @@
 
 `none`: nothing; the archive has the rows, and INVOKE tests them. `partial`: which rows pass the conditions, as bitmaps
 over the archive, so that INVOKE tests nothing and only fetches. The third way, the answer of the present window itself
-(`complete`), is that of the operators that emit every change; see `instant_aggregate`. Source: PSoup (Chandrasekaran,
-Franklin 2002), section 4.1: NoMat, PSoup-P, PSoup-C.
+(`complete`), is that of the operators that emit every change; see `instant_aggregate`.
+Source: PSoup (Chandrasekaran, Franklin 2002), section 4.1: NoMat, PSoup-P, PSoup-C.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class WindowClause:
     def in_words(self) -> str:
         """`NOW - 1 HOUR to NOW (sliding)`."""
         begin, end = (_in_words(bound) for bound in (self.begin, self.end))
-        reach = "" if self.range is None else f", of the last {render_duration(self.range)}"
-        return f"{begin} to {end}{reach} ({self.kind})"
+        length = "" if self.range is None else f", of the last {render_duration(self.range)}"
+        return f"{begin} to {end}{length} ({self.kind})"
 
     def expiry_bound(self, now: Instant) -> Instant:
         """No window from `now` on holds a row before this instant."""

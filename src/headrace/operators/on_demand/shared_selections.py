@@ -63,14 +63,14 @@ class SharedSelections:
     plan: SelectionPlan
     tables: list[pa.Table] = field(default_factory=list)
     rejected: dict[int, list[Rejected]] = field(default_factory=dict)
-    kept: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    selected_rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     rows_in: int = 0
 
     @staticmethod
     def of(queries: tuple[SelectionScan, ...]) -> SharedSelections:
         """A scan for all the queries."""
         plan = _plans.of(queries)
-        return SharedSelections(plan, kept=np.zeros(len(queries), np.int64))
+        return SharedSelections(plan, selected_rows=np.zeros(len(queries), np.int64))
 
     def add(self, batch: Batch) -> None:
         """Match a batch, and store the positions that each query selects."""
@@ -80,7 +80,7 @@ class SharedSelections:
         matches = match(self.plan.index, batch.columns, batch.rows)
         self._note(batch, matches.failed)
         indices = np.searchsorted(matches.slots, self.plan.slots)
-        self.kept += matches.counts()[indices]
+        self.selected_rows += matches.counts()[indices]
         chunks = batch.position >> CHUNK_BITS
         edges = np.flatnonzero(np.diff(chunks)) + 1
         for low, high in zip([0, *edges.tolist()], [*edges.tolist(), batch.rows], strict=True):
@@ -105,7 +105,7 @@ class SharedSelections:
         """What was scanned for each query, without its containers."""
         for index, query in enumerate(self.plan.queries):
             rejected = tuple(self.rejected.get(int(self.plan.slots[index]), ()))
-            yield query.id, Scanned({}, rejected, self.rows_in, int(self.kept[index]))
+            yield query.id, Scanned({}, rejected, self.rows_in, int(self.selected_rows[index]))
 
 
 def _at_positions(matches: Matches, offsets: Ints, low: int, high: int) -> tuple[int, Bytes]:

@@ -67,8 +67,8 @@ def emit(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -> Emitted
         return _emit_limited(plan, items, span, emit_mode)
     numbers = np.arange(items.rows)
     rows, rejected = finish(replace(plan, distinct=False), items.columns, numbers, items.begin, items.failed)
-    member = ints(rows, WINDOW)
-    begin, end = items.begin[member], items.end[member]
+    item = ints(rows, WINDOW)
+    begin, end = items.begin[item], items.end[item]
     if plan.distinct:
         codes = group(outputs(rows), rows.num_rows).codes
         first, begin, end = unite(codes, begin, end)
@@ -89,8 +89,8 @@ def emit_changes(
 ) -> Emitted:
     """HAVING and the select list applied to insertions (+1) and retractions (-1) at instants, row by row."""
     rows, rejected = finish(plan, columns, np.arange(len(at)), at)
-    member = ints(rows, WINDOW)
-    return consolidated(rows, at[member], signs[member], emit_mode), rejected
+    change = ints(rows, WINDOW)
+    return consolidated(rows, at[change], signs[change], emit_mode), rejected
 
 
 def outputs(rows: pa.Table) -> list[pa.Array]:

@@ -1,8 +1,8 @@
 """Aggregation of the rows of closed windows, for aggregates that compare each row with its own group.
 
 `COUNT(*) FILTER (WHERE x > AVG(x))` takes two passes over a group, one per level: first the averages, then the rows
-compared with them. All groups of all windows that close together are one batch. Source: Gehrke, Korn, Srivastava
-(2001), section 2: an aggregate of level i takes at most i + 1 scans.
+compared with them. All groups of all windows that close together are one batch.
+Source: Gehrke, Korn, Srivastava (2001), section 2: an aggregate of level i takes at most i + 1 scans.
 """
 
 from __future__ import annotations

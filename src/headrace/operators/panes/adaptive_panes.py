@@ -5,9 +5,9 @@ nine. So a group with few rows in a pane is smaller as its rows (*lazy*) than fo
 groups is most of the state. Within a pane the choice is made for each group by counting: rows are stored as rows while
 they take less room than the partial, and are folded when there are more of them. Both forms are equivalent and are
 combined when a window is made, so a group may change from one to the other at any time, and a query from never storing
-rows to doing so (`should_store_rows`, with hysteresis). Source: Li, Window Queries over Data Streams (2008), section
-6.4, "AdaptWID with panes"; inside one pane the threshold 6.9 reduces to the number of rows against the size of a
-partial over the size of a row.
+rows to doing so (`should_store_rows`, with hysteresis).
+Source: Li, Window Queries over Data Streams (2008), section 6.4, "AdaptWID with panes"; inside one pane the threshold
+6.9 reduces to the number of rows against the size of a partial over the size of a row.
 """
 
 from __future__ import annotations
@@ -182,10 +182,10 @@ def fold_adaptively(
         placed=row_layout_limit <= 1 and layout.is_light,
         blocks=blocks_seen(blocks),
     )
-    codes, count, pair_blocks, member, sizes = by_block_and_group(blocks, groups)
+    codes, count, pair_blocks, group_index, sizes = by_block_and_group(blocks, groups)
     counted = codes is groups.codes
     answer = lift(layout.partial_columns, arguments, codes, count, sizes, groups.live if counted else None)
-    taken = groups.keys if counted else [picked(key, member) for key in groups.keys]
+    taken = groups.keys if counted else [picked(key, group_index) for key in groups.keys]
     slots = fresh_slots(taken, count, slot)
     eager, sparse_pairs = _parted(
         answer.cells[layout.partial_columns[0]][0], groups.large if counted else None, row_layout_limit
@@ -319,7 +319,7 @@ def _settled(
     held = pa.concat_tables(folded) if folded else layout.schema().empty_table()
     row_table, cut = pa.concat_tables(rows), held.num_rows
     heads = headed(layout, [held, row_table])
-    codes, count, blocks, members, _ = by_block_and_group(heads.blocks, heads.groups)
+    codes, count, blocks, group_indices, _ = by_block_and_group(heads.blocks, heads.groups)
     sparse_groups = _are_sparse(codes, cut, count, most)
     large, lazy = np.flatnonzero(~sparse_groups), sparse_groups[codes[cut:]]
     sparse_table = _in_order_of(heads.blocks[cut:], row_table, np.flatnonzero(lazy))
@@ -330,11 +330,13 @@ def _settled(
     slots = np.zeros(count, np.int16)
     slots[codes] = heads.slots
     large_rows = np.flatnonzero(~lazy)
-    arguments = {argument: picked(values, large_rows) for argument, values in layout.given(row_table).items()}
+    arguments = {
+        argument: picked(values, large_rows) for argument, values in layout.arguments_of(row_table).items()
+    }
     answer = lift(layout.partial_columns, arguments, rank[codes[cut:][large_rows]], len(large))
     if cut:
         answer = answer_onto(layout, Answer(cells_of_partials(layout, held)[0]), rank[codes[:cut]], answer)
-    keys = [picked(key, members[large]) for key in heads.groups.keys]
+    keys = [picked(key, group_indices[large]) for key in heads.groups.keys]
     partials = layout.table(blocks[large], keys, slots[large], answer)
     return [partials, sparse_table]
 

@@ -80,8 +80,8 @@ class PaneStore:
         def ended() -> list[pa.Table]:
             return self._with_blocks(layout, self._merged(layout, expired), sealed, before, since)
 
-        closed = ClosedPanes([*sealed, *made], expired, ended)
-        return Sealed(still_open, closed, _sections(layout, store, still_open, live))
+        closed_panes = ClosedPanes([*sealed, *made], expired, ended)
+        return Sealed(still_open, closed_panes, _sections(layout, store, still_open, live))
 
     def _expired_below(self, punctuation: Instant) -> int:
         """Panes below it are in no window that closes after `punctuation`, and neither are the blocks that hold them."""
@@ -109,9 +109,9 @@ class PaneStore:
         """Sealed panes of store number `store`, and their blocks, as stored."""
         return _of(runs, store, "sealed")
 
-    def opened(self, tables: Sequence[pa.Table], closed: Instant) -> list[pa.Table]:
-        """Panes that were not closed at `closed`."""
-        edge = LOWEST if closed == BEGINNING else self.panes.of_instant(closed)
+    def opened(self, tables: Sequence[pa.Table], emitted_to: Instant) -> list[pa.Table]:
+        """Panes that were not closed at `emitted_to`."""
+        edge = LOWEST if emitted_to == BEGINNING else self.panes.of_instant(emitted_to)
         return between(tables, block_key(0, edge), block_key(0, HIGHEST))
 
     def live(self, tables: Sequence[pa.Table], settled: Instant) -> list[pa.Table]:

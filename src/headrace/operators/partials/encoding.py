@@ -267,9 +267,9 @@ def sorted_dictionary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 def ranks(values: pa.Array, dictionary: pa.Array | None) -> Column:
     """The index of each value in a sorted dictionary; NULL as 0."""
     assert dictionary is not None
-    places = pc.index_in(values, value_set=dictionary)
-    found: Column = pc.fill_null(places, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    indices = pc.index_in(values, value_set=dictionary)
+    result: Column = pc.fill_null(indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return result
 
 
 def store(partial_column: PartialColumn, cells: Cells, dictionary: pa.Array | None) -> list[pa.Array]:
@@ -281,11 +281,11 @@ def store(partial_column: PartialColumn, cells: Cells, dictionary: pa.Array | No
     return [*(pa.array(part) for part in cells[:-1]), unrank(cells[-1], dictionary)]
 
 
-def unrank(places: Column, dictionary: pa.Array | None) -> pa.Array:
+def unrank(indices: Column, dictionary: pa.Array | None) -> pa.Array:
     """Values of ranks; ranks outside the dictionary (the identities) are NULL."""
     assert dictionary is not None
-    outside = (places < 0) | (places >= len(dictionary))
-    return dictionary.take(pa.array(np.where(outside, 0, places), mask=outside))
+    outside = (indices < 0) | (indices >= len(dictionary))
+    return dictionary.take(pa.array(np.where(outside, 0, indices), mask=outside))
 
 
 def load(
@@ -304,9 +304,9 @@ def load(
         ), values
     dictionary = sorted_dictionary(values)
     empty = values.is_null().to_numpy(zero_copy_only=False)
-    places = ranks(values, dictionary)
-    places[empty] = partial_column.partial.identity((1,))[0][0]
-    return (places,), dictionary
+    indices = ranks(values, dictionary)
+    indices[empty] = partial_column.partial.identity((1,))[0][0]
+    return (indices,), dictionary
 
 
 def as_doubles(limbs: Cells) -> Column:

@@ -26,11 +26,11 @@ def squared(sizes: Column) -> Column:
     limbs = sizes.astype(np.uint64)
     rows, width = limbs.shape
     wide = np.zeros((rows, 2 * width), np.uint64)
-    for one in range(width):
-        for other in range(width):
-            product = limbs[:, one] * limbs[:, other]
-            wide[:, one + other] += product & _LOW
-            wide[:, one + other + 1] += product >> np.uint64(_LIMB)
+    for left in range(width):
+        for right in range(width):
+            product = limbs[:, left] * limbs[:, right]
+            wide[:, left + right] += product & _LOW
+            wide[:, left + right + 1] += product >> np.uint64(_LIMB)
     return np.stack(carried(tuple(wide[:, limb].view(np.int64) for limb in range(2 * width))), axis=1)
 
 

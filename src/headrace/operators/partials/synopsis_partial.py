@@ -33,13 +33,13 @@ class Synopsis:
 
     def combine(self, left: Cells, right: Cells) -> Cells:
         """Cell by cell; if one side is empty, the other unchanged."""
-        one, other = np.broadcast_arrays(left[0], right[0])
-        shape, one, other = one.shape, one.reshape(-1), other.reshape(-1)
-        merged = np.where(one == b"", other, one)
-        both = np.flatnonzero((one != b"") & (other != b""))
+        first, second = np.broadcast_arrays(left[0], right[0])
+        shape, first, second = first.shape, first.reshape(-1), second.reshape(-1)
+        merged = np.where(first == b"", second, first)
+        both = np.flatnonzero((first != b"") & (second != b""))
         if len(both):
             codes = np.r_[np.arange(len(both)), np.arange(len(both))]
-            merged[both] = self.kind.merged(np.concatenate([one[both], other[both]]), codes, len(both))
+            merged[both] = self.kind.merged(np.concatenate([first[both], second[both]]), codes, len(both))
         return (merged.reshape(shape),)
 
     def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:

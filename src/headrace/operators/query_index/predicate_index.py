@@ -51,9 +51,9 @@ class Conditions(Generic[_Query]):
     queries: tuple[_Query, ...]
     index: QueryIndex
     slots: Ints
-    places: Mapping[int, int]
+    indices: Mapping[int, int]
     """The index of each query, by its identity."""
-    known: Mapping[Expression | None, int] = field(repr=False)
+    slot_of: Mapping[Expression | None, int] = field(repr=False)
     """The slot of each condition in the index."""
 
     @staticmethod
@@ -87,18 +87,18 @@ def _changed(before: _Plan, queries: tuple[Any, ...]) -> _Plan:
     query_slots = np.full(len(queries), -1, np.int64)
     pending: dict[Expression | None, list[int]] = {}
     for index, query in enumerate(queries):
-        previous = before.places.get(id(query))
+        previous = before.indices.get(id(query))
         if previous is not None:
             query_slots[index] = before.slots[previous]
         else:
             pending.setdefault(before.condition_of(query), []).append(index)
-    new = [predicate for predicate in pending if predicate not in before.known]
+    new = [predicate for predicate in pending if predicate not in before.slot_of]
     first = before.index.next_slot
-    slots = {**before.known, **{predicate: first + n for n, predicate in enumerate(new)}}
-    for predicate, places in pending.items():
-        query_slots[places] = slots[predicate]
+    slots = {**before.slot_of, **{predicate: first + n for n, predicate in enumerate(new)}}
+    for predicate, indices_of_predicate in pending.items():
+        query_slots[indices_of_predicate] = slots[predicate]
     used = set(query_slots.tolist())
-    unused = [predicate for predicate, slot in before.known.items() if slot not in used]
+    unused = [predicate for predicate, slot in before.slot_of.items() if slot not in used]
     changed_index = before.index.changed(
         {str(slots[predicate]): predicate for predicate in new},
         [str(slots[predicate]) for predicate in unused],
@@ -107,7 +107,7 @@ def _changed(before: _Plan, queries: tuple[Any, ...]) -> _Plan:
         del slots[predicate]
     indices = {id(predicate): index for index, predicate in enumerate(queries)}
     return replace(
-        before, queries=queries, index=changed_index, slots=query_slots, places=indices, known=slots
+        before, queries=queries, index=changed_index, slots=query_slots, indices=indices, slot_of=slots
     )
 
 
@@ -135,6 +135,6 @@ class Plans(Generic[_Plan]):
     def _made(self, queries: tuple[Any, ...], key: Iterable[int]) -> _Plan:
         identities = set(key)
         for other in reversed(self._kept.values()):
-            if len(identities & other.places.keys()) >= _NEAR * max(len(identities), len(other.queries)):
+            if len(identities & other.indices.keys()) >= _NEAR * max(len(identities), len(other.queries)):
                 return other.changed(queries)
         return self._none.rebuilt(queries)

@@ -111,7 +111,7 @@ class InstantAggregate(RowOperator):
         self,
         length: Duration,
         runs: Sequence[Sections],
-        closed: Instant,  # noqa: ARG002
+        emitted_to: Instant,  # noqa: ARG002
         now: Instant,
     ) -> pa.Table | None:
         """R(now) of the last `length`, as changes."""
@@ -137,7 +137,7 @@ class InstantAggregate(RowOperator):
             last_emitted.num_rows,
             is_global=self.is_global,
         )
-        codes, begin, end = groups.own, timed.begin, timed.end
+        codes, begin, end = groups.codes, timed.begin, timed.end
         if self.is_global:
             codes, begin, end = np.r_[codes, 0], np.r_[begin, first], np.r_[end, FOREVER]
         intervals = intervals_of(codes, begin, end, span)
@@ -312,7 +312,7 @@ def _by_last_emitted(
     there = (timed.begin < span.limit) & (timed.end >= span.limit)
     expires = np.full(groups.groups.count, FOREVER, np.int64)
     if not operator.is_global:
-        np.minimum.at(expires, groups.own[there], timed.end[there])
+        np.minimum.at(expires, groups.codes[there], timed.end[there])
     keys = [key.take(pa.array(intervals.group[last])) for key in groups.groups.keys]
     slots = fresh_slots(keys, int(last.sum()), operator.rows.slot if operator.rows.routing is None else None)
     bookkeeping = {

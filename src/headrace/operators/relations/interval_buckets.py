@@ -125,12 +125,12 @@ class IntervalBlocks:
 
     def _summed(self, tables: Sequence[pa.Table], width: Duration) -> pa.Table:
         rows = gather(self.layout, tables)
-        codes, count, _, member, _ = by_block_and_group(rows.blocks // width, rows.groups)
+        codes, count, _, group_index, _ = by_block_and_group(rows.blocks // width, rows.groups)
         earliest = np.full(count, np.iinfo(np.int64).max)
         np.minimum.at(earliest, codes, rows.blocks)
         slots = np.zeros(count, np.int16)
         slots[codes] = rows.slots
-        keys = [key.take(pa.array(member)) for key in rows.groups.keys]
+        keys = [key.take(pa.array(group_index)) for key in rows.groups.keys]
         answer = reduce_answer(self.layout, rows.answer, codes, count)
         table = self.layout.table(earliest, keys, slots, answer)
         return table.take(pa.array(_order(earliest)))

@@ -56,7 +56,7 @@ class Coded:
 
     timed: Timed
     groups: Groups
-    own: Ints
+    codes: Ints
     last_emitted: Ints
     distinct: Mapping[Expression, Ints]
 
@@ -81,7 +81,7 @@ def of_intervals(
 ) -> tuple[Columns, np.ndarray, np.ndarray]:
     """Columns of every interval, where an aggregate overflowed, and the number of rows of each."""
     timed = groups.timed
-    run = intervals.cover(groups.own, timed.begin, timed.end)
+    run = intervals.cover(groups.codes, timed.begin, timed.end)
     answer = spread(grouped.layouts[0].partial_columns, timed.answer, *run, intervals.count)
 
     def over_distinct(call: AggregateCall, argument: Expression) -> Lowered:
@@ -115,7 +115,7 @@ def of_moment(
     """
     timed, count = groups.timed, groups.groups.count
     there = alive(timed.begin, timed.end)
-    codes = groups.own[there]
+    codes = groups.codes[there]
     answer = reduce_answer(grouped.layouts[0], select(timed.answer, there), codes, count)
     present = (
         np.arange(count)

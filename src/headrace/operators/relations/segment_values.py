@@ -52,8 +52,8 @@ def value_intervals(codes: Ints, values: pa.Array, low: Ints, high: Ints, counts
     there = np.flatnonzero((low < high) & values.is_valid().to_numpy(zero_copy_only=False))
     values, low, high, counts = values.take(pa.array(there)), low[there], high[there], counts[there]
     same = group([pa.array(codes[there]), values], len(there))
-    member = np.zeros(same.count, np.int64)
-    member[same.codes] = np.arange(len(there))
+    row_of_value = np.zeros(same.count, np.int64)
+    row_of_value[same.codes] = np.arange(len(there))
     owner, index = np.r_[same.codes, same.codes], np.r_[low, high]
     order = np.lexsort((index, owner))
     owner, index = owner[order], index[order]
@@ -62,7 +62,7 @@ def value_intervals(codes: Ints, values: pa.Array, low: Ints, high: Ints, counts
     lasts = np.flatnonzero((count > 0) & (until > index))
     lasts = lasts[np.argsort(index[lasts], kind="stable")]
     return ValueIntervals(
-        index[lasts], until[lasts], values.take(pa.array(member[owner[lasts]])), count[lasts]
+        index[lasts], until[lasts], values.take(pa.array(row_of_value[owner[lasts]])), count[lasts]
     )
 
 

@@ -2,7 +2,8 @@
 
 For every row the first later one beyond the threshold is found by descending through powers of two of running extremes,
 for all rows at once; the beginnings of frames are then the rows visited from one to the next: one step per frame, not
-per row. Source: delta frames (Grossniklaus, Maier, Miller, Moorthy, Tufte 2016), tumbling, against the first value.
+per row.
+Source: delta frames (Grossniklaus, Maier, Miller, Moorthy, Tufte 2016), tumbling, against the first value.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def beginnings(codes: Ints, values: Doubles, threshold: float) -> np.ndarray:
 
     Rows without a value (NaN) begin none. A partition's first row is not marked.
     """
-    data_punctuation = np.zeros(len(codes), bool)
+    begins = np.zeros(len(codes), bool)
     valued = np.flatnonzero(~np.isnan(values))
     carried = -1
     for low in range(0, len(valued), _AT_ONCE):
@@ -32,9 +33,9 @@ def beginnings(codes: Ints, values: Doubles, threshold: float) -> np.ndarray:
             rows = np.r_[carried, rows]
         starts = _frame_starts(codes[rows], values[rows], threshold)
         fresh = starts[np.r_[False, codes[rows[starts[1:]]] == codes[rows[starts[:-1]]]]]
-        data_punctuation[rows[fresh]] = True
+        begins[rows[fresh]] = True
         carried = int(rows[starts[-1]])
-    return data_punctuation
+    return begins
 
 
 def _frame_starts(codes: Ints, values: Doubles, threshold: float) -> Ints:

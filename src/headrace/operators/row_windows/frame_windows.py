@@ -1,8 +1,9 @@
 """Sessions and `[DELTA d ON x]`: windows that continue until a row begins the next one, with and without aggregates.
 
 Rows wait until they are below punctuation; they are then cut into windows and folded, so that a window in progress is
-one cell per group (without aggregates its rows are stored). State: waiting rows, one open frame and the open window of
-each partition, and the answer of the last closed window of each.
+one cell per group (without aggregates its rows are stored).
+State: waiting rows, one open frame and the open window of each partition, and the answer of the last closed window of
+each.
 """
 
 from __future__ import annotations
@@ -122,8 +123,10 @@ class FrameWindows(OverPartitions):
             window[due] * count + rows.groups.codes[due], max(frames.ends.count, 1) * count
         )
         answer = reduce_answer(layout, select(rows.answer, due), combined, len(there))
-        windows, member = np.divmod(there, count)
-        return WindowCells(windows, tuple(key.take(pa.array(member)) for key in rows.groups.keys), answer)
+        windows, group_index = np.divmod(there, count)
+        return WindowCells(
+            windows, tuple(key.take(pa.array(group_index)) for key in rows.groups.keys), answer
+        )
 
     # ------------------------------------------------------------------------------------------------------------- at rest
 

@@ -96,10 +96,10 @@ class RevisingSessions(Around):
         if settled == BEGINNING or advance.final:
             return {}
         may_change = sessions.end >= settled
-        now = min(settled, int(sessions.first[may_change].min(initial=settled)))
-        if now <= min_event_time:
+        first_open = min(settled, int(sessions.first[may_change].min(initial=settled)))
+        if first_open <= min_event_time:
             return {}
-        columns = [pa.array([now]), pa.array([self.inner.rows.slot], pa.int16())]
+        columns = [pa.array([first_open]), pa.array([self.inner.rows.slot], pa.int16())]
         return {MIN_EVENT_TIME: pa.table(columns, names=[_INSTANT, SLOT])}
 
     def before_merge(
@@ -159,10 +159,10 @@ class _Sessions:
         return result
 
 
-def _last(before: Step, now: Step, position: int) -> dict[str, pa.Table]:
+def _last(before: Step, after: Step, position: int) -> dict[str, pa.Table]:
     """The last sessions emitted now, and those emitted before that are retracted."""
     tables = []
-    for number, step in enumerate((before, now)):
+    for number, step in enumerate((before, after)):
         if LAST in step.state:
             table = step.state[LAST]
             if step is before:

@@ -2,9 +2,10 @@
 
 Rows are folded into cells by (partition, group, instant) when they arrive, in any order, and are not read again
 (without aggregates they are stored). When a row is below punctuation, its number determines whether a window ends
-there; `window_bins` then gives every window's aggregate at once. State: the cells of the last range and of rows above
-punctuation, the instants where windows may still end, a count per partition, and the answer of each partition's last
-window. Source: Li 2008, section 6.2.3 (forward-context aware windows).
+there; `window_bins` then gives every window's aggregate at once.
+State: the cells of the last range and of rows above punctuation, the instants where windows may still end, a count per
+partition, and the answer of each partition's last window.
+Source: Li 2008, section 6.2.3 (forward-context aware windows).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The class is called once per batch, when rows are scanned: a row is added to the cell of each of its windows (WID)
 together with the window's bounds, so that no user code runs where state is. Rows on which the class fails, or which it
-puts outside a window's bounds, are rejected for this query alone. State: a cell per group (without aggregates: a row)
-of each window that has not ended, and the answer of the last one.
+puts outside a window's bounds, are rejected for this query alone.
+State: a cell per group (without aggregates: a row) of each window that has not ended, and the answer of the last one.
 """
 
 from __future__ import annotations
@@ -162,5 +162,5 @@ def _cells(
     count = max(rows.groups.count, 1)
     combined, there = compact(rank[windows] * count + rows.groups.codes[in_windows], len(due.number) * count)
     answer = reduce_answer(layout, select(rows.answer, in_windows), combined, len(there))
-    windows, member = np.divmod(there, count)
-    return WindowCells(windows, tuple(key.take(pa.array(member)) for key in rows.groups.keys), answer)
+    windows, group_index = np.divmod(there, count)
+    return WindowCells(windows, tuple(key.take(pa.array(group_index)) for key in rows.groups.keys), answer)

@@ -2,9 +2,9 @@
 
 A cell at x counts in the windows that end in [x, x + range): it opens a bin at x and one at x + range. Between two
 neighbouring bins of a group every window has the same aggregate, that of the bin with the greatest id at or below its
-end; so a window reads one bin, and nothing is ever subtracted. Bins between two ends that close now are one. Source: Li
-2008, fig. 6-7, where a new bin must start from the bin at or (repaired) *equal* to its id, and (repaired) the last bin
-below punctuation must stay.
+end; so a window reads one bin, and nothing is ever subtracted. Bins between two ends that close now are one.
+Source: Li 2008, fig. 6-7, where a new bin must start from the bin at or (repaired) *equal* to its id, and (repaired)
+the last bin below punctuation must stay.
 """
 
 from __future__ import annotations

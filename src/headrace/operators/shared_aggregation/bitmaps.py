@@ -242,7 +242,7 @@ class _Block:
         if isinstance(partial, Count):
             return (before[0] + by_cell,)
         if slices:
-            sums = [column.sums(words, self._block, by_word, by_cell) for column in slices]
+            sums = [part.sums(words, self._block, by_word, by_cell) for part in slices]
             if column.partial_column.encoding == "limbs2":
                 ((low, high),) = sums
                 return before[0] + low, before[1] + high

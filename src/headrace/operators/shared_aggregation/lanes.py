@@ -62,7 +62,7 @@ class Block:
 
 
 def laid_out(codes: Ints, count: int, values: np.ndarray | None = None, *, exact: bool = True) -> Lanes:
-    """Lay out rows by cell; within a cell by `values` (NaN last; not `exact`: approximately), or in input order."""
+    """Arrange rows by cell; within a cell by `values` (NaN last; not `exact`: approximately), or in input order."""
     narrow = codes.astype(np.uint16) if count <= _SHORT else codes
     spare = 16 - max(count - 1, 0).bit_length()
     if values is not None and not exact and values.dtype == np.int64 and spare < _LEAST_BITS:

@@ -83,12 +83,12 @@ class BitSlices:
         if float((_widths(plain) - widths).mean()) < _WORTH_IT:
             bases, rest, widths = None, plain, _widths(plain)
         bits = range(int(widths.max(initial=0)))
-        one, flat = by_word.dtype.type(1), rest.reshape(-1)
+        unit, flat = by_word.dtype.type(1), rest.reshape(-1)
         return BitSlices(
             column.least,
             bases,
             widths,
-            tuple(words_of((flat >> by_word.dtype.type(bit)) & one) for bit in bits),
+            tuple(words_of((flat >> by_word.dtype.type(bit)) & unit) for bit in bits),
         )
 
     def of_block(self, block: Block) -> BlockBitSlices:

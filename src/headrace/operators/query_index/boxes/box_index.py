@@ -102,8 +102,8 @@ def _attribute(attribute: Expression, boxes: Sequence[Box]) -> AttributeIndex:
     longest = max(map(len, lists), default=0)
     more = tuple(
         (
-            np.array([i for i, one in enumerate(lists) if len(one) > step], np.int64),
-            np.array([one[step] for one in lists if len(one) > step], np.int64),
+            np.array([i for i, bitmaps in enumerate(lists) if len(bitmaps) > step], np.int64),
+            np.array([bitmaps[step] for bitmaps in lists if len(bitmaps) > step], np.int64),
         )
         for step in range(2, longest)
     )
@@ -114,8 +114,8 @@ def _attribute(attribute: Expression, boxes: Sequence[Box]) -> AttributeIndex:
         np.array(keys, np.int64) if whole else pa.array(keys, pa.binary()),
         constants,
         np.array([number for number, _ in named], np.int64),
-        np.array([one[0] if one else blank for one in lists], np.int64),
-        np.array([one[1] if len(one) > 1 else blank for one in lists], np.int64),
+        np.array([bitmaps[0] if bitmaps else blank for bitmaps in lists], np.int64),
+        np.array([bitmaps[1] if len(bitmaps) > 1 else blank for bitmaps in lists], np.int64),
         more,
     )
 

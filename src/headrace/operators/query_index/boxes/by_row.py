@@ -77,16 +77,16 @@ def blocks_of(
         if not made:
             bits[:] = _all_boxes(part)
         elif len(made) == 1:
-            bits[:] = _taken(made[0], at[0][low:high], held)
+            bits[:] = _table_rows(made[0], at[0][low:high], held)
         else:  # only the last AND writes to memory that may be strided
-            one = _taken(made[0], at[0][low:high], held)
+            accepted = _table_rows(made[0], at[0][low:high], held)
             for table, here in zip(made[1:-1], at[1:-1], strict=True):
-                np.bitwise_and(one, _taken(table, here[low:high], spare), out=one)
-            np.bitwise_and(one, _taken(made[-1], at[-1][low:high], spare), out=bits)
+                np.bitwise_and(accepted, _table_rows(table, here[low:high], spare), out=accepted)
+            np.bitwise_and(accepted, _table_rows(made[-1], at[-1][low:high], spare), out=bits)
         yield bits
 
 
-def _taken(table: Words, ranks: Ints, into: Words) -> Words:
+def _table_rows(table: Words, ranks: Ints, into: Words) -> Words:
     """Rows of a table. Ranks are never out of range, and "clip" avoids a copy when the output is contiguous."""
     return table.take(ranks, axis=0, out=into[: len(ranks)], mode="clip")
 

@@ -135,14 +135,14 @@ def blocks(at: list[Ints], rows: int) -> Iterator[tuple[int, int, list[Ints], Wo
 def _decide_residuals(decisions: Prepared, batch: _Batch, side: Side) -> None:
     if not any(entry.form.residual is not None for entry in side.entries):
         return
-    passed = _passed(side.residual, batch)
+    by_slot = _box_matches(side.residual, batch)
     sharing: dict[Expression, list[Entry]] = {}
     no_rows = np.zeros(-(-batch.rows // LANES), np.uint64)
     for entry in side.entries:
         if entry.form.residual is not None and entry.slot.number not in decisions.dead:
             sharing.setdefault(entry.form.residual, []).append(entry)
     for residual, entries in sharing.items():
-        selected = [passed.get(entry.slot.number, no_rows) for entry in entries]
+        selected = [by_slot.get(entry.slot.number, no_rows) for entry in entries]
         rows = np.flatnonzero(truths(np.bitwise_or.reduce(selected), batch.rows))
         result = batch.restricted(rows).result(residual)
         true, errors = truth(result.value, len(rows)), result.errors
@@ -158,7 +158,7 @@ def _decide_residuals(decisions: Prepared, batch: _Batch, side: Side) -> None:
             decisions.decided[entry.slot.number] = words_of(decided)
 
 
-def _passed(part: Part, batch: _Batch) -> dict[int, Words]:
+def _box_matches(part: Part, batch: _Batch) -> dict[int, Words]:
     at, plan = batch.ranks(part), planned(part)
     words = np.empty((part.queries, -(-batch.rows // LANES)), np.uint64)
     for low, _, here, mask in blocks(at, batch.rows):

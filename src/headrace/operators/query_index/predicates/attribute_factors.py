@@ -80,13 +80,15 @@ def constant(expression: Expression) -> Literal | None:
 def _of_one_attribute(parts: Sequence[Expression], *, conjunction: bool) -> Factor | None:
     factors: list[Factor] = []
     for part in parts:
-        one = factor(part)
-        if one is None or (factors and one.attribute != factors[0].attribute):
+        part_factor = factor(part)
+        if part_factor is None or (factors and part_factor.attribute != factors[0].attribute):
             return None
-        factors.append(one)
+        factors.append(part_factor)
     combine = Domain.meet if conjunction else Domain.join
-    guards = tuple(dict.fromkeys(guard for one in factors for guard in one.guards))
-    return Factor(factors[0].attribute, reduce(combine, (one.domain for one in factors)), guards)
+    guards = tuple(dict.fromkeys(guard for part_factor in factors for guard in part_factor.guards))
+    return Factor(
+        factors[0].attribute, reduce(combine, (part_factor.domain for part_factor in factors)), guards
+    )
 
 
 def _compared(symbol: str, left: Expression, right: Expression) -> Factor | None:

@@ -106,9 +106,9 @@ def _disjuncts(part: Expression, *, negated: bool) -> list[dict[Expression, Doma
     """The part as a disjunction of boxes; None when it has none within the limit."""
     if isinstance(part, Literal):
         return None if part.value is None else [{}] if part.value != negated else []
-    one = factor(part)
-    if one is not None:
-        return [_box(one, negated=negated)]
+    condition = factor(part)
+    if condition is not None:
+        return [_box(condition, negated=negated)]
     if isinstance(part, Call) and part.function == "not":
         return _disjuncts(part.arguments[0], negated=not negated)
     if not isinstance(part, Call) or part.function not in ("and", "or"):
@@ -126,10 +126,10 @@ def _disjuncts(part: Expression, *, negated: bool) -> list[dict[Expression, Doma
     return product
 
 
-def _box(one: Factor, *, negated: bool) -> dict[Expression, Domain]:
+def _box(condition: Factor, *, negated: bool) -> dict[Expression, Domain]:
     return {
-        one.attribute: one.domain.negated() if negated else one.domain,
-        **dict.fromkeys(one.guards, EVERY),
+        condition.attribute: condition.domain.negated() if negated else condition.domain,
+        **dict.fromkeys(condition.guards, EVERY),
     }
 
 
@@ -138,12 +138,14 @@ def _product(
 ) -> list[dict[Expression, Domain]] | None:
     if len(left) * len(right) > MOST_BOXES:
         return None
-    return [_intersection(one, two) for one in left for two in right]
+    return [_intersection(first, second) for first in left for second in right]
 
 
-def _intersection(one: dict[Expression, Domain], two: dict[Expression, Domain]) -> dict[Expression, Domain]:
-    both = dict(one)
-    for attribute, domain in two.items():
+def _intersection(
+    first: dict[Expression, Domain], second: dict[Expression, Domain]
+) -> dict[Expression, Domain]:
+    both = dict(first)
+    for attribute, domain in second.items():
         both[attribute] = both[attribute].meet(domain) if attribute in both else domain
     return both
 

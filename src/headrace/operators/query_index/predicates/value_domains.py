@@ -99,15 +99,15 @@ def _domain(starts: bool, flips: Iterable[Key]) -> Domain:
     return Domain(starts, tuple(remaining), None)
 
 
-def _swept(one: Domain, two: Domain, rule: Callable[[bool, bool], bool], at_null: bool | None) -> Domain:
-    inside = [one.starts, two.starts]
-    starts = now = rule(*inside)
+def _swept(first: Domain, second: Domain, rule: Callable[[bool, bool], bool], at_null: bool | None) -> Domain:
+    inside = [first.starts, second.starts]
+    starts = inside_now = rule(*inside)
     flips: list[Key] = []
-    tagged = merge(((key, 0) for key in one.flips), ((key, 1) for key in two.flips))
+    tagged = merge(((key, 0) for key in first.flips), ((key, 1) for key in second.flips))
     for key, whose in tagged:
         inside[whose] = not inside[whose]
-        if rule(*inside) != now:
-            now = not now
+        if rule(*inside) != inside_now:
+            inside_now = not inside_now
             if flips and flips[-1] == key:
                 flips.pop()
             else:

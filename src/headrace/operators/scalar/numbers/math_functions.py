@@ -179,7 +179,7 @@ def _slowly(array: pa.Array, odd: Bools, datum: pa.Array, digits: int, *, even: 
     where = valid(datum)
     mask = pa.array(odd if where is None else odd & where)
     encoded = datum.filter(mask).dictionary_encode()
-    rounded_values = [_one(value, digits, even=even) for value in _texts(encoded.dictionary)]
+    rounded_values = [_rounded_text(value, digits, even=even) for value in _texts(encoded.dictionary)]
     values = pa.array(rounded_values, pa.float64()).cast(array.type)
     return pc.replace_with_mask(array, mask, values.take(encoded.indices))
 
@@ -188,7 +188,7 @@ def _texts(values: pa.Array) -> list[str]:
     return [str(value) for value in values.cast(pa.string()).to_pylist()]
 
 
-def _one(text: str, digits: int, *, even: bool) -> float:
+def _rounded_text(text: str, digits: int, *, even: bool) -> float:
     exact = Decimal(text)
     if not exact.is_finite():
         return float(exact)

@@ -77,11 +77,11 @@ def _scaled_by_double(symbol: str, numbers: Sequence[Datum], result: Type) -> Ou
         fits = (np.abs(exact) < 2.0**63) | (exact == -(2.0**63))
     values = np.where(fits, exact, 0.0).astype(np.int64)
 
-    def describe(one: float, other: float) -> str:
+    def describe(left: float, right: float) -> str:
         return (
             "division by zero"
-            if symbol == "/" and other == 0
-            else f"{one} {symbol} {other} does not fit {result}"
+            if symbol == "/" and right == 0
+            else f"{left} {symbol} {right} does not fit {result}"
         )
 
     failure = failing(zero | ~fits, numbers, describe)

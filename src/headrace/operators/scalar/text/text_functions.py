@@ -132,13 +132,13 @@ def trimming(name: str) -> Kernel:
     """`trim`, `ltrim`, `rtrim`; with two arguments the characters come first."""
     strip = {"trim": str.strip, "ltrim": str.lstrip, "rtrim": str.rstrip}[name]
     arrow = {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}[name]
-    one = fast(lambda texts: arrow(texts, characters=" "), lambda text: strip(text, " "), pa.string())
+    spaces = fast(lambda texts: arrow(texts, characters=" "), lambda text: strip(text, " "), pa.string())
 
     def quick(texts: pa.Array, signs: str) -> pa.Array:
         return arrow(texts, characters=signs) if signs else texts
 
-    two = fast(quick, lambda signs, text: strip(text, signs), pa.string(), text=1)
-    return lambda data: one(data) if len(data) == 1 else two(data)
+    characters = fast(quick, lambda signs, text: strip(text, signs), pa.string(), text=1)
+    return lambda data: spaces(data) if len(data) == 1 else characters(data)
 
 
 # ------------------------------------------------------------------------------------------------- finding and joining
