@@ -1,4 +1,4 @@
-"""Percentiles and modes of intervals are made a stretch of intervals at a time: the same as of each segment by itself."""
+"""Percentiles and modes of intervals in batches: the same as those of each interval separately."""
 
 from __future__ import annotations
 

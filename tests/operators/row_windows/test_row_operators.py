@@ -1,4 +1,4 @@
-"""Operators that keep rows, by hand: what is told when, what is refused, what is rejected, and how little is kept."""
+"""Operators that store rows, by hand: emission, refusals, rejects, and the size of the state."""
 
 from __future__ import annotations
 

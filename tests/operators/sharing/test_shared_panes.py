@@ -170,7 +170,7 @@ def test_a_common_pane_lies_within_one_pane_of_every_window(
 
 
 def test_rows_that_lie_centuries_apart_cost_their_own_panes_only() -> None:
-    """An absurd event time among others: 6 · 10^15 panes of a microsecond and more lie between these."""
+    """An absurd event time among others: 6 · 10^15 panes of a microsecond and more are between these."""
     combs = [Panes.of(TimeSlide(*each)) for each in ((1, 1), (3, 2), (60 * SECOND, 7 * SECOND))]
     instants = np.array([0, -200 * 365 * DAY, 5, 4, 5], np.int64)
     places, starts = common_panes(combs, instants)
@@ -195,7 +195,7 @@ def test_a_predicate_of_its_own_keeps_a_query_apart() -> None:
 
 @st.composite
 def many(draw: st.DrawFn) -> list[Query]:
-    """Queries of any condition, window and aggregate that group alike."""
+    """Queries of any condition, window and aggregate with the same grouping."""
     keys = tuple(Named(name, column(name)) for name in draw(st.sampled_from(((), ("k",), ("k", "g")))))
     found = []
     for _ in range(draw(st.integers(2, 6))):

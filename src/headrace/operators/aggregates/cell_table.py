@@ -24,7 +24,7 @@ KEY: Final = "__key"
 SLOT: Final = "__slot"
 _FIRST_CELL: Final = "p0_0"
 """The count of rows, which every table of partials has."""
-_FEW_COLUMNS: Final = 6
+_MOST_LIGHT_COLUMNS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,8 @@ class Layout:
         )
         return (
             plain
-            and sum(partial_column.partial.width for partial_column in self.partial_columns) <= _FEW_COLUMNS
+            and sum(partial_column.partial.width for partial_column in self.partial_columns)
+            <= _MOST_LIGHT_COLUMNS
         )
 
     def row_schema(self) -> pa.Schema:

@@ -72,9 +72,7 @@ def _between(ranks: Ranks, limits: Sequence[_Limit]) -> tuple[Doubles, Doubles]:
 
 
 def _mean(call: AggregateCall, sums: tuple[Doubles, Doubles], fewest: Doubles, most: Doubles) -> pa.Array:
-    """The middle of the possible quotients of sums and counts, or its distance from either end; NULL if there is no
-    row.
-    """
+    """The middle of the possible quotients of sums and counts, or its distance from either end; NULL if there is no row."""
     least, greatest = sums
     least_count, most_count = np.maximum(np.rint(fewest), 1.0), np.maximum(np.rint(most), 1.0)
     low = least / np.where(least < 0, least_count, most_count)

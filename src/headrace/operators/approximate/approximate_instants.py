@@ -138,9 +138,7 @@ class ApproximateInstants(Around):
         return Step(state, step.results, tuple(rejected), step.open_windows)
 
     def cells_since(self, runs: Sequence[Sections], emitted_to: Instant, start: Instant) -> list[Sections]:
-        """State from `start` on, as the exact operator's state: histograms below `emitted_to`, exact cells from there
-        on.
-        """
+        """State from `start` on, as the exact operator's state: histograms below `emitted_to`, exact cells from there on."""
         histograms = [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run]
         held = GroupHistograms.of(self.histogram_layout, histograms, None if start < LOWEST else start)
         waiting = [_since(run[OPEN], emitted_to) for run in runs if OPEN in run]

@@ -25,7 +25,7 @@ from headrace.synopses.histograms.canonical_form import MOST, Form
 from headrace.synopses.histograms.delta_coding import decode, encode
 from headrace.synopses.histograms.exponential_histogram import Histograms
 
-_FEWEST: Final = 8
+_LEAST_CELLS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class GroupHistograms:
         buckets = sum(
             (histograms.buckets() for histograms in self.histograms), np.zeros(self.groups.count, np.int64)
         )
-        many = pending > np.maximum(buckets // 2, _FEWEST)
+        many = pending > np.maximum(buckets // 2, _LEAST_CELLS)
         for measure in self.layout.measures:
             added = np.zeros(self.groups.count)
             np.add.at(added, self.codes, self.values[measure].astype(float))

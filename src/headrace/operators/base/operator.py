@@ -45,11 +45,10 @@ Windows: TypeAlias = tuple[range, ...]
 class Advance:
     """The interval of event time over which an operator advances.
 
-    `emitted_to`: punctuation up to which answers were emitted. `punctuation`: the new punctuation. `max_event_time`:
-    the maximum event time seen. `final`: answer as if the stream ended here. `input_punctuations`: of a union, the
-    punctuation of each input, whose minimum is `punctuation`; empty if only that is known. `provisionally_emitted_to`:
-    where windows after `emitted_to` were already emitted without a trace in the state, as for a provisional end that is
-    emitted in parts.
+    `emitted_to`: punctuation up to which answers were emitted. `punctuation`: the new punctuation. `max_event_time`: the
+    maximum event time seen. `final`: answer as if the stream ended here. `input_punctuations`: of a union, the punctuation
+    of each input, whose minimum is `punctuation`; empty if only that is known. `provisionally_emitted_to`: where windows
+    after `emitted_to` were already emitted without a trace in the state, as for a provisional end that is emitted in parts.
     """
 
     emitted_to: Instant
@@ -145,13 +144,11 @@ class StateOwner(ABC):
 class BaseOperator(StateOwner):
     """One operator of the plan; subclasses are frozen dataclasses whose fields are data.
 
-    Contract: `advance` is a pure function; its answer depends only on the union of all rows scanned, not on how they
-    were cut into epochs, tasks or slots (asserted by the laws); `compact(name, tables)` may replace the tables at any
-    time.
+    Contract: `advance` is a pure function; its answer depends only on the union of all rows scanned, not on how they were
+    cut into epochs, tasks or slots (asserted by the laws); `compact(name, tables)` may replace the tables at any time.
 
-    Everything below `advance` is optional. The defaults are right for an operator that shares nothing, emits at once
-    all that is due, and answers only for its whole window. `wrapper.Around` decides for each ability whether to forward
-    it.
+    Everything below `advance` is optional. The defaults are right for an operator that shares nothing, emits at once all
+    that is due, and answers only for its whole window. `wrapper.Around` decides for each ability whether to forward it.
     """
 
     __slots__ = ()
@@ -283,9 +280,7 @@ class BaseOperator(StateOwner):
     def owners(
         self, queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]
     ) -> Sequence[tuple[StateOwner, Advance]]:
-        """The owners of its state, each with the advance by which it expires rows; `queries` are all operators stored
-        there.
-        """
+        """The owners of its state, each with the advance by which it expires rows; `queries` are all operators stored there."""
         return [(self, advance_of(self))]
 
     # Emission limits
@@ -311,9 +306,7 @@ class BaseOperator(StateOwner):
         return False
 
     def group_columns(self, columns: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the columns that are keys of groups whose windows can close before the stream's; see
-        `group_punctuation`.
-        """
+        """Those of the columns that are keys of groups whose windows can close before the stream's; see `group_punctuation`."""
         return ()
 
     def advance_groups(

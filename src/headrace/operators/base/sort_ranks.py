@@ -12,9 +12,7 @@ from headrace.operators.base.group_codes import Ints, flat, normalise, texts_of_
 
 
 def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
-    """Integers in Spark's order: NaN above every number, -0.0 equal to 0.0, NULLs first or last as `nulls_first`
-    requires.
-    """
+    """Integers in Spark's order: NaN above every number, -0.0 equal to 0.0, NULLs first or last as `nulls_first` requires."""
     values = normalise(flat(values))
     if not values.null_count and (pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type)):
         whole: Ints = values.cast(pa.int64()).to_numpy()

@@ -1,4 +1,4 @@
-"""An operator around another one: it forwards the name, the inputs, the scan and the row steps.
+"""Wrapper of an operator: it forwards the name, the inputs, the scan and the row steps.
 
 Sharing and state are not forwarded. The outer operator stores more than the inner one, so it takes part in nothing that
 expects the inner one's state alone.

@@ -66,12 +66,12 @@ _of_plain: Final = lru_cache(4096)(_name)
 
 
 _examples: Final[dict[object, PaneAggregate]] = {}
-_FEW_EXAMPLES: Final = 4096
+_MOST_EXAMPLES: Final = 4096
 
 
 def _with_shared_parts(operator: PaneAggregate) -> PaneAggregate:
     """The operator, with parts equal to those of its family as the same objects: less to store and to send."""
-    if len(_examples) >= _FEW_EXAMPLES:
+    if len(_examples) >= _MOST_EXAMPLES:
         _examples.clear()
     above = operator.finish
     expressions = [column.expression for column in above.columns] + [key.expression for key in above.sort]

@@ -1,11 +1,9 @@
-"""Containers of selected archive rows: bitmaps over positions, or lists of positions where these are smaller; never
-copies.
+"""Containers of selected archive rows: bitmaps over positions, or lists of positions where these are smaller; never copies.
 
-Positions are cut into *chunks* of 2^16. A query's selection in a chunk is one *container*: the bitmap of the chunk
-between the first and the last nonzero byte, or the positions themselves, two bytes each, if that is smaller. So a query
-that selects one row in a thousand pays for its rows, and one that selects every third pays an eighth of a byte per row.
-Containers of one query and chunk, from epochs that each read a part of it, are united; no two of them hold the same
-row.
+Positions are cut into *chunks* of 2^16. A query's selection in a chunk is one *container*: the bitmap of the chunk between
+the first and the last nonzero byte, or the positions themselves, two bytes each, if that is smaller. So a query that selects
+one row in a thousand pays for its rows, and one that selects every third pays an eighth of a byte per row. Containers of one
+query and chunk, from epochs that each read a part of it, are united; no two of them hold the same row.
 Source: PSoup (Chandrasekaran, Franklin 2002), section 3.3, the Results Structure: bitmap or list, by space.
 """
 

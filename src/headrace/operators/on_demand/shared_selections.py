@@ -124,9 +124,7 @@ def _at_positions(matches: Matches, offsets: Ints, low: int, high: int) -> tuple
 
 
 def _moved(bitmaps: Bytes, low: int, high: int, by: int, size: int) -> Bytes:
-    """Bits [low, high) of each row, shifted so that the first of them is bit `by` of the result, which has `size`
-    bytes.
-    """
+    """Bits [low, high) of each row, shifted so that the first of them is bit `by` of the result, which has `size` bytes."""
     held = bitmaps[:, low >> 3 : (high + 7) >> 3].astype(np.uint16)
     if low & 7:
         held[:, 0] &= np.uint16(0xFF << (low & 7) & 0xFF)

@@ -48,7 +48,7 @@ LEAST_GROUPS: Final = 64
 """With fewer (pane, group) pairs the layout does not change."""
 _BEGIN, _END = 0.15, 0.05
 _ENOUGH: Final = 0.8
-_FEW_OTHERS, _MORE_OTHERS = 0.25, 0.35
+_LESS_OTHERS, _MORE_OTHERS = 0.25, 0.35
 _SAMPLED: Final = SLOTS // 16
 _EVERY: Final = 8
 _FIXED: Final = 10
@@ -135,7 +135,7 @@ def panes_pay(panes: Panes, sizes: Sizes, *, do: bool) -> bool:
         return True
     if sizes.groups < LEAST_GROUPS or not sizes.pairs:
         return do
-    enough, others = (_ENOUGH, _FEW_OTHERS) if do else (1.0, _MORE_OTHERS)
+    enough, others = (_ENOUGH, _LESS_OTHERS) if do else (1.0, _MORE_OTHERS)
     has = sizes.held / sizes.pairs
     return sizes.rows - sizes.sparse_groups > others * sizes.rows or has >= enough * rows_for_panes_to_pay(
         panes

@@ -35,9 +35,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class PaneStore:
-    """How panes of one operator are stored: the top level of blocks, the revisions of late rows, and the row layout
-    limit.
-    """
+    """How panes of one operator are stored: the top level of blocks, the revisions of late rows, and the row layout limit."""
 
     panes: Panes
     top: int

@@ -1,9 +1,8 @@
 """Cost model of the ways to make windows of panes, and of whether panes pay.
 
-The model of Li 2008, section 6.3, for windows that are answered together, in cells read or combined per group: of
-equations 6.1 to 6.3 the term of the window level, since only that differs between the ways. Corrected: the printed 6.1
-and 6.2 charge a window all its panes, 6.2 for a slide of one pane only; windows that close together share most of that
-work.
+The model of Li 2008, section 6.3, for windows that are answered together, in cells read or combined per group: of equations
+6.1 to 6.3 the term of the window level, since only that differs between the ways. Corrected: the printed 6.1 and 6.2 charge
+a window all its panes, 6.2 for a slide of one pane only; windows that close together share most of that work.
 """
 
 from __future__ import annotations

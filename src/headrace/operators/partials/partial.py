@@ -217,9 +217,7 @@ def sums(codes: Ints, values: Column, count: int) -> Column:
 
 
 def reduce_onto(partial: Partial, cells: Cells, codes: Ints, onto: Cells) -> Cells:
-    """`onto`, one cell per code, combined with all cells of the code; its arrays are overwritten where any order is
-    exact.
-    """
+    """`onto`, one cell per code, combined with all cells of the code; its arrays are overwritten where any order is exact."""
     if not (isinstance(partial, Extreme) or (isinstance(partial, Count | Sum) and partial.subtracts)):
         return partial.combine(partial.reduce(cells, codes, len(onto[0])), onto)
     ufunc = partial.ufunc if isinstance(partial, Extreme) else np.add

@@ -104,8 +104,7 @@ class Side:
 class QueryIndex:
     """An immutable version of the index.
 
-    `sides` hold every query ever added since they were compiled; those in `dropped` (by id, within their side) are not
-    live.
+    `sides` hold every query ever added since they were compiled; those in `dropped` (by id, within their side) are not live.
     """
 
     version: int = 0

@@ -1,8 +1,7 @@
 """Instantaneous relation (CQL) without aggregates, for windows that do not slide.
 
-A row holds in an interval of instants: `[RANGE r]` from t to t + r, UNBOUNDED from t on, `[ROWS n]` until n more rows
-of its partition have arrived. The answer is a changelog (or its insertions, or its retractions) of the instants below
-punctuation.
+A row holds in an interval of instants: `[RANGE r]` from t to t + r, UNBOUNDED from t on, `[ROWS n]` until n more rows of its
+partition have arrived. The answer is a changelog (or its insertions, or its retractions) of the instants below punctuation.
 Source: CQL (Arasu, Babu, Widom); intervals as in decision D13.
 """
 

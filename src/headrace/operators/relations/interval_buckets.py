@@ -1,10 +1,9 @@
 """Blocks of cells of `[RANGE r]`, combined by intervals of time, for what holds throughout a span of instants.
 
-From one epoch to the next few rows enter the window and few leave it; those between do neither. Their cells are
-combined in *blocks*: aligned intervals of r/256, r/64, r/16 and r/4, each made once, when punctuation has passed its
-end. So an epoch reads a few rows per group from blocks, and single cells only at the edges. Only `combine` is needed:
-nothing is subtracted, so extremes, NaN and sums of doubles expire as rows do (decision D11 for windows that do not
-slide).
+From one epoch to the next few rows enter the window and few leave it; those between do neither. Their cells are combined in
+*blocks*: aligned intervals of r/256, r/64, r/16 and r/4, each made once, when punctuation has passed its end. So an epoch
+reads a few rows per group from blocks, and single cells only at the edges. Only `combine` is needed: nothing is subtracted,
+so extremes, NaN and sums of doubles expire as rows do (decision D11 for windows that do not slide).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Beginnings of delta frames: partitions cut where a value is beyond the threshold from the frame's first value.
 
-For every row the first later one beyond the threshold is found by descending through powers of two of running extremes,
-for all rows at once; the beginnings of frames are then the rows visited from one to the next: one step per frame, not
-per row.
+For every row the first later one beyond the threshold is found by descending through powers of two of running extremes, for
+all rows at once; the beginnings of frames are then the rows visited from one to the next: one step per frame, not per row.
 Source: delta frames (Grossniklaus, Maier, Miller, Moorthy, Tufte 2016), tumbling, against the first value.
 """
 

@@ -1,9 +1,8 @@
 """Frames of partitions: which rows are in which frame, which frames end now, and the open frame of each partition.
 
-Delta windows and sessions are *frames*: the rows of a partition in stream order, cut where one of them begins a new
-window. The state of a partition is its *open frame*: the number of the window in progress, its first value, and the
-times of its first and last row. Rows below punctuation continue it in stream order; they never change an earlier
-window.
+Delta windows and sessions are *frames*: the rows of a partition in stream order, cut where one of them begins a new window.
+The state of a partition is its *open frame*: the number of the window in progress, its first value, and the times of its
+first and last row. Rows below punctuation continue it in stream order; they never change an earlier window.
 """
 
 from __future__ import annotations
@@ -117,9 +116,7 @@ class ByDelta:
 
 @dataclass(frozen=True, slots=True)
 class ByGap:
-    """Sessions: a row more than the gap after the one before begins the next. Numbered by the times of their first
-    rows.
-    """
+    """Sessions: a row more than the gap after the one before begins the next. Numbered by the times of their first rows."""
 
     gap: Duration
     on: None = None

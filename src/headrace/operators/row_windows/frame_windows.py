@@ -2,8 +2,7 @@
 
 Rows wait until they are below punctuation; they are then cut into windows and folded, so that a window in progress is
 one cell per group (without aggregates its rows are stored).
-State: waiting rows, one open frame and the open window of each partition, and the answer of the last closed window of
-each.
+State: waiting rows, one open frame and the open window of each partition, and the answer of the last closed window of each.
 """
 
 from __future__ import annotations
@@ -38,9 +37,7 @@ _OPEN_FRAMES, _OPEN = "heads", "open"
 
 @dataclass(frozen=True, slots=True)
 class FrameWindows(OverPartitions):
-    """Windows that `cutter` cuts: each row of a partition is in one. The value of a delta is stored after the
-    partition.
-    """
+    """Windows that `cutter` cuts: each row of a partition is in one. The value of a delta is stored after the partition."""
 
     spec: PartitionedRows
     cutter: Cutter

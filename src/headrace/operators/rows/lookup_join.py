@@ -1,7 +1,6 @@
 """Join of a stream's rows with a stored relation: a hash index built once per version, probed by whole batches.
 
-NULL keys never match. A relation's key need not be unique: each row is joined with every match, in the relation's row
-order.
+NULL keys never match. A relation's key need not be unique: each row is joined with every match, in the relation's row order.
 """
 
 from __future__ import annotations

@@ -49,10 +49,9 @@ class Bounded:
 class RowLayout:
     """How rows become stored rows.
 
-    `below` steps are under the window, `above` over it. `partition` values are stored first (`c0`, `c1`, ...), then
-    those of `stored`. `counts_all` stores markers. `routing` are the indices of the values that decide the slot; None
-    sends all to `slot`, an empty tuple spreads rows by position. `change`: the column of the sign, if rows are inserted
-    and retracted.
+    `below` steps are under the window, `above` over it. `partition` values are stored first (`c0`, `c1`, ...), then those of
+    `stored`. `counts_all` stores markers. `routing` are the indices of the values that decide the slot; None sends all to
+    `slot`, an empty tuple spreads rows by position. `change`: the column of the sign, if rows are inserted and retracted.
     """
 
     partition: tuple[Expression, ...]

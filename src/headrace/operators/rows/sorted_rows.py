@@ -62,8 +62,7 @@ def in_order(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def overlapping_pairs(probing: Sorted, held: Sorted, longest: Duration | None) -> Iterator[tuple[Ints, Ints]]:
-    """(probing row, stored row) of one hash whose intervals have an instant in common, a bounded number of pairs at a
-    time.
+    """(probing row, stored row) of one hash whose intervals have an instant in common, a bounded number of pairs at a time.
 
     `longest`: no stored row's interval is longer; None if they may have no end.
     """

@@ -27,9 +27,7 @@ from headrace.time import BEGINNING, Instant
 
 
 def can_give(source_operator: PaneAggregate, new_operator: PaneAggregate) -> bool:
-    """Whether the source's panes are fine enough for the new operator: the same rows, all its keys, partials and pane
-    edges.
-    """
+    """Whether the source's panes are fine enough for the new operator: the same rows, all its keys, partials and pane edges."""
     if (new_operator.stream, new_operator.steps, new_operator.sheds) != (
         source_operator.stream,
         source_operator.steps,
@@ -53,9 +51,7 @@ def can_give(source_operator: PaneAggregate, new_operator: PaneAggregate) -> boo
 
 
 def _holds_edges(source: Panes, new: Panes) -> bool:
-    """Whether every edge of the new panes is one of the source's. Landmark sources have none, since their panes are
-    merged.
-    """
+    """Whether every edge of the new panes is one of the source's. Landmark sources have none, since their panes are merged."""
     if source.back is None or new.slide % source.slide:
         return False
     edges = {0, source.cut}
@@ -78,9 +74,7 @@ def _source_stores(source_operator: PaneAggregate, new_operator: PaneAggregate) 
 
 
 def needed_from(operator: PaneAggregate, emitted_to: Instant) -> Instant:
-    """The start of the first window that ends after `emitted_to`: earlier rows are in no window that is still to be
-    emitted.
-    """
+    """The start of the first window that ends after `emitted_to`: earlier rows are in no window that is still to be emitted."""
     if operator.range is None or emitted_to == BEGINNING:
         return BEGINNING
     panes = operator.panes

@@ -26,7 +26,7 @@ from headrace.operators.rows.row_pipeline import RowFilter
 
 _BITS_AT_ONCE: Final = 1 << 26
 """Rows are matched in portions for which the bitmaps of all operators stay below 8 MB."""
-_FEWEST: Final = 64
+_LEAST_ROWS: Final = 64
 
 
 def first_filter(operator: Operator) -> Expression | None:
@@ -71,7 +71,7 @@ class RoutedRows:
     def add(self, batch: Batch) -> None:
         """Pass each query its rows of a batch."""
         self.rows_in += batch.rows
-        step = max(_FEWEST, _BITS_AT_ONCE // max(1, len(self.plan.index)))
+        step = max(_LEAST_ROWS, _BITS_AT_ONCE // max(1, len(self.plan.index)))
         by_slot: dict[int, list[Ints]] = {}
         for low in range(0, batch.rows, step):
             for slot, rows in self._matched(batch, low, min(batch.rows, low + step)):

@@ -114,8 +114,7 @@ def scan_groups(
 ) -> list[ScanGroup]:
     """Scanners for one task's operators, with those that can share together.
 
-    `row_layout_states` names the states in which sparse groups are stored as rows; an unshared operator makes such
-    rows.
+    `row_layout_states` names the states in which sparse groups are stored as rows; an unshared operator makes such rows.
     """
     return [_scan_group(how, queries, relations, row_layout_states) for how, queries in groups(operators)]
 

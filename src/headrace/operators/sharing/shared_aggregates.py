@@ -69,9 +69,7 @@ class SharedPredicates:
     plan: SharedPlan
     joins: RowPipeline
     scanners: Mapping[str, Scanner]
-    """Each query's scanner: for batches on which a join, a key or an argument fails, which may concern only some
-    queries.
-    """
+    """Each query's scanner: for batches on which a join, a key or an argument fails, which may concern only some queries."""
     tables: list[pa.Table] = field(default_factory=list)
     rejected: dict[int, list[Rejected]] = field(default_factory=dict)
     rows_in: int = 0

@@ -137,8 +137,7 @@ def _refold(query: PaneAggregate, layout: Layout, cells: Gathered) -> pa.Table:
 def common_panes(combs: Sequence[Panes], at: Ints) -> tuple[Ints, Ints]:
     """The panes that no edge of any comb crosses: for each row the index of its pane, and the start of each pane.
 
-    If rows are sparse in time only non-empty panes are listed: an edge of each comb, the last at or before the
-    row.
+    If rows are sparse in time only non-empty panes are listed: an edge of each comb, the last at or before the row.
     """
     low, high = int(at.min()), int(at.max())
     base, width = _grid(combs)

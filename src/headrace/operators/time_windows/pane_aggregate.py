@@ -84,8 +84,7 @@ class PaneAggregate(BaseOperator):
     emit_empty: bool = False
     relations: tuple[str, ...] = ()
     revisions: Revisions | None = None
-    """With revisions, rows below the punctuation are read too, and the windows that were answered without them are
-    revised.
+    """With revisions, rows below the punctuation are read too, and the windows that were answered without them are revised.
     """
     below: int = 0
     """The number of steps below the window: rows they drop are in no window, rows dropped by others only in no answer."""
@@ -96,9 +95,7 @@ class PaneAggregate(BaseOperator):
     has_own_panes: bool = False
     """Whether it folds rows and stores panes by itself, even if they could be shared."""
     sheds: bool = False
-    """Whether it reads the sample of rows that the stream keeps under shedding, with their weights, instead of all
-    rows.
-    """
+    """Whether it reads the sample of rows that the stream keeps under shedding, with their weights, instead of all rows."""
     rule: str = ""
 
     @property

@@ -93,9 +93,7 @@ def revised(revisions: Revisions) -> str:
 
 
 def net(changes: pa.Table) -> pa.Table:
-    """The net of rows with signs: each distinct row repeated by the absolute value of its sum, with the sign of its
-    sum.
-    """
+    """The net of rows with signs: each distinct row repeated by the absolute value of its sum, with the sign of its sum."""
     columns = [flat(changes.column(name)) for name in changes.column_names if name != CHANGE]
     groups = group(columns, changes.num_rows)
     total = np.zeros(groups.count, np.int64)

@@ -45,8 +45,7 @@ class WindowRows(RowOperator):
     finish: Finish
     relations: tuple[str, ...] = ()
     revisions: Revisions | None = None
-    """With revisions, rows below the punctuation are read too, and the windows that were answered without them are
-    revised.
+    """With revisions, rows below the punctuation are read too, and the windows that were answered without them are revised.
     """
     rule: str = ""
 

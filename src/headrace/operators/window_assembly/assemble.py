@@ -39,7 +39,7 @@ from headrace.operators.window_assembly.rolling_windows import rolling
 
 _DENSE_CELLS: Final = 2_000_000
 _SHORTEST_CHUNK: Final = 64
-_FEW_PANES: Final = 12
+_MOST_REPEATED_PANES: Final = 12
 _ROLLED_ROWS: Final = 250_000
 _ROLLED_WINDOWS: Final = 65_536
 _LONG_STEADY: Final = 1024
@@ -47,9 +47,7 @@ _REPEATED_ROWS: Final = 250_000
 
 
 def closing(panes: Panes, emitted: int, last_due: int, present: tuple[int, int] | None) -> range:
-    """The windows after `emitted` up to `last_due` that may hold a row; `present` is the least and greatest non-empty
-    pane.
-    """
+    """The windows after `emitted` up to `last_due` that may hold a row; `present` is the least and greatest non-empty pane."""
     if present is None:
         return range(0)
     last_holding = panes.last_window(present[1])
@@ -172,7 +170,7 @@ def _chunk_length(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
     A chunk longer than a window has no middle, and every pane row is repeated per window that holds it. That costs
     least if windows hold few panes, so the chunk is as long as the bound on repetitions allows.
     """
-    if panes.back is None or panes.back >= _FEW_PANES:
+    if panes.back is None or panes.back >= _MOST_REPEATED_PANES:
         return min(MOST_WINDOWS, panes.back or MOST_WINDOWS)
     if len(due) <= _SHORTEST_CHUNK:
         return _SHORTEST_CHUNK

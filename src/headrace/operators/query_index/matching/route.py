@@ -36,9 +36,7 @@ class Routed:
 
 
 def route(index: QueryIndex, columns: Mapping[str, pa.Array], rows: int) -> Routed:
-    """Match a batch row-major: the AND of one table row per attribute (parts whose tables would be too large:
-    transposed).
-    """
+    """Match a batch row-major: the AND of one table row per attribute (parts whose tables would be too large: transposed)."""
     batch = prepared(index, columns, rows)
     owners = [_owners(compiled.part) for compiled in batch.parts]
     if batch.decided:

@@ -1,11 +1,9 @@
 """Comparisons of two attributes as conditions on their difference.
 
-`bid > ask + 5` is `bid - ask > 5`: a condition on one attribute, which an index finds among thousands. For integers the
-two are equivalent except for overflow, which fails: where `bid - ask` fails only the predicate decides, and *guards*
-are expressions that fail wherever a side does. Doubles round differently in the two, so their comparisons are not
-rewritten.
-Source: PSoup (Chandrasekaran, Franklin 2002), the list of predicates over several attributes; the difference is
-Headrace's.
+`bid > ask + 5` is `bid - ask > 5`: a condition on one attribute, which an index finds among thousands. For integers the two
+are equivalent except for overflow, which fails: where `bid - ask` fails only the predicate decides, and *guards* are
+expressions that fail wherever a side does. Doubles round differently in the two, so their comparisons are not rewritten.
+Source: PSoup (Chandrasekaran, Franklin 2002), the list of predicates over several attributes; the difference is Headrace's.
 """
 
 from __future__ import annotations

@@ -35,9 +35,7 @@ _MICROS: Final = decimal(20, 6)
 
 
 def cast(source: Type, target: Type) -> Kernel:
-    """The kernel of CAST from one type to another; `headrace.algebra.functions.resolve.can_cast` lists the possible
-    ones.
-    """
+    """The kernel of CAST from one type to another; `headrace.algebra.functions.resolve.can_cast` lists the possible ones."""
     conversion = _cast(source, target)
 
     def kernel(data: Sequence[Datum]) -> Outcome:

@@ -55,9 +55,7 @@ def _floating(symbol: str, left: Datum, right: Datum) -> pa.Array:
 
 
 def _with_constant(symbol: str, left: Datum, right: pa.Scalar) -> pa.Array:
-    """With a number on the right, IEEE handles NaN as Spark does except in `>` and `>=`, which are `not <=` and `not
-    <`.
-    """
+    """With a number on the right, IEEE handles NaN as Spark does except in `>` and `>=`, which are `not <=` and `not <`."""
     if math.isnan(right.as_py()):
         return _totally(symbol, left, right)
     if symbol == ">":

@@ -183,7 +183,7 @@ def since_epoch(unit: int) -> Kernel:
 
 
 def cut_seconds(data: Sequence[Datum]) -> Outcome:
-    """Whole seconds since 1970, cut off towards zero."""
+    """Whole seconds since 1970, truncated towards zero."""
     micros = raw(data[0])
     seconds = np.where(micros < 0, -(-micros // SECOND), micros // SECOND)
     return build(np.where(micros == -(2**63), -(2**63 // SECOND), seconds), valid(data[0]), pa.int64()), None
@@ -212,7 +212,7 @@ def instant_of(unit: int, argument: Type, result: Type) -> Kernel:
 
 
 def moved_days(sign: int) -> Kernel:
-    """A date so many days later (or earlier); beyond the ends of DATE it wraps around, as in Spark."""
+    """A date some days later (or earlier); beyond the ends of DATE it wraps around, as in Spark."""
 
     def kernel(data: Sequence[Datum]) -> Outcome:
         days = raw(data[0]).astype(np.int64) + sign * raw(data[1]).astype(np.int64)

@@ -1,7 +1,6 @@
 """Time zones: local time at an instant, and the instant of a local time, with Java's answers at clock changes.
 
-A local time that the clocks skip is read with the offset before the change; one that occurs twice is its first
-occurrence.
+A local time that the clocks skip is read with the offset before the change; one that occurs twice is its first occurrence.
 """
 
 from __future__ import annotations
@@ -37,9 +36,7 @@ _FIRST: Final = -62_135_596_800_000_000
 _REFERENCE_YEAR: Final = 2009
 """From here on the years of 28 have every calendar there is, and today's rules."""
 _LAST: Final = 2_114_380_800_000_000
-"""The year 2037, from which on a zone's file may have no rules: years are mapped to one of the 28 with the same
-calendar.
-"""
+"""The year 2037, from which on a zone's file may have no rules: years are mapped to one of the 28 with the same calendar."""
 
 
 def ahead(rules: Rules, instants: Numbers) -> Numbers:

@@ -1,7 +1,6 @@
 """Functions of texts: constant patterns and lengths in Arrow kernels, the rest by Python calls.
 
-Where Arrow differs from Spark, and for arguments that vary by row, there is one Python call for each distinct
-combination.
+Where Arrow differs from Spark, and for arguments that vary by row, there is one Python call for each distinct combination.
 """
 
 from __future__ import annotations
