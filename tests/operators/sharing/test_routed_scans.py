@@ -83,7 +83,7 @@ def test_each_makes_of_its_rows_what_it_makes_of_all(
         patch.setattr(foldings_of, "shares", lambda _: False)  # each by itself, as far as that goes
         if small:
             patch.setattr(routed_scans, "_BITS_AT_ONCE", 1)
-            patch.setattr(routed_scans, "_FEWEST", 5)
+            patch.setattr(routed_scans, "_LEAST_ROWS", 5)
         routed = harvested(operators, batches, RELATIONS)
     assert told(routed) == told(alone)
     assert counted(routed) == counted(alone)
