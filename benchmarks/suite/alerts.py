@@ -111,12 +111,12 @@ def _operator_progress(folder: Path, kind: str, count: int, way: str) -> Iterato
 @contextmanager
 def _apart(apart: bool) -> Iterator[None]:
     """While this lasts no query shares an index with another one."""
-    few = scan_sharing.FEW_PREDICATES
+    few = scan_sharing.MOST_SEPARATE_FILTERS
     try:
-        scan_sharing.FEW_PREDICATES = 1 << 40 if apart else few
+        scan_sharing.MOST_SEPARATE_FILTERS = 1 << 40 if apart else few
         yield
     finally:
-        scan_sharing.FEW_PREDICATES = few
+        scan_sharing.MOST_SEPARATE_FILTERS = few
 
 
 def _told(hub: Hub) -> int:

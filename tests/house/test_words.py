@@ -28,6 +28,7 @@ CLEAN: frozenset[str] = frozenset(
         "examples",
         "language",
         "observation.py",
+        "operators",
         "overload",
         "planner",
         "reference",

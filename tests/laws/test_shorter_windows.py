@@ -35,7 +35,7 @@ TICK = some.TICK
 def _thin_at_once() -> Iterator[None]:
     """Generated histories are short: a histogram is made from the first cells on."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(histogram_store, "_FEWEST", 0)
+        patch.setattr(histogram_store, "_LEAST_CELLS", 0)
         yield
 
 

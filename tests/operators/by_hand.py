@@ -61,7 +61,7 @@ def counts_of(*partition: Expression, grouped: Grouped = COUNT, **how: Any) -> P
 
 
 def batches(cut: Sequence[Rows], *, member: int = 0, prefix: str = "") -> list[Batch]:
-    """A batch for each epoch; positions go on."""
+    """A batch for each epoch, with consecutive positions."""
     made, before = [], 0
     for rows in cut:
         columns = {

@@ -134,5 +134,5 @@ def test_aggregates_that_depend_on_others_are_told_with_their_levels() -> None:
 
 def test_changes_of_windows_say_so_and_what_they_are_changes_of() -> None:
     lines = told(f"ISTREAM({HOURLY})")
-    assert lines[1] == "  istream: what differs from each window to the next"
+    assert lines[1] == "  istream: differences between each window and the next"
     assert any("combined from dyadic blocks" in line for line in lines)

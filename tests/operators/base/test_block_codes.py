@@ -30,7 +30,7 @@ def test_pairs_are_the_same_whether_groups_were_looked_for_or_not(
     for blocks in (1, blocks_seen(block), 2):
         groups = group([pa.array(key)], rows, small=0, blocks=blocks)
         pairs = by_block_and_group(block, groups)
-        names = groups.keys[0].to_numpy()[pairs.members]
+        names = groups.keys[0].to_numpy()[pairs.group_indices]
         if pairs.sizes is not None:
             assert pairs.sizes.sum() == rows
         assert (np.diff(pairs.blocks) >= 0).all()

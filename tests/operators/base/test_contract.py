@@ -103,7 +103,7 @@ def test_an_operator_that_does_no_more_than_it_must_runs_and_is_explained() -> N
 
 def test_it_shares_nothing_and_has_a_state_of_its_own() -> None:
     one, other = CountAtEnd("q1"), CountAtEnd("q2")
-    assert list(groups([one, other])) == [("alone", (one,)), ("alone", (other,))]
+    assert list(groups([one, other])) == [("unshared", (one,)), ("unshared", (other,))]
     assert (state_name(one), one.together([one]), one.unshared()) == ("q1", one, one)
     assert as_it_runs(one, {"q1"}) is one
     assert one.owners([one], lambda _: NO_TURN) == [(one, NO_TURN)]

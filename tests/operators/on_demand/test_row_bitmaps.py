@@ -74,7 +74,7 @@ def test_what_a_query_wants_is_kept_by_position_whatever_the_cut_the_gaps_and_th
         scan = SharedSelections.of(members)
         scan.add(Batch({"x": pa.array(x[order])}, position[order], position[order]))
         tables += [table for table in scan.tables if table.num_rows]
-        assert scan.kept.tolist() == [int((x[low:high] < member.below).sum()) for member in members]
+        assert scan.selected_rows.tolist() == [int((x[low:high] < member.below).sum()) for member in members]
     meant = {
         number: position[x < member.below].tolist()
         for number, member in enumerate(members, 1)

@@ -1,4 +1,4 @@
-"""AdaptWID with panes: groups of few rows lie as these, answers are the same, and the state is never larger for it."""
+"""AdaptWID with panes: sparse groups are stored as rows, answers are the same, and the state is never larger for it."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_the_choice_is_made_of_what_was_measured_with_hysteresis() -> None:
 
 
 def test_landmarks_and_revisions_fold_every_row() -> None:
-    """Of a landmark all of the past is one pane; late rows would have to find their group's rows again."""
+    """All closed panes of a landmark are one; late rows would need their group's stored rows again."""
     for text in (
         "SELECT k, SUM(v) AS t FROM s [LANDMARK SLIDE 10 SECONDS] GROUP BY k",
         "SELECT SUM(v) AS t FROM s [RANGE 10 SECONDS SLIDE 10 SECONDS] EMIT EMPTY",

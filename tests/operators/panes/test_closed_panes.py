@@ -97,7 +97,7 @@ def test_windows_hold_the_same_whether_spent_panes_were_merged_or_not(
     further: int,
     rolls: bool,
 ) -> None:
-    """Two epochs of two tasks each; the second's rows lie after the punctuation of the first."""
+    """Two epochs of two tasks each; the second's rows are above the punctuation of the first."""
     now = closed + further
     second = [row for row in second if panes.of_instant(closed) <= row[0]] or [(90, 0, 0)]
     earlier = sealed(panes, [], [delta(first), delta(first[:1])], BEGINNING, closed)

@@ -100,7 +100,7 @@ def read_by(grouped: Grouped, panes: Panes, due: range, *, differences: bool) ->
 
 @pytest.mark.parametrize("cut", [0, 1])
 def test_repair_12_what_differences_cost_is_what_they_read_also_with_two_panes_a_slide(cut: int) -> None:
-    """Equation 6.2 as printed counts one pane a slide: with two it would say half of what is read."""
+    """Equation 6.2 as printed counts one pane per slide: with two it would give half of the cost."""
     panes = Panes(2, 0, cut, 20)
     due = range(30, 130)
     held = panes.per_window or 0

@@ -90,7 +90,7 @@ def arguments(partial: Partial, rows: int) -> st.SearchStrategy[Argument]:
 
 
 def same(partial: Partial, left: Cells, right: Cells) -> None:
-    """Equal cells; a mean says nothing once its deviations are NaN, as they are for ever after an infinity."""
+    """Equal cells; a mean is not compared once its deviations are NaN, as they are permanently after an infinity."""
     if isinstance(partial, Moments | Shape):
         left, right = (
             (number, np.where(np.isfinite(squares[0]), mean, 0.0), *squares)

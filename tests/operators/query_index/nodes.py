@@ -1,10 +1,10 @@
-"""The predicate index as the paper has it, row by row: a node for each constant, five arrays of queries in each, counting AND.
+"""The predicate index of the paper, row by row: a node for each constant, five arrays of queries in each, counting AND.
 
 Source: PSoup, sections on the Query SteM and its index (Figure 6). A node's arrays name the queries with that constant under
 `<`, `<=`, `=`, `>=` and `>`. Three things the text leaves out are needed, and can be left out here to see what they are for:
-`per_relation`: what is left to satisfy is counted by relation, since a row of one satisfies factors on that one only;
-`without_factors`: a query that asks nothing of a relation is wanted by all of its rows;
-`fresh`: counting begins anew for each row.
+`per_relation`: unsatisfied factors are counted by relation, since a row of one satisfies factors on that one only;
+`without_factors`: a query without factors on a relation selects all of its rows;
+`fresh`: counting restarts for each row.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def _comparison(draw: st.DrawFn) -> str:
 
 
 def _of_two(draw: st.DrawFn) -> str:
-    """Two attributes beside each other, integers with constants: sums and differences may overflow, and doubles round."""
+    """Comparisons of two attributes, integers with constants: sums and differences may overflow, and doubles round."""
     symbol = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"]))
     if not draw(st.integers(0, 4)):
         return f"{draw(st.sampled_from('fd'))} {symbol} d + {draw(st.sampled_from(CONSTANTS['d'][:4]))}"

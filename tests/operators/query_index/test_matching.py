@@ -1,4 +1,4 @@
-"""Every kernel of the query index says of every row and query what evaluating the predicate says."""
+"""Every kernel of the query index agrees with evaluating the predicate, for every row and query."""
 
 from __future__ import annotations
 

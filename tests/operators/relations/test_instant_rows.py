@@ -1,4 +1,4 @@
-"""Windows of rows at every instant: only the partitions that something came to are looked at, and all of these."""
+"""Windows of rows at every instant: exactly the partitions with new rows are evaluated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scanned(keys: list[int], at: list[int]) -> Sections:
 def test_a_row_pushes_out_the_oldest_of_its_own_partition_also_at_the_instant_told_up_to(
     partitions: int,
 ) -> None:
-    """Two rows of each partition are told; then one comes to the last, at the very instant up to which was told."""
+    """Two rows of each partition are emitted; then the last one gets a row at exactly the instant up to which rows were emitted."""
     keys = [*range(partitions), *range(partitions)]
     told = 2 * partitions
     step = LAST_TWO.advance([], [scanned(keys, list(range(told)))], Advance(0, told, told - 1))

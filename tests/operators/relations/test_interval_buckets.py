@@ -1,4 +1,4 @@
-"""[RANGE r] takes what comes and leaves, and a few sums of what does neither: the same answers, at a cost that follows the change."""
+"""[RANGE r] reads the rows that enter and leave, and a few blocks of the others: the same answers, at a cost that follows the change."""
 
 from __future__ import annotations
 

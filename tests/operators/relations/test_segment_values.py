@@ -1,4 +1,4 @@
-"""Percentiles and modes of segments are made a stretch of segments at a time: the same as of each segment by itself."""
+"""Percentiles and modes of intervals in batches: the same as those of each interval separately."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.algebra.expressions.expression import Column
 from headrace.operators.aggregates.holistic import Histogram, lower_by_value
 from headrace.operators.relations import segment_values
-from headrace.operators.relations.interval_segments import Segments
-from headrace.operators.relations.segment_values import ValueIntervals, lower_over_segments, value_intervals
+from headrace.operators.relations.interval_segments import Intervals
+from headrace.operators.relations.segment_values import ValueIntervals, lower_over_intervals, value_intervals
 from headrace.schema import BIGINT, DOUBLE
 
 MODE = AggregateCall("mode", Column("x", BIGINT), BIGINT)
@@ -30,9 +30,9 @@ ROWS = st.lists(
 )
 
 
-def known(rows: list[tuple[int, int | None, int, int, int]]) -> tuple[ValueIntervals, Segments]:
-    """Three groups of four segments each; a row has a group, a value, a run of its segments, and how often it is there."""
-    segments = Segments(np.repeat(np.arange(3), 4), np.tile(np.arange(4), 3), np.arange(4))
+def known(rows: list[tuple[int, int | None, int, int, int]]) -> tuple[ValueIntervals, Intervals]:
+    """Three groups of four intervals each; a row has a group, a value, a run of its intervals, and how often it is there."""
+    intervals = Intervals(np.repeat(np.arange(3), 4), np.tile(np.arange(4), 3), np.arange(4))
     group, value, low, high, count = (
         (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 5
     )
@@ -45,18 +45,18 @@ def known(rows: list[tuple[int, int | None, int, int, int]]) -> tuple[ValueInter
         first + np.array(high, np.int64),
         np.array(count, np.int64),
     )
-    return held, segments
+    return held, intervals
 
 
 @given(rows=ROWS, call=st.sampled_from((MODE, MIDDLE)), entries=st.sampled_from((1, 3, 1 << 21)))
 def test_each_segment_has_what_its_rows_say(
     rows: list[tuple[int, int | None, int, int, int]], call: AggregateCall, entries: int
 ) -> None:
-    held, segments = known(rows)
+    held, intervals = known(rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segment_values, "ENTRIES", entries)
-        found = lower_over_segments(call, held, segments).values.to_pylist()
-    for place in range(segments.count):
+        found = lower_over_intervals(call, held, intervals).values.to_pylist()
+    for place in range(intervals.count):
         there = [(value, count) for group, value, low, high, count in rows if low <= place - 4 * group < high]
         alone = Histogram(
             np.zeros(len(there), np.int64),
@@ -69,9 +69,9 @@ def test_each_segment_has_what_its_rows_say(
 def test_no_more_is_gone_through_at_once_than_is_allowed_and_a_value_counts_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A thousand rows of ten values over a thousand segments: ten entries a segment, not as many as rows."""
+    """A thousand rows of ten values over a thousand intervals: ten entries a segment, not as many as rows."""
     number = np.arange(1000)
-    segments = Segments(np.zeros(1000, np.int64), number, number)
+    intervals = Intervals(np.zeros(1000, np.int64), number, number)
     held = value_intervals(
         np.zeros(1000, np.int64),
         pa.array(number % 10),
@@ -87,6 +87,6 @@ def test_no_more_is_gone_through_at_once_than_is_allowed_and_a_value_counts_once
 
     monkeypatch.setattr(segment_values, "ENTRIES", 500)
     monkeypatch.setattr(segment_values, "lower_by_value", counting)
-    lower_over_segments(MODE, held, segments)
+    lower_over_intervals(MODE, held, intervals)
     assert max(gone_through) <= 500
     assert sum(gone_through) <= 10 * 1000

@@ -1,4 +1,4 @@
-"""Frames cut by numpy begin where a loop over the rows says."""
+"""Frames cut by numpy begin where those of a loop over the rows do."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_a_session_ends_as_time_passes_though_no_row_comes() -> None:
 
 
 def test_a_delta_window_ends_when_a_value_is_far_from_its_first_one() -> None:
-    """Values 1 2 3 6 7 1 with a threshold of 2: a row begins the next window at which the one before is told.
+    """Values 1 2 3 6 7 1 with a threshold of 2: a row begins the next window, and the one before is emitted at it.
 
     7         x
     6       x

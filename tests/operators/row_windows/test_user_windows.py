@@ -1,4 +1,4 @@
-"""`[WINDOW name(args)]` by hand: rows go to the windows that a class says, which close at their ends."""
+"""`[WINDOW name(args)]` by hand: rows are in the windows of the class, which close at their ends."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Figure:
 def figure(
     epochs: Sequence[Sequence[int]], bounds: Sequence[int], length: int, **printed: bool
 ) -> dict[int, int]:
-    """What the figure tells, epoch by epoch and at the end."""
+    """The answers of the figure, epoch by epoch and at the end."""
     state = Figure(length, **printed)
     told: dict[int, int] = {}
     for epoch, bound in zip([*epochs, []], [*bounds, 10**9], strict=True):
@@ -79,7 +79,7 @@ def figure(
 def engine(
     epochs: Sequence[Sequence[int]], bounds: Sequence[int], length: int, *, final: bool = True
 ) -> dict[int, int]:
-    """What the operator tells of the same epochs."""
+    """The answers of the operator for the same epochs."""
     scan = StreamScan("s", "s", TABLE, "at")
     counted = (NamedAggregate("n", AggregateCall("count", None, BIGINT)),)
     node = Aggregate(Windowed(scan, "s", TupleSlide(length, 1)), (), counted)

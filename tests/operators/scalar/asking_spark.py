@@ -1,6 +1,6 @@
-"""What does Spark say? Many expressions in one job, where a row that fails fails alone.
+"""Answers of Spark: many expressions in one job, where a failing row does not fail others.
 
-Spark's own `TryEval` turns an exception into NULL; around a struct it tells a failed row (NULL) from a NULL value.
+Spark's own `TryEval` turns an exception into NULL; around a struct it distinguishes a failed row (NULL) from a NULL value.
 """
 
 from __future__ import annotations

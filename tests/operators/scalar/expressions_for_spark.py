@@ -122,7 +122,7 @@ CASTS = [
     *[f"TRY_CAST({column} AS {kind})" for kind, columns in _CAST.items() if kind != "BINARY" for column in columns.split()[::3]],
     *("CAST(NULL AS INT)", "CAST(CAST(s AS BINARY) AS STRING)", "CAST(CAST(i AS STRING) AS INT)", "CAST('12' AS INT) + i", "int(d)", "string(i)", "double(n)"),
 ]  # fmt: skip
-"""CAST of DOUBLE AS STRING is tested apart: Java before 19 does not always write the shortest digits."""
+"""CAST of DOUBLE AS STRING is tested separately: Java before 19 does not always write the shortest digits."""
 
 NUMBERS = [
     *[f"{name}({column})" for name in ("ceil", "floor") for column in ("i", "l", "d", "f", "p", "q", "w", "n")],

@@ -88,7 +88,7 @@ def test_what_has_no_syntax_here_is_what_spark_says(
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
-    """Spark tells of struct fields whether they may be NULL; ours all may."""
+    """Spark marks struct fields that cannot be NULL; all fields of Headrace may be."""
     return pa.struct([(field.name, field.type) for field in kind]) if pa.types.is_struct(kind) else kind
 
 

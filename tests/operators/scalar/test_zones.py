@@ -57,7 +57,7 @@ def test_clocks_that_are_moved_skip_and_repeat_times_as_spark_s(zone: str, spark
 
 
 def _within_time(rows: pa.Table) -> pa.Table:
-    """At the two ends of time clocks show what no TIMESTAMP holds; Spark then fails, or goes on with other numbers."""
+    """At both ends of the range local times are no TIMESTAMP; Spark then fails, or continues with other numbers."""
     kept = pc.invert(pc.fill_null(pc.match_substring(rows.column("z"), "294247"), False))
     for name in ("at", "ts"):
         moments = pc.fill_null(rows.column(name).cast(pa.int64()), 0)

@@ -19,7 +19,7 @@ from headrace.operators.partials.partial import Cells, Sum
 from headrace.operators.query_index.boxes import by_column
 from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.shared_aggregation import bitmaps
-from headrace.operators.shared_aggregation.query_cells import QueryCells, asked, taken
+from headrace.operators.shared_aggregation.query_cells import QueryCells, fold_input_of, taken
 from headrace.operators.shared_aggregation.strategy import Folded, Strategy, fold
 from headrace.schema import BIGINT, INT
 from tests.operators.query_index.predicates import SCHEMA, batches, bound, brute, texts
@@ -54,7 +54,7 @@ def alone(
     count: int,
 ) -> dict[tuple[int, int], dict[PartialColumn, Cells]]:
     """The cells of every query and (pane, group) with rows, one query after the other."""
-    question = asked(
+    fold_input = fold_input_of(
         partial_columns,
         {
             partial_column.expression: columns[partial_column.expression.name]
@@ -69,7 +69,7 @@ def alone(
         with np.errstate(all="ignore"):
             cells = {
                 partial_column: partial_column.partial.lift(
-                    taken(question.arguments[partial_column], rows), codes[rows], count
+                    taken(fold_input.arguments[partial_column], rows), codes[rows], count
                 )
                 for partial_column in partial_columns
             }

@@ -77,13 +77,13 @@ def test_each_makes_of_its_rows_what_it_makes_of_all(
     operators = [lower(f"q{place}", each, f"q{place}") for place, each in enumerate(queries)]
     batches = [rows(each) for each in drawn]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(foldings_of, "FEW_PREDICATES", 10**6)
+        patch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 10**6)
         alone = harvested(operators, batches, RELATIONS)
-        patch.setattr(foldings_of, "FEW_PREDICATES", 0)
+        patch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 0)
         patch.setattr(foldings_of, "shares", lambda _: False)  # each by itself, as far as that goes
         if small:
             patch.setattr(routed_scans, "_BITS_AT_ONCE", 1)
-            patch.setattr(routed_scans, "_FEWEST", 5)
+            patch.setattr(routed_scans, "_LEAST_ROWS", 5)
         routed = harvested(operators, batches, RELATIONS)
     assert told(routed) == told(alone)
     assert counted(routed) == counted(alone)
@@ -109,6 +109,6 @@ def test_a_row_that_fails_a_filter_is_given_to_its_operator_which_rejects_it(
 ) -> None:
     other = some.call(">", column("x"), literal(5, BIGINT))
     operators = [lower(f"q{n}", selecting(each), f"q{n}") for n, each in enumerate([FAILING, other])]
-    monkeypatch.setattr(foldings_of, "FEW_PREDICATES", 1)
+    monkeypatch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 1)
     found = harvested(operators, [rows([{"k": "a", "g": 1, "x": 0, "y": 0.0, "at": 0}])])
     assert {name: len(each) for name, each in refused(found).items()} == {"q0": 1, "q1": 0}

@@ -170,7 +170,7 @@ def test_a_common_pane_lies_within_one_pane_of_every_window(
 
 
 def test_rows_that_lie_centuries_apart_cost_their_own_panes_only() -> None:
-    """An absurd event time among others: 6 · 10^15 panes of a microsecond and more lie between these."""
+    """An absurd event time among others: 6 · 10^15 panes of a microsecond and more are between these."""
     combs = [Panes.of(TimeSlide(*each)) for each in ((1, 1), (3, 2), (60 * SECOND, 7 * SECOND))]
     instants = np.array([0, -200 * 365 * DAY, 5, 4, 5], np.int64)
     places, starts = common_panes(combs, instants)
@@ -195,7 +195,7 @@ def test_a_predicate_of_its_own_keeps_a_query_apart() -> None:
 
 @st.composite
 def many(draw: st.DrawFn) -> list[Query]:
-    """Queries of any condition, window and aggregate that group alike."""
+    """Queries of any condition, window and aggregate with the same grouping."""
     keys = tuple(Named(name, column(name)) for name in draw(st.sampled_from(((), ("k",), ("k", "g")))))
     found = []
     for _ in range(draw(st.integers(2, 6))):
@@ -217,7 +217,7 @@ def test_many_conditions_fold_together_as_each_alone(queries: list[Query], drawn
     for each in operators:
         alone.join(harvested([each], batches))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(foldings_of, "FEW_PREDICATES", 0)
+        patch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 0)
         assert any(
             isinstance(each, SharedPredicates | SharedPanes) for each in scan_groups(operators, {})
         ) or any(each.grouped.distinct_arguments or each.panes.has_gaps for each in operators)
@@ -287,7 +287,7 @@ def test_many_conditions_around_one_join_fold_together_as_each_alone(
     for each in operators:
         alone.join(harvested([each], batches, RELATIONS))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(foldings_of, "FEW_PREDICATES", 0)
+        patch.setattr(foldings_of, "MOST_SEPARATE_FILTERS", 0)
         shared = harvested(operators, batches, RELATIONS)
     assert answers(operators, queries, shared) == answers(operators, queries, alone)
     assert counted(shared) == counted(alone)
@@ -307,7 +307,7 @@ def test_queries_that_join_alike_share_one_index_unless_a_filter_may_fail() -> N
     same = [around(number, ON_LABEL[number % 3]) for number in range(20)]
     failing, other = around(20, ON_LABEL[3]), around(21, ON_LABEL[0], replace(join, keep_unmatched=True))
     found = dict.fromkeys((how, len(members)) for how, members in foldings_of.groups([*same, failing, other]))
-    assert set(found) == {("conditions", 20), ("alone", 1)}
+    assert set(found) == {("conditions", 20), ("unshared", 1)}
 
 
 def refused(found: ScanOutput) -> dict[str, list[tuple[int, str]]]:

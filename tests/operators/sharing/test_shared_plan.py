@@ -12,7 +12,7 @@ from headrace.algebra.windows.window import TimeSlide
 from headrace.operators.query_index.predicate_index import predicate_of
 from headrace.operators.query_index.predicates.normal_form import normal
 from headrace.operators.rows.row_pipeline import RowPipeline
-from headrace.operators.sharing.scan_sharing import FEW_PREDICATES
+from headrace.operators.sharing.scan_sharing import MOST_SEPARATE_FILTERS
 from headrace.operators.sharing.shared_aggregates import SharedPredicates
 from headrace.operators.sharing.shared_plan import SharedPlan, _plans, plan_from, plan_of, rebuilt_plan
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
@@ -62,7 +62,7 @@ def test_whatever_comes_and_goes_a_plan_by_delta_folds_as_one_made_anew() -> Non
 
 
 def test_one_query_more_compiles_one_condition_more() -> None:
-    members = tuple(member(n) for n in range(FEW_PREDICATES + 8))
+    members = tuple(member(n) for n in range(MOST_SEPARATE_FILTERS + 8))
     _plans._kept.clear()
     first = plan_of(members)
     assert plan_of((*members,)) is first

@@ -34,7 +34,7 @@ def operator() -> PaneAggregate:
 
 
 def told(columns: tuple[str, ...]) -> list[tuple[int, int]]:
-    """(a, n) as told, when the promise is taken for a promise on these columns."""
+    """(a, n) as emitted, if the promise is read as one on these columns."""
     counts, runs, results = operator(), list[Sections](), []
     name = named([pa.array(value) for value in PROMISED[columns]])[0].as_py()
     closed, before = BEGINNING, dict[str, Instant]()

@@ -1,7 +1,7 @@
-"""The tree over panes stands for PSoup's ranked n-ary tree: any window of leaves from a logarithm of partials.
+"""The tree over panes in place of PSoup's ranked n-ary tree: any window of leaves from a logarithm of partials.
 
 Figure 12 keeps leaves in their order with the aggregate of every subtree; here leaves are panes, the fan-out is two, and a node is made when
-its last pane is sealed (append) and goes when no window reaches it (expire).
+its last pane is sealed (append) and is dropped when no window reaches it (expire).
 """
 
 from __future__ import annotations

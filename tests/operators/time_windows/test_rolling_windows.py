@@ -1,4 +1,4 @@
-"""Windows rolled over stretches of panes are what combining each window's panes gives."""
+"""Rolling windows over intervals of panes equal windows combined from their panes."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_a_row_that_both_windows_have_as_often_is_no_change() -> None:
 
 
 def test_the_rows_of_the_last_window_alone_are_kept() -> None:
-    """Beside what the windows themselves keep."""
+    """In addition to the state of the windows themselves."""
     epochs = [[("a", n, 5 * n)] for n in range(1, 60)]
     short = driven(changes("istream"), epochs[:10], compact_after=range(10)).state_rows
     assert driven(changes("istream"), epochs, compact_after=range(59)).state_rows == short

@@ -48,7 +48,7 @@ def assert_each_as_alone(hub: Hub, files: list[list[dict[str, object]]]) -> None
 def test_members_come_go_rest_and_catch_up_without_the_others_noticing(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan_sharing, "FEW_PREDICATES", data.draw(st.sampled_from((0, 12))))
+    monkeypatch.setattr(scan_sharing, "MOST_SEPARATE_FILTERS", data.draw(st.sampled_from((0, 12))))
     rows = made_rows(data.draw(st.integers(0, 10**6)), 40, disorder=3 * SECOND)
     files = cut(rows, *range(8, 40, 8))
     rig = Rig(tmp_path_factory.mktemp("home"), ONE_FILE)

@@ -64,7 +64,7 @@ def test_answers_stay_whoever_shares_and_whenever_that_changes(tmp_path: Path) -
 def test_a_query_without_sharing_folds_and_keeps_by_itself_and_the_others_go_on_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan_sharing, "FEW_PREDICATES", 0)
+    monkeypatch.setattr(scan_sharing, "MOST_SEPARATE_FILTERS", 0)
     rig = Rig(tmp_path, ONE_FILE)
     rig.drop(*FILES)
     with rig.hub(2, ALIKE | OTHERS) as hub:

@@ -1,1 +1,1 @@
-"""Aggregates of groups: their calls, their cells, and how cells are merged."""
+"""Aggregates of groups: calls, cells, and merging of cells."""

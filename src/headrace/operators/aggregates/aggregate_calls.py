@@ -1,4 +1,4 @@
-"""Aggregate calls of a query as few shared partials, and the way back from partials to answers."""
+"""Lowering of a query's aggregate calls to shared partials, and of partials to answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.algebra.expressions.aggregates import BY_ORDER, BY_VALUE, OF_PAIRS, OF_SHAPE, AggregateCall
 from headrace.algebra.expressions.expression import Case, Expression, Literal
-from headrace.operators.aggregates.row_weights import alike, present
+from headrace.operators.aggregates.row_weights import common_weight, present
 from headrace.operators.aggregates.synopsis_aggregates import is_synopsis, lower_synopsis, synopses_of
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.partials import encoding as at_rest
@@ -53,10 +53,10 @@ def needs_values(call: AggregateCall) -> bool:
 
 def partials_of(calls: Sequence[AggregateCall]) -> tuple[PartialColumn, ...]:
     """The partials needed, each once; the first is always the count of all rows."""
-    found: dict[PartialColumn, None] = {at_rest.rows_partial(): None}
+    partials: dict[PartialColumn, None] = {at_rest.rows_partial(): None}
     for call in calls:
-        found.update(dict.fromkeys(partial_columns_of(call)))
-    return tuple(found)
+        partials.update(dict.fromkeys(partial_columns_of(call)))
+    return tuple(partials)
 
 
 def partial_columns_of(call: AggregateCall) -> tuple[PartialColumn, ...]:
@@ -64,8 +64,8 @@ def partial_columns_of(call: AggregateCall) -> tuple[PartialColumn, ...]:
     argument = effective_argument(call)
     if argument is None:
         return (at_rest.rows_partial(),)
-    told = present(argument)
-    counted = at_rest.rows_partial() if told is None else at_rest.count_partial(told)
+    counted_values = present(argument)
+    counted = at_rest.rows_partial() if counted_values is None else at_rest.count_partial(counted_values)
     if is_synopsis(call):
         return synopses_of(call, argument)
     match call.function:
@@ -100,28 +100,34 @@ def lift(
     sizes: Ints | None = None,
     live: Ints | None = None,
 ) -> Answer:
-    """Rows aggregated into `count` cells, `codes[row]` says which; `sizes` are rows per cell where they are known.
+    """Rows aggregated into `count` cells by `codes[row]`; `sizes` are the rows per cell if they are known.
 
-    With `live` cells are these codes' alone, in this order; there are no rows of others.
+    With `live` only cells of these codes are returned, in this order; no rows have other codes.
     """
     if live is not None:
         count = int(live.max()) + 1
     cells: dict[PartialColumn, Cells] = {}
     dictionaries: dict[PartialColumn, pa.Array] = {}
-    every: Cells | None = None if sizes is None else (sizes,)
+    row_counts: Cells | None = None if sizes is None else (sizes,)
     for partial_column in partial_columns:
         values = arguments[partial_column.expression] if partial_column.expression is not None else None
         if isinstance(partial_column.partial, Count) and (values is None or not values.null_count):
-            if every is None:
-                every = _taken(partial_column.partial.lift(Argument(np.empty(0), None), codes, count), live)
-            cells[partial_column] = every  # who counts where nothing is NULL counts all rows
+            if row_counts is None:
+                row_counts = _selected(
+                    partial_column.partial.lift(Argument(np.empty(0), None), codes, count), live
+                )
+            cells[partial_column] = row_counts  # without NULL, COUNT(x) is COUNT(*)
             continue
-        weight = alike(partial_column.expression, values) if isinstance(partial_column.partial, Sum) else None
-        if every is not None and weight is not None:
-            cells[partial_column] = (every[0] * weight,)
+        weight = (
+            common_weight(partial_column.expression, values)
+            if isinstance(partial_column.partial, Sum)
+            else None
+        )
+        if row_counts is not None and weight is not None:
+            cells[partial_column] = (row_counts[0] * weight,)
             continue
-        if partial_column.encoding == "limbs2" and (found := at_rest.summable(values)) is not None:
-            cells[partial_column] = _sums_as_limbs(*found, codes, count, live)
+        if partial_column.encoding == "limbs2" and (integers := at_rest.summable(values)) is not None:
+            cells[partial_column] = _sums_as_limbs(*integers, codes, count, live)
             continue
         if partial_column.encoding == "squares" and (squares := at_rest.summable_squares(values)) is not None:
             low, high = _sums_as_limbs(*squares, codes, count, live)
@@ -133,28 +139,28 @@ def lift(
         weights = None if partial_column.weight is None else arguments[partial_column.weight]
         with np.errstate(all="ignore"):
             ready = at_rest.argument(partial_column, values, dictionaries.get(partial_column), weights)
-            cells[partial_column] = _taken(partial_column.partial.lift(ready, codes, count), live)
+            cells[partial_column] = _selected(partial_column.partial.lift(ready, codes, count), live)
     return Answer(cells, dictionaries)
 
 
-def _taken(cells: Cells, live: Ints | None) -> Cells:
+def _selected(cells: Cells, live: Ints | None) -> Cells:
     return cells if live is None else tuple(part.take(live) for part in cells)
 
 
 def _sums_as_limbs(wholes: Ints, most: int, codes: Ints, count: int, live: Ints | None) -> Cells:
-    """Sums per cell of integers whose sums fit too: one addition a row, and limbs of the sums.
+    """Sums per cell of integers whose sums fit 64 bits too: one addition per row, and then the limbs of the sums.
 
-    An integer of less than 32 bits is a limb itself: sums of such are as good in the lower one alone, where they grow no faster
-    than sums of lower limbs do.
+    An integer of less than 32 bits is a limb itself. Sums of such integers may stay in the lower limb, since they grow
+    no faster than sums of lower limbs do.
     """
-    (sums,) = _taken(Sum(1, integer=True).lift(Argument(wholes, None), codes, count), live)
+    (sums,) = _selected(Sum(1, integer=True).lift(Argument(wholes, None), codes, count), live)
     return (sums, np.zeros(len(sums), np.int64)) if most < 1 << 32 else (sums & 0xFFFFFFFF, sums >> 32)
 
 
 def lift_each(
     partial_columns: Sequence[PartialColumn], arguments: Mapping[Expression, pa.Array], count: int
 ) -> Answer:
-    """`count` rows as a cell each; partials whose dictionaries have to meet others' are not asked for."""
+    """`count` rows as one cell each; only for partials without dictionaries that must be merged."""
     cells: dict[PartialColumn, Cells] = {}
     for partial_column in partial_columns:
         values = arguments[partial_column.expression] if partial_column.expression is not None else None
@@ -181,7 +187,7 @@ def lift_each(
 
 
 def measure_of(call: AggregateCall) -> PartialColumn:
-    """The partial that holds the number itself of a COUNT or SUM."""
+    """The partial that holds the number of a COUNT or SUM."""
     return partial_columns_of(call)[-1]
 
 
@@ -217,7 +223,7 @@ def lower(call: AggregateCall, answer: Answer) -> Lowered:
 
 
 def _of_one(call: AggregateCall, partial_column: PartialColumn, answer: Answer) -> pa.Array:
-    """Aggregates of one partial that says itself whether it is empty."""
+    """Aggregates of one partial that itself marks empty groups."""
     cells = answer.cells[partial_column]
     if call.function in BY_ORDER:
         return at_rest.unrank(cells[2], answer.dictionaries[partial_column]).cast(to_arrow(call.type))
@@ -253,11 +259,11 @@ def _extreme(
 
 def _decimal_average(call: AggregateCall, limbs: Cells, number: np.ndarray) -> Lowered:
     """SUM / COUNT, rounded half up to the result's scale; per result row, in Python's exact integers."""
-    fed_scale = call.argument.type.scale if call.argument is not None else 0
-    shift = 10 ** (call.type.scale - fed_scale)
+    argument_scale = call.argument.type.scale if call.argument is not None else 0
+    shift = 10 ** (call.type.scale - argument_scale)
     unscaled: list[int | None] = []
     for parts in zip(number.tolist(), *(part.tolist() for part in limbs), strict=True):
-        total = sum(limb << (32 * place) for place, limb in enumerate(parts[1:])) * shift
+        total = sum(limb << (32 * limb_index) for limb_index, limb in enumerate(parts[1:])) * shift
         unscaled.append(None if not parts[0] else _half_up(total, parts[0]))
     whole = pa.array(unscaled, pa.decimal128(38, 0))
     scaled = pa.Array.from_buffers(to_arrow(call.type), len(whole), whole.buffers())

@@ -1,4 +1,4 @@
-"""Tables of cells, one row a group, and how they are merged."""
+"""Tables of cells, one row per group and block, and their merging."""
 
 from __future__ import annotations
 
@@ -24,65 +24,68 @@ KEY: Final = "__key"
 SLOT: Final = "__slot"
 _FIRST_CELL: Final = "p0_0"
 """The count of rows, which every table of partials has."""
-_FEW_COLUMNS: Final = 6
+_MOST_LIGHT_COLUMNS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a store keeps per pane and group: key expressions and partials. The first partial counts rows."""
+    """What a store has per pane and group: key expressions and partials. The first partial counts rows."""
 
     keys: tuple[Named, ...]
     partial_columns: tuple[PartialColumn, ...]
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """Names of the key columns at rest."""
-        return tuple(f"k{place}" for place in range(len(self.keys)))
+        """Names of the key columns in state tables."""
+        return tuple(f"k{index}" for index in range(len(self.keys)))
 
-    def cell_names(self, place: int) -> list[str]:
-        """Names of the columns of partial `place`."""
-        return [f"p{place}_{column}" for column in range(self.partial_columns[place].partial.width)]
+    def cell_names(self, index: int) -> list[str]:
+        """Names of the columns of partial number `index`."""
+        return [f"p{index}_{column}" for column in range(self.partial_columns[index].partial.width)]
 
     @property
     def arguments(self) -> tuple[Expression, ...]:
-        """What the partials are fed, each once: the columns of a row that lies as it is."""
-        partial_column = (each.expression for each in self.partial_columns if each.expression is not None)
-        return tuple(dict.fromkeys(partial_column))
+        """The inputs of the partials, each once: the value columns of the row layout."""
+        arguments = (column.expression for column in self.partial_columns if column.expression is not None)
+        return tuple(dict.fromkeys(arguments))
 
     @property
     def is_light(self) -> bool:
-        """Whether cells are so few numbers that taking some of many cells is cheaper than numbering rows anew."""
+        """Whether cells have so few numbers that selecting some of many cells is cheaper than renumbering the rows."""
         plain = all(
             isinstance(partial_column.partial, Count | Sum | Extreme) and not partial_column.has_dictionary
             for partial_column in self.partial_columns
         )
         return (
             plain
-            and sum(partial_column.partial.width for partial_column in self.partial_columns) <= _FEW_COLUMNS
+            and sum(partial_column.partial.width for partial_column in self.partial_columns)
+            <= _MOST_LIGHT_COLUMNS
         )
 
     def row_schema(self) -> pa.Schema:
-        """Columns of rows that lie as they are."""
+        """The schema of the row layout."""
         return _row_schema(self)
 
     def are_rows(self, table: pa.Table) -> bool:
-        """True for a table of rows that lie as they are."""
-        place = 2 + len(self.keys)
-        return bool(table.num_columns == place or table.field(place).name != _FIRST_CELL)
+        """Whether a table is in the row layout."""
+        first_cell = 2 + len(self.keys)
+        return bool(table.num_columns == first_cell or table.field(first_cell).name != _FIRST_CELL)
 
-    def given(self, rows: pa.Table) -> dict[Expression, pa.Array]:
-        """Values of the arguments of rows that lie as they are."""
-        columns = [flat(rows.column(place)) for place in range(2 + len(self.keys), rows.num_columns)]
+    def arguments_of(self, rows: pa.Table) -> dict[Expression, pa.Array]:
+        """Values of the arguments of rows in the row layout."""
+        columns = [flat(rows.column(index)) for index in range(2 + len(self.keys), rows.num_columns)]
         return dict(zip(self.arguments, columns, strict=True))
 
     def lift(self, rows: pa.Table) -> Answer:
-        """The cells of rows that lie as they are, each by itself; of numbers alone."""
-        return lift_each(self.partial_columns, self.given(rows), rows.num_rows)
+        """The cells of rows in the row layout, one per row; only for partials without dictionaries."""
+        return lift_each(self.partial_columns, self.arguments_of(rows), rows.num_rows)
 
     def lifted(self, table: pa.Table) -> pa.Table:
-        """Rows that lie as they are, as a partial each."""
+        """Rows in the row layout, as one row of partials each."""
         columns = [flat(column) for column in table.columns[: 2 + len(self.keys)]]
-        answer = lift(self.partial_columns, self.given(table), np.arange(table.num_rows), table.num_rows)
+        answer = lift(
+            self.partial_columns, self.arguments_of(table), np.arange(table.num_rows), table.num_rows
+        )
         slots = columns[1].to_numpy(zero_copy_only=False)
         return self.table(columns[0].to_numpy(), columns[2:], slots, answer)
 
@@ -91,7 +94,7 @@ class Layout:
         return _schema(self)
 
     def table(self, blocks: Ints, keys: Sequence[pa.Array], slots: np.ndarray, answer: Answer) -> pa.Table:
-        """Rows at rest."""
+        """A state table of cells."""
         columns: list[pa.Array] = [pa.array(blocks), pa.array(slots), *keys]
         for partial_column in self.partial_columns:
             columns += at_rest.store(
@@ -100,17 +103,17 @@ class Layout:
         return pa.table(columns, schema=self.schema())
 
 
-@lru_cache(maxsize=1024)  # asked for several times an epoch
+@lru_cache(maxsize=1024)  # called several times an epoch
 def _schema(layout: Layout) -> pa.Schema:
     fields = [pa.field(KEY, pa.int64()), pa.field(SLOT, pa.int16())]
     fields += [
         pa.field(name, to_arrow(key.expression.type))
         for name, key in zip(layout.key_names, layout.keys, strict=True)
     ]
-    for place, partial_column in enumerate(layout.partial_columns):
+    for index, partial_column in enumerate(layout.partial_columns):
         fields += [
             pa.field(n, t)
-            for n, t in zip(layout.cell_names(place), partial_column.arrow_types(), strict=True)
+            for n, t in zip(layout.cell_names(index), partial_column.arrow_types(), strict=True)
         ]
     return pa.schema(fields)
 
@@ -119,7 +122,7 @@ def _schema(layout: Layout) -> pa.Schema:
 def _row_schema(layout: Layout) -> pa.Schema:
     fields = list(_schema(layout))[: 2 + len(layout.keys)]
     fields += [
-        pa.field(f"v{place}", to_arrow(argument.type)) for place, argument in enumerate(layout.arguments)
+        pa.field(f"v{index}", to_arrow(argument.type)) for index, argument in enumerate(layout.arguments)
     ]
     return pa.schema(fields)
 
@@ -140,11 +143,11 @@ class Gathered:
 
 
 def gather(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
-    """Load tables, of partials or of rows, in their order, and number their groups."""
+    """Load tables of either layout, in their order, and number their groups."""
     if not tables:
         tables = [layout.schema().empty_table()]
     if any(partial_column.has_dictionary for partial_column in layout.partial_columns):
-        tables = _as_partials(layout, tables)  # their values have to meet in one dictionary
+        tables = _as_partials(layout, tables)  # their values need one dictionary
     if not any(layout.are_rows(table) for table in tables):
         tables = [pa.concat_tables(tables)]
     cells, dictionaries = _cells_of(layout, tables)
@@ -152,7 +155,7 @@ def gather(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
 
 
 def headed(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
-    """Blocks, slots and groups of tables of both forms, without cells."""
+    """Blocks, slots and groups of tables of either layout, without cells."""
     heads = pa.concat_tables([table.select([KEY, SLOT, *layout.key_names]) for table in tables])
     return Gathered(
         ints(heads, KEY),
@@ -165,14 +168,14 @@ def headed(layout: Layout, tables: Sequence[pa.Table]) -> Gathered:
 def _cells_of(
     layout: Layout, tables: Sequence[pa.Table]
 ) -> tuple[dict[PartialColumn, Cells], dict[PartialColumn, pa.Array]]:
-    """The cells of tables of both forms, in the tables' order; rows are lifted together."""
+    """The cells of tables of either layout, in the tables' order; rows are lifted together."""
     rows = np.array([layout.are_rows(table) for table in tables])
-    partials = [table for table, lies in zip(tables, rows, strict=True) if not lies]
+    partials = [table for table, is_row in zip(tables, rows, strict=True) if not is_row]
     cells, dictionaries = cells_of_partials(layout, pa.concat_tables(partials)) if partials else ({}, {})
     if not rows.any():
         return cells, dictionaries
-    lying = [table for table, lies in zip(tables, rows, strict=True) if lies]
-    lifted = layout.lift(pa.concat_tables(lying)).cells
+    row_tables = [table for table, is_row in zip(tables, rows, strict=True) if is_row]
+    lifted = layout.lift(pa.concat_tables(row_tables)).cells
     if not partials:
         return dict(lifted), dictionaries
     joined = {
@@ -183,10 +186,10 @@ def _cells_of(
     }
     if rows[len(partials) :].all():
         return joined, dictionaries
-    ends = np.cumsum([table.num_rows for table in (*partials, *lying)])
-    places = iter(np.split(np.arange(ends[-1]), ends[:-1]))
-    of_partials = [next(places) for _ in partials]
-    order = np.concatenate([next(places) if lies else of_partials.pop(0) for lies in rows])
+    ends = np.cumsum([table.num_rows for table in (*partials, *row_tables)])
+    indices = iter(np.split(np.arange(ends[-1]), ends[:-1]))
+    of_partials = [next(indices) for _ in partials]
+    order = np.concatenate([next(indices) if is_row else of_partials.pop(0) for is_row in rows])
     return {
         partial_column: tuple(part[order] for part in parts) for partial_column, parts in joined.items()
     }, dictionaries
@@ -198,18 +201,18 @@ def cells_of_partials(
     """The cells of a table of partials, and their dictionaries."""
     cells: dict[PartialColumn, Cells] = {}
     dictionaries: dict[PartialColumn, pa.Array] = {}
-    every: Cells | None = None
+    row_counts: Cells | None = None
     at = 2 + len(layout.keys)
     for partial_column in layout.partial_columns:
-        columns = [flat(whole.column(at + place)) for place in range(partial_column.partial.width)]
+        columns = [flat(whole.column(at + offset)) for offset in range(partial_column.partial.width)]
         at += partial_column.partial.width
         cells[partial_column], dictionary = at_rest.load(partial_column, columns)
-        if isinstance(
-            partial_column.partial, Count
-        ):  # where nothing was NULL all rows are counted: once for all who do
-            every = cells[partial_column] if every is None else every
+        if isinstance(partial_column.partial, Count):  # equal counts share one array
+            row_counts = cells[partial_column] if row_counts is None else row_counts
             cells[partial_column] = (
-                every if np.array_equal(every[0], cells[partial_column][0]) else cells[partial_column]
+                row_counts
+                if np.array_equal(row_counts[0], cells[partial_column][0])
+                else cells[partial_column]
             )
         if dictionary is not None:
             dictionaries[partial_column] = dictionary
@@ -217,19 +220,19 @@ def cells_of_partials(
 
 
 def _as_partials(layout: Layout, tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
-    """The tables, those of rows as partials, which are made together."""
+    """The tables with those in the row layout converted to partials, in one step."""
     rows = [table for table in tables if layout.are_rows(table)]
     if not rows:
         return tables
     lifted, start = layout.lifted(pa.concat_tables(rows)), 0
-    found = []
+    converted = []
     for table in tables:
         if layout.are_rows(table):
-            found.append(lifted.slice(start, table.num_rows))
+            converted.append(lifted.slice(start, table.num_rows))
             start += table.num_rows
         else:
-            found.append(table)
-    return found
+            converted.append(table)
+    return converted
 
 
 def reduce_answer(layout: Layout, answer: Answer, codes: Ints, count: int) -> Answer:
@@ -247,7 +250,7 @@ def reduce_answer(layout: Layout, answer: Answer, codes: Ints, count: int) -> An
 
 
 def answer_onto(layout: Layout, answer: Answer, codes: Ints, onto: Answer) -> Answer:
-    """Combine the cells of equal codes with that of `onto`, which is used up; of partials without dictionaries."""
+    """Combine the cells of equal codes with those of `onto`, which is consumed; for partials without dictionaries."""
     keys = {
         partial_column: (id(answer.cells[partial_column]), id(onto.cells[partial_column]))
         for partial_column in layout.partial_columns
@@ -283,7 +286,8 @@ def merge(layout: Layout, tables: Sequence[pa.Table]) -> pa.Table:
     rows = [layout.are_rows(table) for table in tables]
     if any(rows) and not any(partial_column.has_dictionary for partial_column in layout.partial_columns):
         halves = (
-            [each for each, lies in zip(tables, rows, strict=True) if lies == half] for half in (False, True)
+            [table for table, is_row in zip(tables, rows, strict=True) if is_row == half]
+            for half in (False, True)
         )
         return _merge_both(layout, *halves)
     return merge_gathered(layout, gather(layout, tables))
@@ -295,14 +299,14 @@ def merge_gathered(layout: Layout, rows: Gathered) -> pa.Table:
     return _merged(layout, rows, pairs, reduce_answer(layout, rows.answer, pairs[0], pairs[1]))
 
 
-def _merge_both(layout: Layout, partials: Sequence[pa.Table], lying: Sequence[pa.Table]) -> pa.Table:
-    """The same of partials, which are reduced, and rows, which are aggregated into the same cells."""
+def _merge_both(layout: Layout, partials: Sequence[pa.Table], row_tables: Sequence[pa.Table]) -> pa.Table:
+    """The same for partials, which are reduced, and rows, which are aggregated into the same cells."""
     held = pa.concat_tables(partials) if partials else layout.schema().empty_table()
-    lone, cut = pa.concat_tables(lying), held.num_rows
-    rows = headed(layout, [held, lone])
+    row_table, cut = pa.concat_tables(row_tables), held.num_rows
+    rows = headed(layout, [held, row_table])
     pairs = by_block_and_group(rows.blocks, rows.groups)
     codes, count = pairs.codes, pairs.number
-    answer = lift(layout.partial_columns, layout.given(lone), codes[cut:], count)
+    answer = lift(layout.partial_columns, layout.arguments_of(row_table), codes[cut:], count)
     if cut:
         answer = answer_onto(layout, Answer(cells_of_partials(layout, held)[0]), codes[:cut], answer)
     return _merged(layout, rows, pairs, answer)

@@ -1,7 +1,7 @@
-"""GROUP BY with its aggregates: what is folded from rows, and how folded cells become columns again.
+"""GROUP BY with its aggregates: folding rows into cells, and turning cells into columns.
 
-Plain aggregates share one store of partials by group; every argument of DISTINCT, of a percentile or of MODE has a store
-beside it, whose groups are also the distinct values: the histogram of the argument.
+Plain aggregates share one store of partials by group. Each argument of DISTINCT, of a percentile or of MODE has an
+additional store whose groups include the distinct value: the histogram of the argument.
 """
 
 from __future__ import annotations
@@ -80,34 +80,34 @@ class Grouped:
         return frozenset().union(*(columns_of(expression) for expression in self.inputs()))
 
 
-@lru_cache(maxsize=1024)  # asked for several times an epoch
+@lru_cache(maxsize=1024)  # called several times an epoch
 def _layouts(grouped: Grouped) -> tuple[Layout, ...]:
     plain = [item.call for item in grouped.aggregates if not aggregate_calls.needs_values(item.call)]
     stores = [Layout(grouped.keys, aggregate_calls.partials_of(plain))]
-    beside = (Named("__value", argument) for argument in grouped.distinct_arguments)
-    return (*stores, *(Layout((*grouped.keys, value), (at_rest.rows_partial(),)) for value in beside))
+    histograms = (Named("__value", argument) for argument in grouped.distinct_arguments)
+    return (*stores, *(Layout((*grouped.keys, value), (at_rest.rows_partial(),)) for value in histograms))
 
 
 def fold(
     grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None, *, beside: bool = False
 ) -> list[pa.Table]:
-    """One table a store: rows folded by (block, group); `values` are those of `inputs`.
+    """One table per store: rows folded by (block, group); `values` are those of `inputs`.
 
-    Groups go to their own slots, or all to `slot`. With `beside` only the stores beside the plain one.
+    Groups belong to their own slots, or all to `slot`. With `beside` the plain store is left out.
     """
     keys = list(values[: len(grouped.keys)])
     arguments = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
     folded = []
-    for place, layout in enumerate(grouped.layouts):
-        if beside and not place:
+    for number, layout in enumerate(grouped.layouts):
+        if beside and not number:
             continue
-        own = [*keys, arguments[grouped.distinct_arguments[place - 1]]] if place else keys
-        groups = group(own, len(blocks), small=0, placed=layout.is_light, blocks=blocks_seen(blocks))
-        codes, count, found, member, sizes = by_block_and_group(blocks, groups)
+        store_keys = [*keys, arguments[grouped.distinct_arguments[number - 1]]] if number else keys
+        groups = group(store_keys, len(blocks), small=0, placed=layout.is_light, blocks=blocks_seen(blocks))
+        codes, count, pair_blocks, group_index, sizes = by_block_and_group(blocks, groups)
         live = groups.live if codes is groups.codes else None
         answer = lift(layout.partial_columns, arguments, codes, count, sizes, live)
-        taken = [picked(key, member) for key in groups.keys]
-        folded.append(layout.table(found, taken, fresh_slots(taken[: len(keys)], count, slot), answer))
+        taken = [picked(key, group_index) for key in groups.keys]
+        folded.append(layout.table(pair_blocks, taken, fresh_slots(taken[: len(keys)], count, slot), answer))
     return folded
 
 
@@ -137,41 +137,43 @@ def columns_of_cells(
 
 
 def _distinct_values(chunk: WindowCells, store: Sequence[WindowCells]) -> Histogram:
-    """Each distinct value of a window and group, owned by the place of its (window, group) in `chunk`."""
+    """Each distinct value of a window and group, owned by the index of its (window, group) in `chunk`."""
     parts = [part for part in store if part.rows]
     if not parts:
         return Histogram(np.empty(0, np.int64), pa.nulls(0), np.empty(0, np.int64))
     stacked_windows = np.concatenate([chunk.windows, *(part.windows for part in parts)])
     keys = [
-        pa.concat_arrays([flat(own), *(flat(part.keys[place]) for part in parts)])
-        for place, own in enumerate(chunk.keys)
+        pa.concat_arrays([flat(column), *(flat(part.keys[index]) for part in parts)])
+        for index, column in enumerate(chunk.keys)
     ]
     values = pa.concat_arrays([flat(part.keys[-1]) for part in parts])
     groups = group([pa.array(stacked_windows), *keys], len(stacked_windows))
-    place = np.full(groups.count, -1, np.int64)
-    place[groups.codes[: chunk.rows]] = np.arange(chunk.rows)
-    owner = place[groups.codes[chunk.rows :]]
-    known = owner >= 0
+    row = np.full(groups.count, -1, np.int64)
+    row[groups.codes[: chunk.rows]] = np.arange(chunk.rows)
+    owner = row[groups.codes[chunk.rows :]]
+    has_owner = owner >= 0
     counts = np.concatenate([part.answer.cells[at_rest.rows_partial()][0] for part in parts])
-    return Histogram(owner, values, counts).take(np.flatnonzero(known))
+    return Histogram(owner, values, counts).take(np.flatnonzero(has_owner))
 
 
 def lower_distinct(
-    call: AggregateCall, argument: Expression, found: Histogram, rows: int
+    call: AggregateCall, argument: Expression, histogram: Histogram, rows: int
 ) -> aggregate_calls.Lowered:
     """The aggregate over distinct values: of their histogram, or by the same partials as over rows."""
     if call.function in BY_VALUE:
-        return lower_by_value(call, found, rows)
+        return lower_by_value(call, histogram, rows)
     value = Column("__value", argument.type)
     plain = AggregateCall(call.function, value, call.type)
     partial_columns = aggregate_calls.partials_of([plain])
-    if len(found.owner):
-        return aggregate_calls.lower(plain, lift(partial_columns, {value: found.values}, found.owner, rows))
+    if len(histogram.owner):
+        return aggregate_calls.lower(
+            plain, lift(partial_columns, {value: histogram.values}, histogram.owner, rows)
+        )
     return aggregate_calls.lower(plain, nothing(partial_columns, rows))
 
 
 def nothing(partial_columns: Sequence[PartialColumn], rows: int) -> Answer:
-    """Cells to which nothing was added."""
+    """Cells of no rows."""
     dictionaries = {
         partial_column: pa.array([], partial_column.arrow_types()[-1])
         for partial_column in partial_columns

@@ -1,8 +1,9 @@
-"""How many rows of a group compare so with values of the group itself, from synopses? `x > AVG(x)` in one pass over panes.
+"""Counts of rows that compare with values of their own group, from synopses: `x > AVG(x)` in one pass over panes.
 
-The values of the group (an average, an extreme) are exact; where they lie among its rows is known to the synopsis' error. The
-answer is the middle of what it may be.
-Source: Gehrke, Korn, Srivastava (2001), section 2, for what is asked; the bound, and windows that slide, are those of `synopses/ranks`.
+The values of the group (an average, an extreme) are exact; their rank among its rows is known up to the synopsis'
+error. The answer is the middle of the possible range.
+Source: Gehrke, Korn, Srivastava (2001), section 2, for the problem; the bound, and sliding windows, are those of
+`synopses/ranks`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ _Limit = tuple[str, Doubles]
 
 
 def compared(call: AggregateCall, answer: Answer, columns: Mapping[str, pa.Array]) -> Lowered:
-    """COUNT, or SUM or AVG of the weight, of the rows whose argument compares with all values it is to be compared with.
+    """COUNT, or SUM or AVG of the weight, of the rows whose argument satisfies all comparisons.
 
-    `columns` hold these values by name. A comparison with NULL holds for no row; a sum of no rows is 0, a mean of none NULL.
+    `columns` hold the compared values by name. A comparison with NULL holds for no row; a sum of no rows is 0, a mean
+    of none NULL.
     """
     partial_columns = aggregate_calls.partial_columns_of(call)
     rows = len(answer.cells[partial_columns[0]][0])
@@ -57,30 +59,30 @@ def _doubles(evaluation: Evaluation, expression: Expression) -> tuple[Doubles, C
 
 
 def _between(ranks: Ranks, limits: Sequence[_Limit]) -> tuple[Doubles, Doubles]:
-    """The least and the most weight that compares so with all limits."""
+    """The least and the most weight that satisfies all limits."""
     from_, to = [np.zeros(ranks.keys)] * 2, [ranks.totals] * 2
     for operator, values in limits:
         if operator in ("<", "<=", "="):
-            found = ranks.upto(values, strictly=operator == "<")
-            to = [np.minimum(known, part) for known, part in zip(to, found, strict=True)]
+            estimate = ranks.upto(values, strictly=operator == "<")
+            to = [np.minimum(bound, part) for bound, part in zip(to, estimate, strict=True)]
         if operator in (">", ">=", "="):
-            found = ranks.upto(values, strictly=operator != ">")
-            from_ = [np.maximum(known, part) for known, part in zip(from_, found, strict=True)]
+            estimate = ranks.upto(values, strictly=operator != ">")
+            from_ = [np.maximum(bound, part) for bound, part in zip(from_, estimate, strict=True)]
     return np.maximum(to[0] - from_[1], 0.0), np.maximum(to[1] - from_[0], 0.0)
 
 
 def _mean(call: AggregateCall, sums: tuple[Doubles, Doubles], fewest: Doubles, most: Doubles) -> pa.Array:
-    """The middle of what sums over counts may be, or how far it is from either end; there is a row wherever there may be one."""
+    """The middle of the possible quotients of sums and counts, or its distance from either end; NULL if there is no row."""
     least, greatest = sums
-    few, many = np.maximum(np.rint(fewest), 1.0), np.maximum(np.rint(most), 1.0)
-    low = least / np.where(least < 0, few, many)
-    high = greatest / np.where(greatest < 0, many, few)
-    told = (high - low) / 2 if call.part == "bound" else (high + low) / 2
-    return pa.array(told, mask=np.rint(most) < 1)
+    least_count, most_count = np.maximum(np.rint(fewest), 1.0), np.maximum(np.rint(most), 1.0)
+    low = least / np.where(least < 0, least_count, most_count)
+    high = greatest / np.where(greatest < 0, most_count, least_count)
+    result = (high - low) / 2 if call.part == "bound" else (high + low) / 2
+    return pa.array(result, mask=np.rint(most) < 1)
 
 
 def _estimate(call: AggregateCall, least: Doubles, most: Doubles) -> pa.Array:
-    """The middle, or how far it may be from either end."""
+    """The middle, or its distance from either end."""
     if call.type.is_fractional:
         middle = (least + most) / 2
         return pa.array(np.maximum(most - middle, middle - least) if call.part == "bound" else middle)

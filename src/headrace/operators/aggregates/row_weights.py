@@ -1,7 +1,8 @@
-"""What is known of weighted values before they are added? A row's weight is never NULL, and rows read together weigh alike.
+"""Simplification of weighted sums before aggregation: a row's weight is never NULL, and rows read together often have one
+weight.
 
-A sum over weights beside a sum of the same values then shares its count of rows, where it is one; and weights that are all the same
-are added by counting rows.
+A sum of weights and a sum of weighted values share one count of rows where possible. Weights that are all equal are
+added by counting rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ _WEIGHTS: Final = frozenset((WEIGHT, MORE, SPREAD))
 
 
 def present(argument: Expression) -> Expression | None:
-    """What is not NULL exactly where the argument is not; None where it never is. Without weights the argument itself."""
+    """An expression that is NULL exactly where the argument is; None if the argument is never NULL.
+
+    Without weights it is the argument itself.
+    """
     return _present(argument) if columns_of(argument) & _WEIGHTS else argument
 
 
@@ -29,20 +33,20 @@ def _present(value: Expression) -> Expression | None:
         case Cast(argument=argument) if argument.type.is_numeric and value.type.is_fractional:
             return _present(argument)
         case Call(function="*", arguments=arguments) if value.type.is_fractional:
-            parts = dict.fromkeys(part for each in arguments if (part := _present(each)) is not None)
+            parts = dict.fromkeys(part for argument in arguments if (part := _present(argument)) is not None)
             return value if len(parts) > 1 else next(iter(parts), None)
         case Case(branches=((condition, then),), otherwise=Literal(value=None)):
-            kept = _present(then)
-            if kept is None and isinstance(condition, Call) and condition.function == "isnotnull":
+            present_value = _present(then)
+            if present_value is None and isinstance(condition, Call) and condition.function == "isnotnull":
                 return condition.arguments[0]
-            kept = kept or Literal(True, BOOLEAN)
-            return Case(((condition, kept),), Literal(None, kept.type), kept.type)
+            present_value = present_value or Literal(True, BOOLEAN)
+            return Case(((condition, present_value),), Literal(None, present_value.type), present_value.type)
         case _:
             return value
 
 
-def alike(argument: Expression | None, values: pa.Array | None) -> float | None:
-    """The weight that all rows have, where an argument is a part of the weights; None where it is not, or they differ."""
+def common_weight(argument: Expression | None, values: pa.Array | None) -> float | None:
+    """The weight that all rows have, if the argument is a weight column; None if it is not, or weights differ."""
     if not (isinstance(argument, Column) and argument.name in _WEIGHTS) or values is None or not len(values):
         return None
     weights = values.to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Which synopsis does an approximate aggregate keep, and what does it answer from one?"""
+"""Synopses of approximate aggregates, and their answers from a synopsis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.synopses.sketches.stable_sketch import StableSketch
 
 
 def is_synopsis(call: AggregateCall) -> bool:
-    """True for what is kept as a synopsis in every pane."""
+    """Whether the aggregate has a synopsis in every pane."""
     return (
         call.function in SKETCHED
         or bool(call.against)
@@ -32,12 +32,12 @@ def is_synopsis(call: AggregateCall) -> bool:
 
 
 def uses_synopses(aggregates: Iterable[NamedAggregate]) -> bool:
-    """True where one of the aggregates does."""
+    """Whether one of the aggregates has a synopsis."""
     return any(is_synopsis(item.call) for item in aggregates)
 
 
 def synopses_of(call: AggregateCall, argument: Expression) -> tuple[PartialColumn, ...]:
-    """The synopses of a call; its argument has the condition in it."""
+    """The synopses of a call; the argument includes the FILTER condition."""
     within = call.within
     assert within is not None
     if not call.against:
@@ -61,7 +61,7 @@ _ENCODINGS: Final[Mapping[str, Encoding]] = {
 
 
 def _positive(weight: Expression) -> Expression:
-    """The weight where it is above zero; else nothing."""
+    """The weight where it is above zero; else NULL."""
     above = Call(
         ">",
         (weight, Literal(0, weight.type) if weight.type.is_integer else Literal(0.0, weight.type)),
@@ -71,7 +71,7 @@ def _positive(weight: Expression) -> Expression:
 
 
 def _present(weight: Expression) -> Expression:
-    """1 where there is a weight; else nothing."""
+    """1 where there is a weight; else NULL."""
     there = Call("isnotnull", (weight,), BOOLEAN)
     return Case(((there, Literal(1, BIGINT)),), Literal(None, BIGINT), BIGINT)
 
@@ -106,7 +106,7 @@ def lower_synopsis(call: AggregateCall, partial_column: PartialColumn, blobs: Co
 
 
 def as_json(cells: Sequence[Sequence[tuple[str, int]]]) -> pa.Array:
-    """Values with counts as texts; NULL for none."""
+    """Values with counts as JSON texts; NULL for none."""
     texts = [
         json.dumps([{"item": text, "count": number} for text, number in items], ensure_ascii=False)
         if items

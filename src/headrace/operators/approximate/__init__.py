@@ -1,1 +1,1 @@
-"""Windows with approximate answers within a stated bound, in little state."""
+"""Time windows and relations with approximate answers within a stated bound."""

@@ -1,7 +1,7 @@
 """Counts and sums within a bound at every instant: `[RANGE d]` with its rows in exponential histograms.
 
-What a histogram holds is the same as a few counts that expire one by one (`Histograms.cells`), and so is its error bound. So the
-exact operator answers, over these counts in place of the rows' own. Rows that punctuation has not passed stay exact.
+A histogram is equivalent to a few counts that expire one by one (`Histograms.cells`), with the same error bound. So the
+exact operator answers, over these counts instead of rows. Rows at or above punctuation stay exact.
 Source: as `synopses/exponential_histogram`.
 """
 
@@ -41,8 +41,8 @@ HISTOGRAMS: Final = "thinned"
 class ApproximateInstants(Around):
     """`Finish(Aggregate(Windowed(TimeRange)))` of one query, all aggregates approximate.
 
-    `exactly` answers; `forms` says how each of its partials is kept, None for those that hold error bounds, and `bounds` which
-    partial's bound each of these is.
+    `exactly` answers; `forms` is the histogram form of each of its partials, None for those that hold error bounds;
+    `bounds` maps each of these to the partial that it bounds.
     """
 
     exactly: InstantAggregate
@@ -51,12 +51,12 @@ class ApproximateInstants(Around):
 
     @property
     def inner(self) -> InstantAggregate:
-        """What reads the stream."""
+        """The operator that reads the stream."""
         return self.exactly
 
     @property
     def row_steps(self) -> tuple[RowStep, ...]:
-        """What is done to rows before they are counted."""
+        """The steps applied to rows before they are counted."""
         return self.exactly.row_steps
 
     @property
@@ -65,11 +65,11 @@ class ApproximateInstants(Around):
         return self.exactly.subwindows
 
     def answer_subwindow(
-        self, length: Duration, runs: Sequence[Sections], closed: Instant, now: Instant
+        self, length: Duration, runs: Sequence[Sections], emitted_to: Instant, now: Instant
     ) -> pa.Table | None:
         """R(now) of the last `length`, within the same bound."""
         return self.exactly.answer_subwindow(
-            length, self.cells_since(runs, closed, now - length), closed, now
+            length, self.cells_since(runs, emitted_to, now - length), emitted_to, now
         )
 
     def display(self) -> Iterator[str]:
@@ -77,19 +77,19 @@ class ApproximateInstants(Around):
         length = self.exactly.validity.length
         assert length is not None
         yield f"a relation at every instant, of the last {render_duration(length - 1)}"
-        kept = (
+        in_histograms = (
             (partial_column, form)
             for partial_column, form in zip(self.layout.partial_columns, self.forms, strict=True)
             if form is not None
         )
-        yield from histograms(kept, f"every instant with a row: up to {16 * MANY:,}")
+        yield from histograms(in_histograms, f"every instant with a row: up to {16 * MANY:,}")
         where = "by group" if self.exactly.rows.routing is not None else "one slot"
         yield f"group by {keys(self.exactly.grouped.keys)} (routed to {where})"
         yield from steps_up(self.row_steps)
 
     @property
     def synopsis_bytes(self) -> Mapping[str, int]:
-        """Of each histogram, once a group."""
+        """Of each histogram, once per group."""
         return histogram_bytes(self.layout.partial_columns, self.forms)
 
     @property
@@ -100,16 +100,16 @@ class ApproximateInstants(Around):
     @property
     def histogram_layout(self) -> HistogramLayout:
         """Cells and histograms of settled instants, without the partials that hold bounds."""
-        kept = [
+        in_histograms = [
             (partial_column, form)
             for partial_column, form in zip(self.layout.partial_columns, self.forms, strict=True)
             if form
         ]
-        layout = Layout(self.layout.keys, tuple(partial_column for partial_column, _ in kept))
-        return HistogramLayout(layout, tuple(form for _, form in kept))
+        layout = Layout(self.layout.keys, tuple(partial_column for partial_column, _ in in_histograms))
+        return HistogramLayout(layout, tuple(form for _, form in in_histograms))
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Tell what changes at the instants that punctuation passed; thin what has become much."""
+        """Emit what changes at the instants below punctuation; convert long lists of cells to histograms."""
         span = span_of(advance, self.exactly.emit_mode)
         if span.limit <= span.emitted_to:
             return self.exactly.advance(runs, deltas, advance)
@@ -117,30 +117,30 @@ class ApproximateInstants(Around):
         waiting = [_since(run[OPEN], span.emitted_to) for run in runs if OPEN in run]
         settled = merge(self.layout, [_below(table, span.limit) for table in (*waiting, *arrived)])
         fresh, bad = self.histogram_layout.cells(self._to_histogram_cells(settled))
-        begun = span.emitted_to != BEGINNING
+        has_emitted = span.emitted_to != BEGINNING
         older = [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run]
         held = GroupHistograms.of(
-            self.histogram_layout, [*older, fresh], self._horizon(span.emitted_to) if begun else None
+            self.histogram_layout, [*older, fresh], self._horizon(span.emitted_to) if has_emitted else None
         )
         others = [
             {name: table for name, table in run.items() if name not in (OPEN, HISTOGRAMS)} for run in runs
         ]
-        came = [{name: table for name, table in delta.items() if name != OPEN} for delta in deltas]
-        step = self.exactly.advance([{OPEN: self._cells(held)}, *others], came, advance)
+        other_deltas = [{name: table for name, table in delta.items() if name != OPEN} for delta in deltas]
+        step = self.exactly.advance([{OPEN: self._cells(held)}, *others], other_deltas, advance)
         state = dict(step.state)
         later = [_since(table, span.limit) for table in arrived]
         if sum(table.num_rows for table in later):
             state[OPEN] = merge(self.layout, later)
-        new = held.at_rest(span.emitted_to if begun else LOWEST, span.limit, settle=not advance.final)
+        new = held.at_rest(span.emitted_to if has_emitted else LOWEST, span.limit, settle=not advance.final)
         if new.num_rows:
             state[HISTOGRAMS] = new
         rejected = [*step.rejected, *([_too_large(settled, bad)] if bad.any() else [])]
         return Step(state, step.results, tuple(rejected), step.open_windows)
 
     def cells_since(self, runs: Sequence[Sections], emitted_to: Instant, start: Instant) -> list[Sections]:
-        """All that is held from `start` on, as the exact operator's state: settled instants thinned, those since `closed` not."""
-        thinned = [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run]
-        held = GroupHistograms.of(self.histogram_layout, thinned, None if start < LOWEST else start)
+        """State from `start` on, as the exact operator's state: histograms below `emitted_to`, exact cells from there on."""
+        histograms = [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run]
+        held = GroupHistograms.of(self.histogram_layout, histograms, None if start < LOWEST else start)
         waiting = [_since(run[OPEN], emitted_to) for run in runs if OPEN in run]
         others = [
             {name: table for name, table in run.items() if name not in (OPEN, HISTOGRAMS)} for run in runs
@@ -148,7 +148,7 @@ class ApproximateInstants(Around):
         return [{OPEN: merge(self.layout, [self._cells(held), *waiting])}, *others]
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """What newer histograms stand for, and what has left every window, away."""
+        """Without cells that newer histograms include, and without what has left every window."""
         if section == HISTOGRAMS:
             horizon = None if advance.emitted_to == BEGINNING else self._horizon(advance.emitted_to)
             return self.histogram_layout.compact(tables, horizon)
@@ -157,33 +157,33 @@ class ApproximateInstants(Around):
         return self.exactly.compact(section, tables, advance)
 
     def _to_histogram_cells(self, settled: pa.Table) -> pa.Table:
-        """Cells without the partials of bounds; an instant is the number of a pane of its own."""
+        """Cells without the partials of bounds; each instant is a pane of its own."""
         full, thin = self.layout, self.histogram_layout.layout
         names = {KEY: KEY, SLOT: SLOT} | {name: name for name in full.key_names}
-        for place, partial_column in enumerate(thin.partial_columns):
+        for index, partial_column in enumerate(thin.partial_columns):
             names |= dict(
                 zip(
                     full.cell_names(full.partial_columns.index(partial_column)),
-                    thin.cell_names(place),
+                    thin.cell_names(index),
                     strict=True,
                 )
             )
         chosen = settled.select(list(names)).rename_columns(list(names.values()))
         return chosen.set_column(0, KEY, pa.array(ints(settled, KEY) + block_key(0, 0)))
 
-    def _horizon(self, closed: Instant) -> Instant:
-        """The earliest instant whose rows are still in the window at `closed`, or leave it there."""
+    def _horizon(self, emitted_to: Instant) -> Instant:
+        """The earliest instant whose rows are in the window at `emitted_to`, or leave it then."""
         length = self.exactly.validity.length
         assert length is not None
-        return closed - length
+        return emitted_to - length
 
     def _cells(self, held: GroupHistograms) -> pa.Table:
-        """Everything held, as counts at instants; those of bounds beside the counts they bound."""
+        """Everything held, as counts at instants; those of bounds next to the counts they bound."""
         thin = self.histogram_layout.layout.partial_columns
         parts = [(held.codes, held.panes, dict(zip(thin, held.values, strict=True)))]
         bound_of = {partial_column: bound for bound, partial_column in self.bounds.items()}
-        for partial_column, kept in zip(thin, held.histograms, strict=True):
-            cells = kept.cells()
+        for partial_column, histogram in zip(thin, held.histograms, strict=True):
+            cells = histogram.cells()
             numbers = {partial_column: cells.weights}
             if partial_column in bound_of:
                 numbers[bound_of[partial_column]] = cells.slack - cells.slack_of_newer()
@@ -214,6 +214,6 @@ def _below(table: pa.Table, instant: Instant) -> pa.Table:
 
 
 def _too_large(settled: pa.Table, bad: np.ndarray) -> Rejected:
-    """Sums of one instant that do not fit."""
+    """Sums of one instant that do not fit their type."""
     at = ints(settled, KEY)[bad]
     return Rejected(at, np.full(len(at), -1), ("an aggregate does not fit its type",) * len(at))

@@ -1,8 +1,9 @@
-"""Windows of time whose counts and sums may be wrong by a part: closed panes in exponential histograms, not one by one.
+"""Time windows with approximate counts and sums: closed panes are in exponential histograms, not one by one.
 
-An instant is as good as its pane, since windows begin and end where panes do. What a window [start, end) holds of a histogram
-are the buckets at or after `start`, half of the oldest taken off; exact cells that are not in the histogram yet are added.
-Whether a group has a row in the window is exact. Source: as `synopses/exponential_histogram`.
+Pane numbers serve as instants, since windows begin and end where panes do. A window [start, end) counts the buckets at
+or after `start`, less half of the oldest; exact cells that are not in the histogram yet are added. Whether a group has
+a row in the window is exact.
+Source: as `synopses/exponential_histogram`.
 """
 
 from __future__ import annotations
@@ -47,27 +48,27 @@ _MOST_PAIRS: Final = 1 << 20
 class ApproximateWindows(Around):
     """`Finish(Aggregate(Windowed(TimeSlide)))` of one query, all aggregates approximate.
 
-    `exactly` is the same query without errors, whose panes and partials are used; `forms` says how each of its partials is
-    kept; `asked` are the aggregates as they are answered.
+    `exactly` is the same query without errors, whose panes and partials are used; `forms` is the histogram form of each
+    of its partials; `aggregates` are those of the query.
     """
 
     exactly: PaneAggregate
-    asked: tuple[NamedAggregate, ...]
+    aggregates: tuple[NamedAggregate, ...]
     forms: tuple[Form, ...]
 
     @property
     def inner(self) -> PaneAggregate:
-        """What reads the stream."""
+        """The operator that reads the stream."""
         return self.exactly
 
     @property
     def row_steps(self) -> tuple[RowStep, ...]:
-        """What is done to rows before they are counted."""
+        """The steps applied to rows before they are counted."""
         return self.exactly.steps
 
     @property
     def subwindows(self) -> Subwindows | None:
-        """Where the slide divides the range, those that begin at a slide."""
+        """The lengths that begin at a slide, if the slide divides the range."""
         whole = self.exactly
         return None if whole.panes.cut or whole.range is None else Subwindows(whole.range, whole.panes)
 
@@ -75,26 +76,26 @@ class ApproximateWindows(Around):
         self,
         length: Duration,
         runs: Sequence[Sections],
-        closed: Instant,
+        emitted_to: Instant,
         now: Instant,  # noqa: ARG002
     ) -> pa.Table | None:
         """The last window of that length, within the same bound."""
-        if closed in (BEGINNING, FOREVER):
+        if emitted_to in (BEGINNING, FOREVER):
             return None
-        return answer_of(replace(self, exactly=of_length(self.exactly, length)), runs, closed)
+        return answer_of(replace(self, exactly=of_length(self.exactly, length)), runs, emitted_to)
 
     def display(self) -> Iterator[str]:
         """Its windows, its histograms, its groups."""
         panes = self.exactly.panes
         yield f"window every {render_duration(panes.slide)} of {panes.per_window} panes (context free)"
-        kept = zip(self.layout.partial_columns, self.forms, strict=True)
-        yield from histograms(kept, f"every pane: {8 * (panes.per_window or 0):,}")
+        in_histograms = zip(self.layout.partial_columns, self.forms, strict=True)
+        yield from histograms(in_histograms, f"every pane: {8 * (panes.per_window or 0):,}")
         yield routed(self.exactly)
         yield from steps_up(self.row_steps)
 
     @property
     def synopsis_bytes(self) -> Mapping[str, int]:
-        """Of each histogram, once a group."""
+        """Of each histogram, once per group."""
         return histogram_bytes(self.layout.partial_columns, self.forms)
 
     @property
@@ -108,7 +109,7 @@ class ApproximateWindows(Around):
         return HistogramLayout(self.layout, self.forms)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Seal the panes that punctuation passed; answer the windows that closed; thin what has become much."""
+        """Seal the panes below punctuation; answer the windows that closed; convert long lists of cells to histograms."""
         panes = self.exactly.panes
         arrived = [delta[OPEN] for delta in deltas if OPEN in delta]
         if advance.punctuation == BEGINNING:
@@ -117,11 +118,11 @@ class ApproximateWindows(Around):
         before = LOWEST if advance.emitted_to == BEGINNING else panes.of_instant(advance.emitted_to)
         border = block_key(0, edge)
         opened = [run[OPEN] for run in runs if OPEN in run]
-        ripe = between(opened, block_key(0, before), border)
-        sealed = merge(self.layout, ripe + between(arrived, block_key(0, LOWEST), border))
+        newly_closed = between(opened, block_key(0, before), border)
+        sealed = merge(self.layout, newly_closed + between(arrived, block_key(0, LOWEST), border))
         fresh, bad = self.histogram_layout.cells(sealed)
-        closed = LOWEST if advance.emitted_to == BEGINNING else panes.last_closed(advance.emitted_to)
-        horizon = None if advance.emitted_to == BEGINNING else panes.first(closed + 1)
+        last_emitted = LOWEST if advance.emitted_to == BEGINNING else panes.last_closed(advance.emitted_to)
+        horizon = None if advance.emitted_to == BEGINNING else panes.first(last_emitted + 1)
         held = GroupHistograms.of(
             self.histogram_layout, [*(run[HISTOGRAMS] for run in runs if HISTOGRAMS in run), fresh], horizon
         )
@@ -134,30 +135,32 @@ class ApproximateWindows(Around):
         rejected = [_too_large(self, sealed, bad)] if bad.any() else []
         if held.is_empty:
             return Step(state, None, tuple(rejected))
-        now, present = panes.last_closed(advance.punctuation), held.extent()
+        last_due, present = panes.last_closed(advance.punctuation), held.extent()
         tables = []
-        for columns, windows in _answers(self, held, closing(panes, closed, now, present)):
+        for columns, windows in _answers(self, held, closing(panes, last_emitted, last_due, present)):
             ends = panes.window_bounds(windows, self.exactly.range)[1]
             table, failed = finish(self.exactly.finish, columns, windows, ends)
             tables.append(table)
             rejected += failed
         last = panes.last_window(present[1])
         results = pa.concat_tables(tables) if tables else None
-        return Step(state, results, tuple(rejected), max(0, (last or now) - now))
+        return Step(state, results, tuple(rejected), max(0, (last or last_due) - last_due))
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """Parts of open panes together; what newer histograms stand for, and what no later window holds, away."""
+        """Parts of open panes merged; of closed panes, without cells that newer histograms include and without expired
+        panes.
+        """
         if section == OPEN:
             return self.exactly.compact(section, tables, advance)
         panes = self.exactly.panes
-        closed = advance.emitted_to != BEGINNING
+        has_closed = advance.emitted_to != BEGINNING
         return self.histogram_layout.compact(
-            tables, panes.first(panes.last_closed(advance.emitted_to) + 1) if closed else None
+            tables, panes.first(panes.last_closed(advance.emitted_to) + 1) if has_closed else None
         )
 
 
 def _too_large(operator: ApproximateWindows, sealed: pa.Table, bad: np.ndarray) -> Rejected:
-    """Sums of one pane that do not fit."""
+    """Sums of one pane that do not fit their type."""
     panes = sealed.column(KEY).to_numpy()[bad] - block_key(0, 0)
     windows = panes // operator.exactly.panes.per_slide + 1
     at = operator.exactly.panes.window_bounds(windows, operator.exactly.range)[1]
@@ -168,7 +171,7 @@ def _too_large(operator: ApproximateWindows, sealed: pa.Table, bad: np.ndarray) 
 class _Sums:
     """One measure of all groups as numbers that expire: running totals in the order of group, then pane."""
 
-    places: Ints
+    sort_keys: Ints
     totals: Ints
     slack: Ints
     span: int
@@ -179,24 +182,26 @@ class _Sums:
         cells, span = held.histograms[measure].cells(), high - low + 2
         keys = np.r_[cells.keys[::-1], held.codes]
         order = np.argsort(keys, kind="stable")  # buckets of a group, oldest first, then its cells
-        place = (keys * span + np.r_[cells.times[::-1], held.panes] - low)[order]
+        sort_keys = (keys * span + np.r_[cells.times[::-1], held.panes] - low)[order]
         weights = np.r_[cells.weights[::-1], held.values[measure]][order]
         slack = np.r_[cells.slack[::-1], np.zeros(len(held.panes), np.int64)][order]
-        return _Sums(place, np.r_[0, np.cumsum(weights)], np.r_[slack, 0], span, low)
+        return _Sums(sort_keys, np.r_[0, np.cumsum(weights)], np.r_[slack, 0], span, low)
 
     def between(self, groups: Ints, first: Ints, stop: Ints) -> tuple[Ints, Ints]:
-        """Estimates of the panes [first, stop) of groups, and how far each may be from the truth."""
+        """Estimates for the panes [first, stop) of groups, and the error bound of each."""
         base = groups * self.span - self.low
         top = self.low + self.span - 1
-        start = np.searchsorted(self.places, base + np.clip(first, self.low, top))
-        end = np.searchsorted(self.places, base + np.clip(stop, self.low, top))
+        start = np.searchsorted(self.sort_keys, base + np.clip(first, self.low, top))
+        end = np.searchsorted(self.sort_keys, base + np.clip(stop, self.low, top))
         return self.totals[end] - self.totals[start], np.where(start < end, self.slack[start], 0)
 
 
-def answer_of(operator: ApproximateWindows, runs: Sequence[Sections], closed: Instant) -> pa.Table | None:
-    """The last window that ends at or before `closed`, from state that has been advanced up to there; None where no group has a row."""
+def answer_of(operator: ApproximateWindows, runs: Sequence[Sections], emitted_to: Instant) -> pa.Table | None:
+    """The last window that ends at or before `emitted_to`, from state that was advanced up to there; None if no group has a
+    row.
+    """
     panes = operator.exactly.panes
-    window = panes.last_closed(closed)
+    window = panes.last_closed(emitted_to)
     held = GroupHistograms.of(
         operator.histogram_layout, [run[HISTOGRAMS] for run in runs if HISTOGRAMS in run], panes.first(window)
     )
@@ -216,44 +221,46 @@ Answered = tuple[dict[str, pa.Array], Ints]
 def _answers(operator: ApproximateWindows, held: GroupHistograms, due: range) -> Iterator[Answered]:
     """Columns and windows of every (window, group) that has a row, a bounded number at a time."""
     panes, (low, high) = operator.exactly.panes, held.extent()
-    sums = [_Sums.of(held, place, low, high) for place in held.layout.measures]
+    sums = [_Sums.of(held, measure, low, high) for measure in held.layout.measures]
     step = max(1, _MOST_PAIRS // max(held.groups.count, 1))
     for start in range(due.start, due.stop, step):
         windows = np.arange(start, min(start + step, due.stop))
         window = np.repeat(windows, held.groups.count)
-        member = np.tile(np.arange(held.groups.count), len(windows))
+        group_index = np.tile(np.arange(held.groups.count), len(windows))
         stop = panes.per_slide * window
         assert panes.back is not None
         first = panes.per_slide * (window - panes.back) + (1 if panes.cut else 0)
-        alive = np.flatnonzero(sums[0].between(member, first, stop)[0] > 0)
+        alive = np.flatnonzero(sums[0].between(group_index, first, stop)[0] > 0)
         if len(alive):
-            found = [each.between(member[alive], first[alive], stop[alive]) for each in sums]
-            yield _columns(operator, held, window[alive], member[alive], found), window[alive]
+            estimates = [
+                measure_sums.between(group_index[alive], first[alive], stop[alive]) for measure_sums in sums
+            ]
+            yield _columns(operator, held, window[alive], group_index[alive], estimates), window[alive]
 
 
 def _columns(
     operator: ApproximateWindows,
     held: GroupHistograms,
     windows: Ints,
-    member: Ints,
-    found: Sequence[tuple[Ints, Ints]],
+    group_index: Ints,
+    estimates: Sequence[tuple[Ints, Ints]],
 ) -> dict[str, pa.Array]:
     whole, partial_columns = operator.exactly, operator.layout.partial_columns
     columns = {
-        key.name: values.take(pa.array(member))
+        key.name: values.take(pa.array(group_index))
         for key, values in zip(whole.keys, held.groups.keys, strict=True)
     }
     cells = Answer(
         {
             partial_column: as_cells(partial_column, value)
-            for partial_column, (value, _) in zip(partial_columns, found, strict=True)
+            for partial_column, (value, _) in zip(partial_columns, estimates, strict=True)
         }
     )
     slack = {
         partial_column: pa.array(bound)
-        for partial_column, (_, bound) in zip(partial_columns, found, strict=True)
+        for partial_column, (_, bound) in zip(partial_columns, estimates, strict=True)
     }
-    for item in operator.asked:
+    for item in operator.aggregates:
         call = exact(item.call)
         if item.call.part == "bound":
             columns[item.name] = slack[aggregate_calls.measure_of(call)]

@@ -1,9 +1,9 @@
-"""Counts of closed panes in little memory: exact while they are few, in exponential histograms when they have become many.
+"""Store of counts of closed panes: exact cells while they are few, exponential histograms when there are many.
 
-Rows at rest are of two kinds. A *cell* is what one pane adds to one group, exact. A *histogram* is everything of a group below
-the pane `__key`: for each measure a count and the coded times of its buckets. A newer histogram of a group makes the older
-one, and all cells below its pane, void. A group's cells are put into its histogram when there are about half as many as
-buckets, so that what an epoch writes grows with what came.
+State rows are of two kinds. A *cell* is what one pane adds to one group, exact. A *histogram* is everything of a group
+below the pane `__key`: for each measure a count and the coded times of its buckets. A newer histogram of a group
+replaces the older one and all cells below its pane. A group's cells are absorbed into its histogram when there are
+about half as many as buckets, so that what an epoch writes grows with its input.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from headrace.synopses.histograms.canonical_form import MOST, Form
 from headrace.synopses.histograms.delta_coding import decode, encode
 from headrace.synopses.histograms.exponential_histogram import Histograms
 
-_FEWEST: Final = 8
+_LEAST_CELLS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class HistogramLayout:
-    """Keys and measures of a group: each measure is a whole number from 0 on (a count or a sum), kept in its form."""
+    """Keys and measures of a group: each measure is a non-negative integer (a count or a sum), with the form of its
+    histogram.
+    """
 
     layout: Layout
     forms: tuple[Form, ...]
@@ -41,37 +43,37 @@ class HistogramLayout:
         return range(len(self.forms))
 
     def schema(self) -> pa.Schema:
-        """The Arrow schema of rows at rest."""
+        """The Arrow schema of state rows."""
         fields = [pa.field(KEY, pa.int64()), pa.field(SLOT, pa.int16())]
         keys = zip(self.layout.key_names, self.layout.keys, strict=True)
         fields += [pa.field(name, to_arrow(key.expression.type)) for name, key in keys]
-        for place in self.measures:
-            fields += [pa.field(f"n{place}", pa.int64()), pa.field(f"b{place}", pa.large_binary())]
+        for measure in self.measures:
+            fields += [pa.field(f"n{measure}", pa.int64()), pa.field(f"b{measure}", pa.large_binary())]
         return pa.schema(fields)
 
     def cells(self, sealed: pa.Table) -> tuple[pa.Table, np.ndarray]:
-        """Cells of sealed panes, and which rows of the table are left out since a number does not fit."""
+        """Cells of sealed panes, and the rows of the table that are left out since a number does not fit."""
         bad = np.zeros(sealed.num_rows, bool)
         columns: list[pa.Array] = [flat(sealed.column(name)) for name in (KEY, SLOT, *self.layout.key_names)]
-        for place, partial_column in enumerate(self.layout.partial_columns):
+        for measure, partial_column in enumerate(self.layout.partial_columns):
             values, failed = _numbers(
-                partial_column, [flat(sealed.column(n)) for n in self.layout.cell_names(place)]
+                partial_column, [flat(sealed.column(n)) for n in self.layout.cell_names(measure)]
             )
             bad |= failed
             columns += [values, pa.nulls(len(values), pa.large_binary())]
         return pa.table(columns, schema=self.schema()).filter(pa.array(~bad)), bad
 
     def compact(self, tables: Sequence[pa.Table], horizon: int | None) -> pa.Table:
-        """Without what newer histograms made void, and what lies below the pane `horizon` altogether."""
+        """Without what newer histograms replace, and without what is below the pane `horizon`."""
         whole = pa.concat_tables(tables)
         keys, coded = _keys_and_kinds(whole)
         codes, count = _codes(self, whole)
         until = _until(codes, keys, coded, count)
-        kept = np.where(coded, keys == until[codes], keys >= until[codes])
+        is_current = np.where(coded, keys == until[codes], keys >= until[codes])
         if horizon is not None:
             low = block_key(0, horizon)
-            kept &= np.where(coded, keys > low, keys >= low)
-        return whole.filter(pa.array(kept))
+            is_current &= np.where(coded, keys > low, keys >= low)
+        return whole.filter(pa.array(is_current))
 
 
 def _numbers(partial_column: PartialColumn, columns: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
@@ -83,7 +85,7 @@ def _numbers(partial_column: PartialColumn, columns: Sequence[pa.Array]) -> tupl
 
 
 def as_cells(partial_column: PartialColumn, values: Ints) -> tuple[Ints, ...]:
-    """Whole numbers as the cells of a partial."""
+    """Integers as the cells of a partial."""
     return (values & 0xFFFFFFFF, values >> 32) if partial_column.encoding == "limbs2" else (values,)
 
 
@@ -111,7 +113,7 @@ def _until(codes: Ints, keys: Ints, coded: np.ndarray, count: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class GroupHistograms:
-    """A task's groups: their histograms, a measure each, and their exact cells, sorted by group, then pane."""
+    """A task's groups: their histograms, one per measure, and their exact cells, sorted by group, then pane."""
 
     layout: HistogramLayout
     groups: Groups
@@ -138,44 +140,48 @@ class GroupHistograms:
         slots = np.zeros(groups.count, np.int16)
         slots[groups.codes] = ints(whole, SLOT)
         read = [
-            _histograms(layout, whole, place, last, keys).since(low - block_key(0, 0))
-            for place in layout.measures
+            _histograms(layout, whole, measure, last, keys).since(low - block_key(0, 0))
+            for measure in layout.measures
         ]
         taken = whole.take(pa.array(exact))
-        values = tuple(ints(taken, f"n{place}") for place in layout.measures)
+        values = tuple(ints(taken, f"n{measure}") for measure in layout.measures)
         panes = keys[exact] - block_key(0, 0)
         return GroupHistograms(layout, groups, slots, tuple(read), groups.codes[exact], panes, values, taken)
 
     @property
     def is_empty(self) -> bool:
         """True when nothing is held."""
-        return not len(self.panes) and not any(len(each.times) for each in self.histograms)
+        return not len(self.panes) and not any(len(histograms.times) for histograms in self.histograms)
 
     def extent(self) -> tuple[int, int]:
-        """The least and the greatest pane; not of an empty one."""
-        parts = [part for part in (self.panes, *(each.times for each in self.histograms)) if len(part)]
+        """The least and the greatest pane; undefined if empty."""
+        parts = [
+            part for part in (self.panes, *(histograms.times for histograms in self.histograms)) if len(part)
+        ]
         return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
 
     def at_rest(self, fresh_from: int, edge: int, *, settle: bool) -> pa.Table:
-        """What is new at rest: cells from the pane `fresh_from` on, but of groups with many cells a histogram up to `edge`."""
+        """New state rows: cells from the pane `fresh_from` on, and histograms up to `edge` for groups with many cells."""
         pending = np.bincount(self.codes, minlength=self.groups.count)
-        buckets = sum((each.buckets() for each in self.histograms), np.zeros(self.groups.count, np.int64))
-        many = pending > np.maximum(buckets // 2, _FEWEST)
-        for place in self.layout.measures:
+        buckets = sum(
+            (histograms.buckets() for histograms in self.histograms), np.zeros(self.groups.count, np.int64)
+        )
+        many = pending > np.maximum(buckets // 2, _LEAST_CELLS)
+        for measure in self.layout.measures:
             added = np.zeros(self.groups.count)
-            np.add.at(added, self.codes, self.values[place].astype(float))
-            many &= (added + self.histograms[place].totals) * max(many.sum(), 1) < MOST
+            np.add.at(added, self.codes, self.values[measure].astype(float))
+            many &= (added + self.histograms[measure].totals) * max(many.sum(), 1) < MOST
         many &= settle
-        kept = (self.panes >= fresh_from) & ~many[self.codes]
+        stay_cells = (self.panes >= fresh_from) & ~many[self.codes]
         return pa.concat_tables(
-            [self.table.filter(pa.array(kept)), self._settled(np.flatnonzero(many), edge)]
+            [self.table.filter(pa.array(stay_cells)), self._settled(np.flatnonzero(many), edge)]
         )
 
     def _settled(self, chosen: Ints, edge: int) -> pa.Table:
         rank = np.full(self.groups.count, -1, np.int64)
         rank[chosen] = np.arange(len(chosen))
-        mine = np.flatnonzero(rank[self.codes] >= 0)
-        order = mine[np.argsort(self.panes[mine], kind="stable")]
+        chosen_cells = np.flatnonzero(rank[self.codes] >= 0)
+        order = chosen_cells[np.argsort(self.panes[chosen_cells], kind="stable")]
         bases = np.full(len(chosen), edge)
         columns: list[pa.Array] = [pa.array(bases + block_key(0, 0)), pa.array(self.slots[chosen])]
         columns += [flat(key).take(pa.array(chosen)) for key in self.groups.keys]
@@ -185,14 +191,16 @@ class GroupHistograms:
         return pa.table(columns, schema=self.layout.schema())
 
 
-def _histograms(layout: HistogramLayout, whole: pa.Table, place: int, rows: Ints, keys: Ints) -> Histograms:
-    """One measure's histograms of all groups; `rows[group]` is where it lies, -1 where there is none."""
-    form = layout.forms[place]
+def _histograms(layout: HistogramLayout, whole: pa.Table, measure: int, rows: Ints, keys: Ints) -> Histograms:
+    """One measure's histograms of all groups; `rows[group]` is the row of the group's histogram, -1 if there is none."""
+    form = layout.forms[measure]
     there = np.flatnonzero(rows >= 0)
     picked = pa.array(rows[there])
-    offsets, times = decode(keys[rows[there]] - block_key(0, 0), flat(whole.column(f"b{place}").take(picked)))
+    offsets, times = decode(
+        keys[rows[there]] - block_key(0, 0), flat(whole.column(f"b{measure}").take(picked))
+    )
     totals = np.zeros(len(rows), np.int64)
-    totals[there] = flat(whole.column(f"n{place}").take(picked)).to_numpy()
+    totals[there] = flat(whole.column(f"n{measure}").take(picked)).to_numpy()
     many = np.zeros(len(rows), np.int64)
     many[there] = np.diff(offsets)
     return Histograms(form, totals, np.r_[0, np.cumsum(many)], times)

@@ -1,1 +1,1 @@
-"""The contract of operators, and what all of them are made of: batches, codes of groups, ranges."""
+"""Operator contract, batches of rows, group codes, and array helpers."""

@@ -1,4 +1,4 @@
-"""A batch of rows on its way through the row-wise part of a query."""
+"""Batch of rows in the row-wise part of a query."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Batch:
 
     @property
     def readable(self) -> Mapping[str, pa.Array]:
-        """The columns, and the places of the rows as columns too."""
+        """The columns, plus event time and position as columns."""
         return {**self.columns, AT: pa.array(self.at), POSITION: pa.array(self.position)}
 
     def where(self, keep: np.ndarray) -> Batch:
@@ -43,15 +43,15 @@ class Batch:
         return Batch({n: c.filter(mask) for n, c in self.columns.items()}, self.at[keep], self.position[keep])
 
     def take(self, rows: Ints) -> Batch:
-        """Rows by number, in that order, possibly repeated."""
+        """Rows by index, in that order, possibly repeated."""
         picked = pa.array(rows)
         return Batch({n: c.take(picked) for n, c in self.columns.items()}, self.at[rows], self.position[rows])
 
     def retractions(self, change: str) -> Ints:
-        """The places of the rows that go, as that column says."""
-        goes = pc.less(self.columns[change], 0).fill_null(False)
-        found: Ints = self.position[flat(goes).to_numpy(zero_copy_only=False)]
-        return found
+        """Positions of the rows whose `change` column is negative."""
+        negative = pc.less(self.columns[change], 0).fill_null(False)
+        positions: Ints = self.position[flat(negative).to_numpy(zero_copy_only=False)]
+        return positions
 
     def only(self, names: frozenset[str]) -> Batch:
         """The same rows with fewer columns."""
@@ -62,14 +62,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Rows on which an expression of one query failed: where they stand, and the first reason of each."""
+    """Rows on which an expression of one query failed: event time, position and first reason of each."""
 
     at: Ints
     position: Ints
     reasons: tuple[str, ...]
 
     def without(self, positions: Ints) -> Rejected:
-        """Those that do not stand in these places."""
+        """Without the rows at these positions."""
         keep = ~np.isin(self.position, positions)
         return Rejected(self.at[keep], self.position[keep], tuple(compress(self.reasons, keep)))
 
@@ -80,8 +80,8 @@ class Rejected:
 
 
 def insertion_failures(rejected: Sequence[Rejected], retractions: Sequence[Ints]) -> tuple[Rejected, ...]:
-    """Failures of rows that come: one that failed as it came was never there, and does not fail again where it goes."""
+    """Failures of inserted rows. A row that failed on insertion has no effect, and its retraction does not fail again."""
     if not retractions:
         return tuple(rejected)
-    places = np.concatenate(retractions)
-    return tuple(left for each in rejected if (left := each.without(places)).rows)
+    retracted = np.concatenate(retractions)
+    return tuple(remaining for failures in rejected if (remaining := failures.without(retracted)).rows)

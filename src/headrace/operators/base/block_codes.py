@@ -1,4 +1,4 @@
-"""Which (block, group) pair is each row of? One numbering of panes and groups together, in the order of panes."""
+"""Dense codes of (block, group) pairs, in the order of blocks."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ import numpy as np
 from headrace.operators.base.group_codes import Groups, Ints, compact
 
 _MANY: Final = 8
-"""So many rows a code, and counting them costs no more than seeing which codes there are."""
+"""From this many rows per code on, counting rows costs no more than marking which codes occur."""
 
 
 class Pairs(NamedTuple):
-    """(block, group) pairs in the order of blocks: the code of each row, how many there are, block and group of each.
+    """(block, group) pairs in the order of blocks: the code of each row, the number of pairs, block and group of each.
 
-    `sizes` are the rows of each pair where they were counted on the way. Of one block codes are those of the groups, which may
-    be places (`Groups.live`).
+    `sizes` are the rows of each pair if they were counted already. With one block, codes are those of the groups, which
+    may be sparse (`Groups.live`).
     """
 
     codes: Ints
     number: int
     blocks: Ints
-    members: Ints
+    group_indices: Ints
     sizes: Ints | None = None
 
 
 def blocks_seen(blocks: Ints) -> int:
-    """About how many blocks rows are of that follow each other in time, told by the first row and the last."""
+    """Estimate of how many blocks time-ordered rows cover, from the first row and the last."""
     return abs(blocks.item(-1) - blocks.item(0)) + 1 if len(blocks) else 0
 
 
 def by_block_and_group(blocks: Ints, groups: Groups) -> Pairs:
-    """Number the (block, group) pairs that rows have."""
+    """Number the (block, group) pairs that have rows."""
     if not len(blocks):
         return Pairs(blocks, 0, blocks, blocks)
     low, high = int(blocks.min()), int(blocks.max())
     if low == high:
-        members = np.arange(groups.count)
-        return Pairs(groups.codes, groups.count, np.full(groups.count, low), members, groups.sizes)
+        group_indices = np.arange(groups.count)
+        return Pairs(groups.codes, groups.count, np.full(groups.count, low), group_indices, groups.sizes)
     groups = groups.dense()
     if high - low < 4 * len(blocks):
         distinct, local = None, blocks - low
@@ -49,18 +49,18 @@ def by_block_and_group(blocks: Ints, groups: Groups) -> Pairs:
     local *= groups.count
     local += groups.codes
     codes, live, sizes = _numbered(local, span * groups.count)
-    place, member = np.divmod(live, groups.count)
-    found = place + low if distinct is None else distinct[place]
-    if (np.diff(found) < 0).any():
-        order = np.argsort(found, kind="stable")
+    block, group_index = np.divmod(live, groups.count)
+    pair_blocks = block + low if distinct is None else distinct[block]
+    if (np.diff(pair_blocks) < 0).any():
+        order = np.argsort(pair_blocks, kind="stable")
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
-        codes, found, member = rank[codes], found[order], member[order]
-    return Pairs(codes, len(live), found, member, sizes)
+        codes, pair_blocks, group_index = rank[codes], pair_blocks[order], group_index[order]
+    return Pairs(codes, len(live), pair_blocks, group_index, sizes)
 
 
 def _numbered(codes: Ints, span: int) -> tuple[Ints, Ints, Ints | None]:
-    """Like `compact`; where there are many rows a code they are counted too, which costs no more."""
+    """Like `compact`; with many rows per code it also counts them, at no extra cost."""
     if len(codes) < _MANY * span:
         return *compact(codes, span), None
     sizes = np.bincount(codes, minlength=span)

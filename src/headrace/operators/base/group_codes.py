@@ -1,7 +1,7 @@
-"""Which group does a row belong to? Dense group codes for any key columns, and the stable slot of each group.
+"""Dense group codes of rows, for any key columns, and the stable slot of each group.
 
-A group's identity is its key values, NULL being a value of its own, all NaN one value and -0.0 equal to 0.0. Codes are
-local to one call; slots (0..255) are stable for ever, since state files are found by them (decision D7).
+A group's identity is its key values: NULL is a value of its own, all NaN are one value, and -0.0 equals 0.0. Codes are
+local to one call. Slots (0..255) never change, since state files are found by them (decision D7).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ SLOTS: Final = 256
 Ints: TypeAlias = npt.NDArray[np.int64]
 _WIDEST: Final = 2**62
 _MANY: Final = 8
-"""So many rows a pair of block and group, and counting those of every pair there could be is no work."""
+"""From this many rows per (block, group) pair on, counting all possible pairs is cheap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
     """`codes[row]` in 0..count-1, and per group one value of each key column.
 
-    `sizes` are the rows of each group where these were counted on the way, and `large` then says how many of the groups, the
-    first ones, have more rows than was asked for. With `live` codes are places in a range, and `live[g]` is that of group g.
+    `sizes` are the rows of each group if they were counted already; then `large` is how many groups, the first ones,
+    have more rows than the `small` of `group`. With `live` the codes are sparse, and `live[g]` is the code of group g.
     """
 
     codes: Ints
@@ -40,7 +40,7 @@ class Groups:
     live: Ints | None = None
 
     def dense(self) -> Groups:
-        """The same with the group's number for each row."""
+        """The same with dense codes."""
         if self.live is None:
             return self
         rank = np.empty(int(self.live.max()) + 1, np.int64)
@@ -56,12 +56,12 @@ def group(
     placed: bool = False,
     blocks: int = 1,
 ) -> Groups:
-    """Group `rows` rows by equal values of the columns; without columns there is one group (none when no rows).
+    """Group `rows` rows by equal values of the columns; without columns there is one group (none without rows).
 
-    With `small` rows are counted, and groups of at most so many come last, where that is free: of integers in a narrow range.
-    With `placed` their codes may be places (`live`), which saves a pass over the rows. Of rows of several
-    `blocks`, which are about to be numbered with their groups, there may be groups without rows: the pairs that rows have are
-    looked for then, and where there are many rows a pair the groups need not be looked for before.
+    With `small`, groups of at most that many rows come last, and rows are counted, where both are free: for integers in
+    a narrow range. With `placed` codes may be sparse (`live`), which saves a pass over the rows. If the rows are of
+    several `blocks` and there are many rows per possible (block, group) pair, groups without rows may be included: the
+    caller finds the pairs that occur.
     """
     if not columns:
         return Groups(np.zeros(rows, np.int64), 1 if rows else 0, ())
@@ -70,8 +70,8 @@ def group(
         if narrow is not None:
             if blocks > 1 and _MANY * narrow[2] * blocks <= rows:
                 return _every(*narrow, columns[0].type)
-            found = _by_size(*narrow, columns[0].type, small)
-            return found if placed and narrow[2] <= rows else found.dense()
+            groups = _by_size(*narrow, columns[0].type, small)
+            return groups if placed and narrow[2] <= rows else groups.dense()
     encoded = [_encode(normalise(flat(column))) for column in columns]
     codes, values = encoded[0]
     if len(encoded) == 1:
@@ -87,18 +87,18 @@ def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def ints(table: pa.Table, name: str) -> Ints:
-    """A table's column of numbers, or of truth values, as numpy has it."""
-    found: Ints = flat(table.column(name)).to_numpy(zero_copy_only=False)
-    return found
+    """A table's column of integers or booleans as a numpy array."""
+    values: Ints = flat(table.column(name)).to_numpy(zero_copy_only=False)
+    return values
 
 
-def picked(column: pa.Array, places: Ints | slice) -> pa.Array:
-    """The values at some places; of plain numbers at the speed of memory."""
-    if isinstance(places, slice):
-        return column[places]
+def picked(column: pa.Array, indices: Ints | slice) -> pa.Array:
+    """The values at some indices; for plain numbers at the speed of memory."""
+    if isinstance(indices, slice):
+        return column[indices]
     if column.null_count or not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        return column.take(pa.array(places))
-    return pa.array(column.to_numpy().take(places))
+        return column.take(pa.array(indices))
+    return pa.array(column.to_numpy().take(indices))
 
 
 def normalise(column: pa.Array) -> pa.Array:
@@ -126,8 +126,8 @@ def _encode(column: pa.Array) -> tuple[Ints, pa.Array]:
 
 
 def texts_of_lists(column: pa.Array) -> pa.Array:
-    """A text for each list, equal for equal ones. Row by row: lists cannot be keys, they only travel with rows."""
-    return pa.array([None if each is None else repr(each) for each in column.to_pylist()], pa.string())
+    """A text for each list, equal for equal lists. Row by row: lists cannot be keys, they are only carried along."""
+    return pa.array([None if items is None else repr(items) for items in column.to_pylist()], pa.string())
 
 
 def _encode_lists(column: pa.Array) -> tuple[Ints, pa.Array]:
@@ -138,7 +138,7 @@ def _encode_lists(column: pa.Array) -> tuple[Ints, pa.Array]:
 
 
 def _encode_struct(column: pa.Array) -> tuple[Ints, pa.Array]:
-    """Structs are equal when all their fields are, and one that is NULL is not one of NULLs."""
+    """Structs are equal when all their fields are; a NULL struct differs from a struct of NULLs."""
     groups = group([column.is_valid(), *column.flatten()], len(column))
     first = np.full(groups.count, len(column), np.int64)
     np.minimum.at(first, groups.codes, np.arange(len(column)))
@@ -146,7 +146,7 @@ def _encode_struct(column: pa.Array) -> tuple[Ints, pa.Array]:
 
 
 def _narrow(column: pa.Array) -> tuple[Ints, int, int] | None:
-    """Integers less their least, that, and the span; None where they are not in a narrow range."""
+    """(integers minus their minimum, the minimum, the span); None unless they are in a narrow range."""
     if not pa.types.is_integer(column.type) or column.null_count or len(column) < 1024:
         return None
     values = column.to_numpy()
@@ -166,8 +166,8 @@ def _by_size(local: Ints, low: int, span: int, kind: pa.DataType, small: int) ->
     sizes = np.bincount(local, minlength=span)
     live = first = np.flatnonzero(sizes > small)
     if small:
-        few = np.flatnonzero(sizes == 1 if small == 1 else (sizes > 0) & (sizes <= small))
-        live = np.concatenate([first, few])
+        small_groups = np.flatnonzero(sizes == 1 if small == 1 else (sizes > 0) & (sizes <= small))
+        live = np.concatenate([first, small_groups])
     keys = (pa.array(live + low, kind),)
     if not small and len(live) == span:
         return Groups(local, span, keys, sizes, span)

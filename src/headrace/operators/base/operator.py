@@ -1,8 +1,8 @@
-"""The contract of an operator: what every one does, and what some can do besides.
+"""The operator contract: what every operator does, and optional abilities with their defaults.
 
-An operator is an immutable value that lives in the epoch plan. Its work has two halves: a *scanner* turns a task's rows
-into deltas, rows at rest that each belong to a slot; `advance` merges deltas with the operator's earlier runs, for the
-slots of one task, when punctuation moves. All else has a default, so that no caller asks of which class an operator is.
+An operator is an immutable value in the epoch plan. Its work has two halves: a *scanner* turns a task's rows into
+deltas, tables whose rows each belong to a slot; `advance` merges deltas with the operator's earlier runs, for the slots
+of one task, when punctuation moves. Everything else has a default, so that callers never ask for an operator's class.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ Sections: TypeAlias = Mapping[str, pa.Table]
 
 
 Windows: TypeAlias = tuple[range, ...]
-"""Numbers of windows, as ranges that stand in order and apart."""
+"""Window numbers, as disjoint ranges in ascending order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """How far an operator is and how far it goes now.
+    """The interval of event time over which an operator advances.
 
-    `closed`: the punctuation up to which answers were given. `now`: the new punctuation. `greatest`: the greatest event
-    time seen. `final`: answer as if the stream ended here. `each`: where several streams are read as one, the punctuation
-    of each, of which `now` is the least; empty where only that is known. `told`: where windows up to an instant past
-    `closed` have been told although the state says nothing of it, since a provisional end is told in parts and written nowhere.
+    `emitted_to`: punctuation up to which answers were emitted. `punctuation`: the new punctuation. `max_event_time`: the
+    maximum event time seen. `final`: answer as if the stream ended here. `input_punctuations`: of a union, the punctuation
+    of each input, whose minimum is `punctuation`; empty if only that is known. `provisionally_emitted_to`: where windows
+    after `emitted_to` were already emitted without a trace in the state, as for a provisional end that is emitted in parts.
     """
 
     emitted_to: Instant
@@ -60,7 +60,7 @@ class Advance:
 
     @property
     def emission_start(self) -> Instant:
-        """Up to where windows have been told."""
+        """The instant up to which windows have been emitted."""
         return self.emitted_to if self.provisionally_emitted_to is None else self.provisionally_emitted_to
 
 
@@ -74,18 +74,18 @@ class Scanned:
     rows_kept: int = 0
     groups: int = 0
     sparse_groups: int = 0
-    """Of how many (pane, group) pairs the rows are, and how many of these have few: where that was counted."""
+    """The (pane, group) pairs of the rows, and how many of them are sparse, where that was counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmittedCounts:
-    """Of how many (window, group) pairs an epoch answered, and how many rows these hold: where that was counted."""
+    """(window, group) pairs that an epoch emitted, and the rows in them, where that was counted."""
 
     pairs: int = 0
     rows: int = 0
 
     def plus(self, pairs: int, rows: int) -> EmittedCounts:
-        """With some more."""
+        """The sums of both."""
         return EmittedCounts(self.pairs + pairs, self.rows + rows)
 
 
@@ -94,7 +94,7 @@ NOTHING_EMITTED: Final = EmittedCounts()
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What `advance` gives: sections to append to the state, results, and what was measured.
+    """What `advance` returns: sections to append to the state, results, and measurements.
 
     `results` has the query's output columns plus `__at` (emission instant), `__window` (its window's number, or 0) and,
     for relations and for windows that are revised, `__change`.
@@ -105,7 +105,7 @@ class Step:
     rejected: tuple[Rejected, ...] = ()
     open_windows: int = 0
     revised_windows: Windows = ()
-    """Windows that were answered before and that `results` answers anew, because a late row is in them."""
+    """Windows that were emitted before and that `results` revises because of a late row."""
     emitted_counts: EmittedCounts = NOTHING_EMITTED
 
 
@@ -113,7 +113,7 @@ class Scanner(Protocol):
     """The scan half of an operator, for one task."""
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch of accepted rows."""
+        """Add a batch of accepted rows."""
         ...
 
     def finish(self) -> Scanned:
@@ -122,7 +122,7 @@ class Scanner(Protocol):
 
 
 class StateOwner(ABC):
-    """Whose a state is: an operator, or several that store theirs together. It says what of it is still needed."""
+    """The owner of a state: one operator, or several that share it. Decides which rows of the state are still needed."""
 
     __slots__ = ()
 
@@ -133,11 +133,11 @@ class StateOwner(ABC):
     def before_merge(
         self, sections: Mapping[str, Sequence[pa.Table]], advance: Advance
     ) -> Mapping[str, Sequence[pa.Table]]:
-        """Sections about to be merged, rearranged where they are not merged one by one."""
+        """Sections about to be merged, rearranged where they depend on each other."""
         return sections
 
     def own_rows(self, tables: Sequence[pa.Table]) -> list[pa.Table]:
-        """Its part of the tables of a state."""
+        """The owner's rows of the tables of a state."""
         return list(tables)
 
 
@@ -147,13 +147,13 @@ class BaseOperator(StateOwner):
     Contract: `advance` is a pure function; its answer depends only on the union of all rows scanned, not on how they were
     cut into epochs, tasks or slots (asserted by the laws); `compact(name, tables)` may replace the tables at any time.
 
-    What is below `advance` is optional. The defaults are right for an operator that shares nothing, emits all that is due at
-    once, and answers for its whole window alone. `around.Around` decides for each ability whether it is the inner operator's.
+    Everything below `advance` is optional. The defaults are right for an operator that shares nothing, emits at once all
+    that is due, and answers only for its whole window. `wrapper.Around` decides for each ability whether to forward it.
     """
 
     __slots__ = ()
 
-    # At run time these are fields of dataclasses, and a property here would be taken for their default.
+    # Subclasses have dataclass fields of these names; a property here would be taken for the field's default.
     if TYPE_CHECKING:
 
         @property
@@ -183,27 +183,27 @@ class BaseOperator(StateOwner):
 
     @abstractmethod
     def scanner(self, relations: Mapping[str, pa.Table]) -> Scanner:
-        """A fresh scanner for one task."""
+        """A new scanner for one task."""
 
     @abstractmethod
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Merge, close what punctuation allows, answer."""
+        """Merge runs and deltas, close what punctuation allows, and answer."""
 
     @property
     def rule(self) -> str:
         """The name of the planner's rule that chose it; empty where there is none."""
         return ""
 
-    # What it makes of rows
+    # Rows
 
     @property
     def context(self) -> Context | None:
-        """The class of its window, where that is known."""
+        """The class of its window, if that is known."""
         return None
 
     @property
     def row_steps(self) -> tuple[RowStep, ...]:
-        """What is done to rows before they are folded or stored."""
+        """The steps applied to rows before they are aggregated or stored."""
         return ()
 
     @property
@@ -227,48 +227,50 @@ class BaseOperator(StateOwner):
         """Whether its results are pairs of rows that other operators of its query read."""
         return False
 
-    # What it shares with others
+    # Sharing
 
     @property
     def over_panes(self) -> PaneAggregate | None:
-        """Itself where it aggregates over panes: these are folded, stored and handed over together with those of others."""
+        """Itself if it aggregates over panes, whose scan, state and transfer may be shared; else None."""
         return None
 
     @property
     def on_request(self) -> Selection | None:
-        """Itself where its window is applied when INVOKE asks: it emits nothing, and stores at most what it selected."""
+        """Itself if its window is applied on INVOKE: it emits nothing, and stores at most what it selected."""
         return None
 
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:
-        """Its steps, where rows that its first filter drops do not matter to it; none where every row may."""
+        """Its steps, if rows that its first filter drops do not affect it; else none."""
         return ()
 
     def unshared(self) -> Operator:
-        """The operator, folding and storing by itself what it could share."""
+        """The operator without sharing: it aggregates and stores by itself."""
         return self
 
     def keeping(self, most: int | None) -> Operator:
-        """The operator while groups of at most so many rows in a pane are stored as rows; None: all are folded."""
+        """The operator with a row layout limit: groups of at most `most` rows in a pane are stored as rows; None: no
+        group is.
+        """
         return self
 
     def with_row_layout(self, *, folds: bool = True) -> Operator:
-        """The operator while its pane layout is rows for sparse groups; without `folds` for all groups."""
+        """The operator whose pane layout is rows for sparse groups; without `folds` for all groups."""
         return self
 
-    # Where its state is
+    # State
 
     @property
     def family_key(self) -> str | None:
-        """The name of its family, the same for all queries of its shape; None when it has a state of its own."""
+        """The name of its family, equal for all queries of its shape; None if it has its own state."""
         return None
 
     def without_family(self) -> Operator:
-        """The operator with a state of its own."""
+        """The operator with its own state."""
         return self
 
-    def together(self, members: Sequence[Operator]) -> Operator:
-        """One operator for all `members` of its family that advance together; itself where it has a state of its own."""
+    def together(self, queries: Sequence[Operator]) -> Operator:
+        """One operator for the family's queries that advance together; itself if it has its own state."""
         return self
 
     def for_family(self, deltas: Sections) -> Sections:
@@ -276,16 +278,16 @@ class BaseOperator(StateOwner):
         return deltas
 
     def owners(
-        self, members: Sequence[Operator], advance_of: Callable[[Operator], Advance]
+        self, queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]
     ) -> Sequence[tuple[StateOwner, Advance]]:
-        """Whose its state is, each with the turn by which it may forget; `members` are all that store theirs there."""
+        """The owners of its state, each with the advance by which it expires rows; `queries` are all operators stored there."""
         return [(self, advance_of(self))]
 
-    # How far it advances
+    # Emission limits
 
     @property
     def emission_windows(self) -> Panes | None:
-        """How instants map to its windows, where it can emit a part of those that are due; see `pace`."""
+        """The mapping of instants to its windows, if it can emit a part of those that are due; see `emission_limit`."""
         return None
 
     def emission_limit(
@@ -295,16 +297,16 @@ class BaseOperator(StateOwner):
         advance: Advance,
         cap: EmissionCap,
     ) -> Instant | None:
-        """The instant up to which it should answer in this step; None: all of the way."""
+        """The instant up to which it should answer in this step; None: up to the punctuation."""
         return None
 
     @property
     def ends_in_parts(self) -> bool:
-        """Whether its provisional end can be emitted in parts: what it answers depends on nothing it emitted before."""
+        """Whether its provisional end can be emitted in parts: its answers do not depend on what it emitted before."""
         return False
 
     def group_columns(self, columns: tuple[str, ...]) -> tuple[str, ...]:
-        """Which of the columns are keys of groups whose windows can close before the stream's; see `group_punctuation`."""
+        """Those of the columns that are keys of groups whose windows can close before the stream's; see `group_punctuation`."""
         return ()
 
     def advance_groups(
@@ -314,18 +316,18 @@ class BaseOperator(StateOwner):
         advance: Advance,
         groups: GroupAdvance,
     ) -> Step:
-        """`advance`, where single groups go as far as their own punctuation."""
+        """`advance`, where single groups advance to their own punctuation."""
         return self.advance(runs, deltas, advance)
 
     def without_done(self, section: str, table: pa.Table, groups: GroupAdvance) -> pa.Table:
-        """Rows of a section about to be merged, without groups of which all was emitted and no row will follow."""
+        """Rows of a section about to be merged, without groups that were emitted completely and get no more rows."""
         return table
 
-    # What INVOKE and ALTER ask
+    # INVOKE and ALTER
 
     @property
     def keeps_latest(self) -> bool:
-        """Whether its state says what the last window of each partition answered."""
+        """Whether its state has the answer of the last window of each partition."""
         return False
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
@@ -334,20 +336,20 @@ class BaseOperator(StateOwner):
 
     @property
     def subwindows(self) -> Subwindows | None:
-        """Of which lengths its window can be asked for; None where only as a whole."""
+        """The lengths with which its window can be read; None if only as a whole."""
         return None
 
     def answer_subwindow(
         self,
         length: Duration,
         runs: Sequence[Sections],
-        closed: Instant,
+        emitted_to: Instant,
         now: Instant,
     ) -> pa.Table | None:
-        """What it would answer were its window `length` long, one of `subwindows`; see `shorter_windows.shorter`."""
+        """What it would answer if its window were `length` long, one of `subwindows`; see `subwindow.shorter`."""
         return None
 
-    # What EXPLAIN shows
+    # EXPLAIN
 
     @property
     def title(self) -> str:
@@ -356,17 +358,17 @@ class BaseOperator(StateOwner):
         return "".join(f" {mark.lower()}" if mark.isupper() else mark for mark in name).strip()
 
     def display(self) -> Iterator[str]:
-        """Lines from the answer down to the rows of the stream; what belongs to the line above is indented."""
+        """Lines from the answer down to the rows of the stream; details of a line are indented below it."""
         yield type(self).__name__
 
     @property
     def state_label(self) -> str:
-        """What its state holds, in a line."""
+        """The contents of its state, in a line."""
         return self.title
 
     @property
     def synopsis_bytes(self) -> Mapping[str, int]:
-        """At most so many bytes a group, by synopsis; sketches have so many in each pane, histograms once."""
+        """Maximum bytes per group, by synopsis: of sketches in each pane, of histograms once."""
         return {}
 
 

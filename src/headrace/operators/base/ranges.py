@@ -1,4 +1,4 @@
-"""Values repeated and numbered, whole arrays at a time."""
+"""Repeated and numbered values, as whole arrays."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def repeated(low: Ints, high: Ints) -> Iterator[tuple[Ints, Ints]]:
 def dense_ranks(codes: Ints, at: Ints, position: Ints) -> Ints:
     """The rank of each row among its code's, from 1, by (time, position); equal positions share a rank."""
     order = np.lexsort((position, at, codes))
-    code, place = codes[order], position[order]
+    code, positions = codes[order], position[order]
     advances = np.r_[True, code[1:] != code[:-1]] if len(order) else np.zeros(0, bool)
-    steps = advances | np.r_[True, place[1:] != place[:-1]] if len(order) else advances
+    steps = advances | np.r_[True, positions[1:] != positions[:-1]] if len(order) else advances
     number = np.cumsum(steps)
     starts = np.flatnonzero(advances)
     number -= np.repeat(number[starts] - 1, np.diff(np.r_[starts, len(order)]))

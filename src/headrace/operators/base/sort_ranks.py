@@ -1,4 +1,4 @@
-"""Where does a value stand in ORDER BY? As dense ranks, in Spark's order."""
+"""Dense ranks of values for ORDER BY, in Spark's order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.operators.base.group_codes import Ints, flat, normalise, texts_of_
 
 
 def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
-    """Integers in Spark's order: NaN above every number, -0.0 where 0.0 is, NULLs first or last as asked."""
+    """Integers in Spark's order: NaN above every number, -0.0 equal to 0.0, NULLs first or last as `nulls_first` requires."""
     values = normalise(flat(values))
     if not values.null_count and (pa.types.is_integer(values.type) or pa.types.is_timestamp(values.type)):
         whole: Ints = values.cast(pa.int64()).to_numpy()
@@ -22,7 +22,7 @@ def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
     if pa.types.is_list(values.type):
         values = texts_of_lists(
             values
-        )  # ORDER BY refuses them; rows that are equal but for them stand in some one order
+        )  # ORDER BY refuses lists; this only makes the order of otherwise equal rows deterministic
     if pa.types.is_null(values.type):
         return np.zeros(len(values), np.int64)
     if pa.types.is_boolean(values.type):
@@ -30,10 +30,10 @@ def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
     nulls = values.is_null().to_numpy(zero_copy_only=False)
     encoded = values.dictionary_encode()
     words = encoded.dictionary
-    place = np.empty(len(words), np.int64)
-    place[pc.sort_indices(words).to_numpy()] = np.arange(len(words))
+    rank_of_word = np.empty(len(words), np.int64)
+    rank_of_word[pc.sort_indices(words).to_numpy()] = np.arange(len(words))
     ranks = (
-        place[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
+        rank_of_word[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
         if len(words)
         else np.zeros(len(values), int)
     )
@@ -43,10 +43,10 @@ def sort_rank(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:
 
 
 def zero_signs(columns: Iterable[pa.Array]) -> list[Ints]:
-    """The last keys of an order: rows that differ in nothing but the sign of a zero still stand in one way, -0.0 first."""
+    """The last sort keys: rows that differ only in the sign of a zero are ordered too, -0.0 first."""
     doubles = [flat(column) for column in columns if pa.types.is_floating(column.type)]
     signs = [(~np.signbit(column.to_numpy(zero_copy_only=False))).astype(np.int64) for column in doubles]
-    return [each for each in signs if each.any() and not each.all()]
+    return [sign for sign in signs if sign.any() and not sign.all()]
 
 
 def _rank_of_structs(values: pa.Array, descending: bool, nulls_first: bool) -> Ints:

@@ -1,7 +1,7 @@
-"""Several streams read as one: how does a row say which of them it came from?
+"""Positions of rows in a union of streams.
 
-By its position: the highest bits are the stream's number, so that order is (event time, which stream, position in it),
-whatever epoch each row came in.
+The highest bits are the number of the input, so that the order is (event time, input, position in it), whatever epoch
+each row arrived in.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _NUMBERS: Final = 15
 
 
 def placed(position: Ints, number: int) -> Ints:
-    """Positions in a stream as positions among several, of which it is number `member`."""
+    """Positions in an input of a union as positions in the union; `number` is that of the input."""
     return position | (number << _SHIFT)
 
 
 def input_number(batch: Batch) -> int:
-    """Which of several streams the rows of a batch come from; a batch is of one stream."""
+    """The input from which the rows of a batch come; a batch has one input."""
     return int(batch.position[0] >> _SHIFT) & _NUMBERS if batch.rows else 0

@@ -1,7 +1,7 @@
-"""What an operator around another one has of it: its name, what it reads, its scan, and what is made of its rows.
+"""Wrapper of an operator: it forwards the name, the inputs, the scan and the row steps.
 
-What is shared with other queries, and where state is, is not forwarded: the outer operator stores more than the inner one,
-so it takes part in nothing that knows the inner one's state alone.
+Sharing and state are not forwarded. The outer operator stores more than the inner one, so it takes part in nothing that
+expects the inner one's state alone.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Around(BaseOperator):
-    """An operator that makes other answers of those of `inner`, and keeps its own state beside that one's."""
+    """An operator that derives its answers from those of `inner`, and has its own state in addition to that of `inner`."""
 
     __slots__ = ()
     if TYPE_CHECKING:
 
         @property
         def inner(self) -> Operator:
-            """The operator around which it is."""
+            """The wrapped operator."""
 
     @property
     def id(self) -> str:

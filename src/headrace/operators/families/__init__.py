@@ -1,1 +1,1 @@
-"""Queries of one shape, with one state."""
+"""Families: queries of one shape that share one state."""

@@ -1,10 +1,10 @@
-"""Queries of one shape keep their state together: the same windows and aggregates under different conditions.
+"""Families: queries with the same windows and aggregates under different conditions, which store their state together.
 
-A thousand alerts differ in their WHERE, their HAVING and what they show, hardly ever in their windows. Such queries are a
-*family*: one set of tables holds the partials of all of them, with the member's number as the first group key, so that
-sealing panes, building blocks and combining windows are done once for all, whatever their number. Each member keeps its
-own place in time: a *cohort* is those members that take the same turn, and the rest of the family's rows wait.
-Source: CACQ and PSoup (queries as data); architecture, D1.
+A thousand alerts differ in their WHERE, their HAVING and their columns, hardly ever in their windows. Such queries are
+a *family*: one set of tables holds the partials of all of them, with the query's number as the first group key, so that
+sealing panes, building blocks and combining windows are done once for all, whatever their number. Each query keeps its
+own progress: a *cohort* is those queries that have the same `Advance`, and the rest of the family's rows wait. Source:
+CACQ and PSoup (queries as data); architecture, D1.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 ROW_LAYOUT_SUFFIX: Final = "/rows"
-"""After a state's name, beside the name itself among the adapting ones: its rows are not folded at all as they come."""
+"""Suffix of a state's name in `row_layout_states`: all its rows are stored as rows as they arrive, without folding."""
 
 QUERY_NUMBER: Final = "__member"
 MEMBER_AT_REST: Final = "k0"
-"""The member's column in a state table: the first group key."""
+"""The column of the query's number in a state table: the first group key."""
 _NUMBERED: Final = re.compile(r"q(\d+)")
 
 
 def in_family(operator: PaneAggregate) -> PaneAggregate:
-    """The operator with the name of its family, where its query is one of the query log's and can have one."""
+    """The operator with the name of its family, if its query is in the query log and its shape allows it."""
     if operator.answers_empty or operator.revisions is not None or not _NUMBERED.fullmatch(operator.id):
         return operator
     if uses_synopses(operator.aggregates):
@@ -62,33 +62,33 @@ def _name(shape: object) -> str:
 
 
 _of_plain: Final = lru_cache(4096)(_name)
-"""The same for shapes without constants, which are told apart by being equal; 0.0 and -0.0 are equal and not the same."""
+"""Cached for shapes without constants: a cache key compares by `==`, which does not separate 0.0 from -0.0."""
 
 
 _examples: Final[dict[object, PaneAggregate]] = {}
-_FEW_EXAMPLES: Final = 4096
+_MOST_EXAMPLES: Final = 4096
 
 
 def _with_shared_parts(operator: PaneAggregate) -> PaneAggregate:
-    """The operator, with what it has in common with another one of its family as the same objects: less to keep and send."""
-    if len(_examples) >= _FEW_EXAMPLES:
+    """The operator, with parts equal to those of its family as the same objects: less to store and to send."""
+    if len(_examples) >= _MOST_EXAMPLES:
         _examples.clear()
     above = operator.finish
     expressions = [column.expression for column in above.columns] + [key.expression for key in above.sort]
     is_plain = not (above.having or above.order or above.regroup)
-    is_plain = is_plain and all(isinstance(each, Column) for each in expressions)
+    is_plain = is_plain and all(isinstance(expression, Column) for expression in expressions)
     finish = (operator.family, above if is_plain else repr(above))
     same, like = _examples.setdefault(str(operator.family), operator), _examples.setdefault(finish, operator)
     return replace(operator, panes=same.panes, keys=same.keys, aggregates=same.aggregates, finish=like.finish)
 
 
 def number_of(operator_id: str) -> int:
-    """A member's number: that of its query's generation, which is never used again, so no old row can be mistaken."""
+    """A query's number: that of its generation, which is never reused, so old rows cannot be mistaken for its own."""
     return int(operator_id.removeprefix("q"))
 
 
 def as_it_runs(operator: Operator, row_layout_states: Collection[str]) -> Operator:
-    """The operator as scan tasks have it while its state is among the `adapting`: see `ROW_LAYOUT_SUFFIX`."""
+    """The operator of scan tasks while its state is among `row_layout_states`: see `ROW_LAYOUT_SUFFIX`."""
     name = state_name(operator)
     return (
         operator.with_row_layout(folds=name + ROW_LAYOUT_SUFFIX not in row_layout_states)
@@ -98,28 +98,28 @@ def as_it_runs(operator: Operator, row_layout_states: Collection[str]) -> Operat
 
 
 def state_name(operator: Operator) -> str:
-    """Under which name the operator's state lies: its family's, or its own."""
+    """The name of the operator's state: its family's, or its own."""
     return operator.family_key or operator.id
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRowCounts:
-    """Who has rows in a state table, and how many: numbers ascending."""
+    """Rows per query in a state table: numbers ascending."""
 
     numbers: Ints
     rows: Ints
 
     @staticmethod
     def of(table: pa.Table) -> QueryRowCounts:
-        """Count a table's rows by member."""
+        """Count a table's rows by query."""
         numbers, rows = np.unique(ints(table, MEMBER_AT_REST), return_counts=True)
         return QueryRowCounts(numbers, rows)
 
     def among(self, queries: Ints) -> Ints:
-        """The rows of each of `members` (ascending)."""
-        found = np.zeros(len(queries), np.int64)
-        places = np.searchsorted(queries, self.numbers)
-        known = places < len(queries)
-        known[known] = queries[places[known]] == self.numbers[known]
-        found[places[known]] = self.rows[known]
-        return found
+        """The rows of each of `queries` (ascending)."""
+        row_counts = np.zeros(len(queries), np.int64)
+        indices = np.searchsorted(queries, self.numbers)
+        is_present = indices < len(queries)
+        is_present[is_present] = queries[indices[is_present]] == self.numbers[is_present]
+        row_counts[indices[is_present]] = self.rows[is_present]
+        return row_counts

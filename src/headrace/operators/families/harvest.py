@@ -1,4 +1,4 @@
-"""The tagged deltas of a family's members, gathered as one."""
+"""Output of a scan task, with the deltas of a family's queries as one table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def numbered(operator: PaneAggregate, sections: Sections) -> Sections:
     """An operator's deltas as rows of its family's state: with its number as the first group key."""
     layouts = together((operator,)).layouts
     number = number_of(operator.id)
-    schemas = {f"open{place}": layout.schema() for place, layout in enumerate(layouts)}
+    schemas = {f"open{index}": layout.schema() for index, layout in enumerate(layouts)}
     schemas[SPARSE_OPEN] = layouts[0].row_schema()
     return {name: _with_query_number(schemas[name], table, number) for name, table in sections.items()}
 
@@ -37,14 +37,14 @@ def _with_query_number(schema: pa.Schema, table: pa.Table, number: int) -> pa.Ta
 
 @dataclass(slots=True)
 class ScanOutput:
-    """What a scan task made of its rows: deltas by `state/section`, and what was measured and rejected by operator."""
+    """What a scan task made of its rows: deltas by `state/section`, and measurements and rejects by operator."""
 
     sections: dict[str, list[pa.Table]] = field(default_factory=dict)
     scanned: dict[str, Scanned] = field(default_factory=dict)
     delta_rows: dict[str, int] = field(default_factory=dict)
 
     def add(self, operator: Operator, scanned: Scanned) -> None:
-        """Take in what one operator's scanner made."""
+        """Add what one operator's scanner made."""
         rows = 0
         if scanned.deltas:
             for section, table in operator.for_family(scanned.deltas).items():
@@ -54,7 +54,7 @@ class ScanOutput:
         self.scanned[operator.id] = scanned
 
     def put(self, section: str, table: pa.Table) -> None:
-        """Take in rows of several members of a family."""
+        """Add rows of several queries of a family."""
         self.sections.setdefault(section, []).append(table)
         query_row_counts = QueryRowCounts.of(table)
         for number, rows in zip(
@@ -63,7 +63,7 @@ class ScanOutput:
             self.delta_rows[f"q{number}"] = rows
 
     def join(self, other: ScanOutput) -> None:
-        """Take in what scanners of other operators made."""
+        """Add what scanners of other operators made."""
         for section, tables in other.sections.items():
             self.sections.setdefault(section, []).extend(tables)
         self.scanned |= other.scanned
@@ -71,7 +71,7 @@ class ScanOutput:
 
 
 def gathered(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows of several members in the order of blocks, as one table."""
+    """Rows of several queries in the order of blocks, as one table."""
     if len(tables) == 1:
         return tables[0]
     whole = pa.concat_tables(tables)

@@ -1,1 +1,1 @@
-"""Joins of streams."""
+"""Joins of two streams or relations."""

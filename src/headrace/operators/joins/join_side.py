@@ -1,6 +1,6 @@
-"""The common half of both joins: which rows of a side are kept, by which keys they meet, and when the first of them came.
+"""Common parts of both joins: the rows that a side stores, the keys by which rows are joined, and the first row's instant.
 
-What a row is at rest, and for how long, is the join's own: see `window_join` and `changelog_join`.
+Each join defines what it stores of a row, and for how long: see `window_join` and `changelog_join`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _Rows = TypeVar("_Rows")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a join: the numbers of its streams among those that are read, and what is kept of their rows.
+    """One side of a join: the numbers of its streams among the inputs, and what is stored of their rows.
 
-    `reach`: how long a row holds, None without end; or `ends`, a column that says until when. `longest`: no row holds longer.
-    `changes`: instead, a column that says of each row whether it comes or goes.
+    `lookback`: how long a row holds, None without end; or `ends`, the column of its last instant. `longest`: no row
+    holds longer. `changes`: instead, the column with the sign of each row: insertion or retraction.
     """
 
     inputs: tuple[int, ...]
@@ -51,39 +51,39 @@ class Side:
     @property
     def reads(self) -> frozenset[str]:
         """The columns it reads."""
-        found = columns_read(self.filters) | frozenset(self.stored.names)
-        found = found.union(*(columns_of(key) for key in self.keys))
-        return found | {each for each in (self.ends, self.changes) if each is not None}
+        columns = columns_read(self.filters) | frozenset(self.stored.names)
+        columns = columns.union(*(columns_of(key) for key in self.keys))
+        return columns | {column for column in (self.ends, self.changes) if column is not None}
 
     def until(self, batch: Batch) -> Ints:
         """The last instant at which each row holds."""
         if self.ends is not None:
-            found: Ints = flat(batch.columns[self.ends]).to_numpy(zero_copy_only=False)
-            return found
+            ends: Ints = flat(batch.columns[self.ends]).to_numpy(zero_copy_only=False)
+            return ends
         return np.full(batch.rows, FOREVER) if self.lookback is None else batch.at + self.lookback
 
     @property
     def reach_in_words(self) -> str:
         """How long a row holds."""
         if self.changes is not None:
-            return "is inserted and retracted as emitted"
+            return "follows its changelog"
         if self.lookback is not None:
             return f"is valid for {render_duration(self.lookback)}"
         return "is valid as long as its pair" if self.ends is not None else "is valid permanently"
 
     def bound(self, advance: Advance) -> Instant:
-        """What its streams have promised."""
+        """The punctuation of its streams."""
         if not advance.input_punctuations:
             return advance.punctuation
-        return min(advance.input_punctuations[member] for member in self.inputs)
+        return min(advance.input_punctuations[input_] for input_ in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
 class JoinSpec:
-    """Pairs of rows of two sides for which `condition` is true; `shown` are the columns they have, the last is the join's own.
+    """Pairs of rows of two sides for which `condition` is true; `shown` are their columns, the last is added by the join.
 
-    `slot` is where rows without a key meet. `emits_first`: a row without a pair, of which the last column is NULL, tells when the
-    first row of all came. `rule` chose the operator.
+    `slot` is where rows without a key are joined. `emits_first`: emit a row without a pair, whose last column is NULL,
+    at the instant of the first row of all. `rule` chose the operator.
     """
 
     id: str
@@ -99,7 +99,7 @@ class JoinSpec:
 
 
 class TwoSided(BaseOperator):
-    """A join of two sides: what the runtime asks of it, but for what its rows are at rest and which pairs they make."""
+    """A join of two sides; subclasses define what is stored of a row and which pairs it makes."""
 
     __slots__ = ()
     spec: JoinSpec
@@ -116,12 +116,12 @@ class TwoSided(BaseOperator):
 
     @property
     def stream(self) -> str:
-        """The streams that are read together, as one."""
+        """The union of streams that it reads."""
         return self.spec.stream
 
     @property
     def columns(self) -> frozenset[str]:
-        """The columns it reads, as they are called where the streams are read together."""
+        """The columns it reads, by their names in the union."""
         return self.spec.sides[0].reads | self.spec.sides[1].reads
 
     @property
@@ -136,40 +136,43 @@ class TwoSided(BaseOperator):
 
     @property
     def makes_pairs(self) -> bool:
-        """It does nothing else."""
+        """Pairs are all it makes."""
         return True
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> JoinScanner:  # noqa: ARG002
-        """Puts the rows of both sides aside, with the hashes of their keys."""
+        """Stores the rows of both sides, with the hashes of their keys."""
         return JoinScanner(self)
 
     def can_match(self, batch: Batch, side: Side) -> npt.NDArray[np.bool_]:  # noqa: ARG002
-        """The rows of a side that can meet any."""
+        """The rows of a side that can be in a pair."""
         return np.ones(batch.rows, bool)
 
     def at_rest(self, batch: Batch, keys: Sequence[pa.Array], side: Side) -> pa.Table:
-        """What is kept of rows with these keys."""
+        """The state rows of input rows with these keys."""
         raise NotImplementedError
 
-    def needed(self, rows: pa.Table, place: int, advance: Advance) -> pa.Table:
-        """What is kept of a side's rows, which are in order, so that the other side may meet them."""
+    def needed(self, rows: pa.Table, index: int, advance: Advance) -> pa.Table:
+        """The state rows of a side, in order, that rows of the other side may still be joined with."""
         raise NotImplementedError
 
-    def kept(self, came: Sequence[pa.Table | None], advance: Advance) -> dict[str, pa.Table]:
-        """What is kept of the rows that came on each side."""
+    def new_state(self, new_rows: Sequence[pa.Table | None], advance: Advance) -> dict[str, pa.Table]:
+        """The sections of new state rows, by side."""
         return {
-            side: kept
-            for place, (side, new) in enumerate(zip(SIDES, came, strict=True))
-            if new is not None and (kept := self.needed(new, place, advance)).num_rows
+            side: needed
+            for index, (side, new) in enumerate(zip(SIDES, new_rows, strict=True))
+            if new is not None and (needed := self.needed(new, index, advance)).num_rows
         }
 
-    def both(self, left: pa.Table, right: pa.Table, mine: Ints, other: Ints) -> dict[str, pa.Array]:
+    def both(self, left: pa.Table, right: pa.Table, left_rows: Ints, right_rows: Ints) -> dict[str, pa.Array]:
         """The columns of pairs of rows."""
-        one, two = self.spec.sides
-        return {**taken(left, one.stored.names, mine), **taken(right, two.stored.names, other)}
+        left_side, right_side = self.spec.sides
+        return {
+            **taken(left, left_side.stored.names, left_rows),
+            **taken(right, right_side.stored.names, right_rows),
+        }
 
     def pairs(self, rows: Mapping[str, pa.Array], at: Ints, last: pa.Array) -> pa.Table:
-        """Pairs as they are told; `last` is the join's own column."""
+        """Pairs as result rows; `last` is the column that the join adds."""
         names = self.spec.shown.names
         columns = [
             *(rows[name] for name in names[:-1]),
@@ -182,33 +185,35 @@ class TwoSided(BaseOperator):
     def began(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], state: dict[str, pa.Table]
     ) -> list[pa.Table]:
-        """A row that says when the first row came, if that is wanted and one came that is earlier than all before."""
-        found = began_earlier(runs, deltas, self.spec.slot) if self.spec.emits_first else None
-        if found is None:
+        """A row with the instant of the first row, if `emits_first` and a row arrived that is earlier than all before."""
+        first = began_earlier(runs, deltas, self.spec.slot) if self.spec.emits_first else None
+        if first is None:
             return []
-        at, state[FIRST] = found
+        at, state[FIRST] = first
         nulls = {field.name: pa.nulls(1, to_arrow(field.type)) for field in self.spec.shown}
         return [self.pairs(nulls, np.array([at]), nulls[self.spec.shown.names[-1]])]
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """What may still be met, in one order; or when the first row came."""
+        """One sorted table of what is still needed; or of the first row's instant."""
         if section == FIRST:
             return beginning(earliest(tables), self.spec.slot)
         return self.needed(in_order(tables), SIDES.index(section), advance)
 
 
 def join_lines(operator: TwoSided, *, changes: bool) -> Iterator[str]:
-    """What pairs are, where rows meet, and how long they wait; `changes`: what meets are insertions and retractions."""
-    spec, condition = operator.spec, operator.spec.condition
-    yield f"{type(operator).__name__}: pairs where {'rows hold together' if condition is None else show(condition)}"
+    """The join condition, the key by which rows are joined, and how long they are stored; `changes`: the inputs are
+    changelogs.
+    """
+    spec, on = operator.spec, operator.spec.condition
+    yield f"{type(operator).__name__}: pairs where {'rows hold together' if on is None else show(on)}"
     keys = spec.sides[0].keys
     by = ", ".join(show(key) for key in keys) if keys else "nothing: all rows are in one slot"
     what = "changes" if changes else "rows"
     yield f"  {what} are joined by {by}; new {what} search the other side's sorted runs"
-    until = "is consolidated with the state when" if changes else "is stored until"
+    until = "is added to the relation once" if changes else "is stored until"
     for name, side in zip(("left", "right"), spec.sides, strict=True):
-        kept = f", only where {show(side.filters[0].predicate)}" if side.filters else ""
-        yield f"  {name}: a row {side.reach_in_words} and {until} the other side has passed that{kept}"
+        condition = f", only where {show(side.filters[0].predicate)}" if side.filters else ""
+        yield f"  {name}: a row {side.reach_in_words} and {until} the other side's punctuation has passed that{condition}"
 
 
 @dataclass(slots=True)
@@ -222,17 +227,17 @@ class JoinScanner:
     rows_in: int = 0
     rows_kept: int = 0
     retractions: list[Ints] = field(default_factory=list)
-    """Places of rows that go."""
+    """Positions of retracted rows."""
 
     def __post_init__(self) -> None:
         self.pipelines = tuple(RowPipeline.of(side.filters, {}) for side in self.operator.spec.sides)
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch of one of the streams."""
+        """Add a batch of one of the streams."""
         if not batch.rows:
             return
-        place = int(input_number(batch) not in self.operator.spec.sides[0].inputs)
-        side, pipeline = self.operator.spec.sides[place], self.pipelines[place]
+        index = int(input_number(batch) not in self.operator.spec.sides[0].inputs)
+        side, pipeline = self.operator.spec.sides[index], self.pipelines[index]
         self.rows_in += batch.rows
         if side.changes is not None:
             self.retractions.append(batch.retractions(side.changes))
@@ -242,15 +247,15 @@ class JoinScanner:
         batch, keys = batch.where(keep), [flat(key).filter(pa.array(keep)) for key in keys]
         if batch.rows:
             self.rows_kept += batch.rows
-            self.tables[place].append(self.operator.at_rest(batch, keys, side))
+            self.tables[index].append(self.operator.at_rest(batch, keys, side))
 
     def _noting_first(self, batch: Batch, side: Side) -> Batch:
-        """The rows that can meet others. Among pairs there are rows that only say when their streams began."""
-        told = side.ends if side.changes is None else side.changes
-        if told is None:
+        """The rows that can be joined. Among pairs some rows only mark when their streams began."""
+        column = side.ends if side.changes is None else side.changes
+        if column is None:
             self.first = min(self.first, int(batch.at.min()))
             return batch
-        pairs = flat(batch.columns[told]).is_valid().to_numpy(zero_copy_only=False)
+        pairs = flat(batch.columns[column]).is_valid().to_numpy(zero_copy_only=False)
         begun = batch.at if side.changes is not None else batch.at[~pairs]
         self.first = min(self.first, int(begun.min(initial=FOREVER)))
         return batch.where(pairs)
@@ -262,22 +267,22 @@ class JoinScanner:
         }
         if self.operator.spec.emits_first and self.first != FOREVER:
             deltas[FIRST] = beginning(self.first, self.operator.spec.slot)
-        found = [each for pipeline in self.pipelines for each in pipeline.rejected]
-        rejected = insertion_failures(found, self.retractions)
+        failures = [failure for pipeline in self.pipelines for failure in pipeline.rejected]
+        rejected = insertion_failures(failures, self.retractions)
         return Scanned(deltas, rejected, self.rows_in, self.rows_kept)
 
 
 def arrived(deltas: Sequence[Sections]) -> list[pa.Table | None]:
-    """What came on each side, in order; None when nothing did."""
-    came = ([delta[side] for delta in deltas if side in delta] for side in SIDES)
-    return [in_order(tables) if tables else None for tables in came]
+    """The new rows of each side, in order; None if there are none."""
+    by_side = ([delta[side] for delta in deltas if side in delta] for side in SIDES)
+    return [in_order(tables) if tables else None for tables in by_side]
 
 
 def encounters(
-    runs: Sequence[Sections], came: Sequence[pa.Table | None], load: Callable[[pa.Table], _Rows]
+    runs: Sequence[Sections], new_rows: Sequence[pa.Table | None], load: Callable[[pa.Table], _Rows]
 ) -> Iterator[tuple[_Rows, _Rows]]:
-    """(left, right) that have not met: at least one of the two is new."""
-    left, right = (None if table is None else load(table) for table in came)
+    """(left, right) tables not joined yet: at least one of the two is new."""
+    left, right = (None if table is None else load(table) for table in new_rows)
     for run in runs:
         if left is not None and SIDES[1] in run:
             yield left, load(run[SIDES[1]])
@@ -288,7 +293,7 @@ def encounters(
 
 
 def slots_and_hashes(keys: Sequence[pa.Array], rows: int, slot: int) -> tuple[npt.NDArray[np.int16], Ints]:
-    """Where rows with these keys meet, and the hash by which they are found there."""
+    """The slot of rows with these keys, and the hash by which they are found in it."""
     mixed = key_hashes(keys, rows)
     if not keys:
         return np.full(rows, slot, np.int16), mixed
@@ -298,7 +303,7 @@ def slots_and_hashes(keys: Sequence[pa.Array], rows: int, slot: int) -> tuple[np
 def passing(
     condition: Expression | None, rows: dict[str, pa.Array], count: int
 ) -> tuple[npt.NDArray[np.bool_], Ints, tuple[str, ...]]:
-    """The pairs on which the condition is true, and which of them it failed on, with the reasons."""
+    """The pairs on which the condition is true; and those on which it failed, with the reasons."""
     if condition is None:
         return np.ones(count, bool), np.empty(0, np.int64), ()
     evaluation = Evaluation(rows, count)
@@ -311,7 +316,7 @@ def passing(
 
 
 def failed_pairs(at: Ints, reasons: tuple[str, ...]) -> Rejected:
-    """Pairs on which a condition failed: rows of an answer, which stand in no place of a stream."""
+    """Pairs on which a condition failed: result rows, which have no position in a stream."""
     return Rejected(at, np.full(len(at), -1), reasons)
 
 
@@ -324,7 +329,7 @@ def taken(table: pa.Table, names: Sequence[str], rows: Ints) -> dict[str, pa.Arr
 def began_earlier(
     runs: Sequence[Sections], deltas: Sequence[Sections], slot: int
 ) -> tuple[Instant, pa.Table] | None:
-    """When the first row came, and what is kept of that, if one came that is earlier than all before."""
+    """The instant of the first row and its state table, if a row arrived that is earlier than all before."""
     new = [delta[FIRST] for delta in deltas if FIRST in delta]
     if not new:
         return None
@@ -335,12 +340,12 @@ def began_earlier(
 
 
 def beginning(at: Instant, slot: int) -> pa.Table:
-    """When the first row came, at rest."""
+    """The state table of the first row's instant."""
     return pa.table({SLOT: pa.array([slot], pa.int16()), TIME: pa.array([at], pa.int64())})
 
 
 def earliest(tables: Sequence[pa.Table]) -> Instant:
-    """The earliest of several beginnings."""
+    """The earliest instant of several such tables."""
     return min(
         (int(ints(table, TIME).min()) for table in tables if table.num_rows),
         default=FOREVER,

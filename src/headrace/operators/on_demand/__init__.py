@@ -1,1 +1,1 @@
-"""State for INVOKE: selections as bitmaps, parts of windows."""
+"""State for INVOKE: selections as bitmaps, and shorter windows."""

@@ -1,9 +1,9 @@
-"""Which rows of the archive does a query want? Bitmaps over positions, or lists where these are smaller; never copies.
+"""Containers of selected archive rows: bitmaps over positions, or lists of positions where these are smaller; never copies.
 
-Positions are cut into *chunks* of 2^16. What a query wants of a chunk is one *container*: the bitmap of the chunk between
-the first and the last byte that is not zero, or the positions themselves, two bytes each, where that takes less. So a query
-that wants one row in a thousand pays for its rows, and one that wants every third pays an eighth of a byte a row.
-Containers of one query and chunk, from epochs that each saw a part of it, unite; no two of them hold the same row.
+Positions are cut into *chunks* of 2^16. A query's selection in a chunk is one *container*: the bitmap of the chunk between
+the first and the last nonzero byte, or the positions themselves, two bytes each, if that is smaller. So a query that selects
+one row in a thousand pays for its rows, and one that selects every third pays an eighth of a byte per row. Containers of one
+query and chunk, from epochs that each read a part of it, are united; no two of them hold the same row.
 Source: PSoup (Chandrasekaran, Franklin 2002), section 3.3, the Results Structure: bitmap or list, by space.
 """
 
@@ -26,7 +26,7 @@ CHUNK_BITS: Final = 16
 CHUNK: Final = 1 << CHUNK_BITS
 CHUNK_BYTES: Final = CHUNK // 8
 OWNER: Final = "k0"
-"""The column of the query's number, where a family's state has it."""
+"""The column of the query's number in a family's state."""
 _FORM: Final = "__form"
 _FIRST: Final = "__first"
 _UNTIL: Final = "__until"
@@ -47,12 +47,14 @@ SCHEMA: Final = pa.schema(
         (_BITS, pa.large_binary()),
     ]
 )
-"""A container a row: its slot, chunk and owner; form; first byte; no row in it is later than `until`; and its bytes."""
+"""One container per row: its slot, chunk and owner; form; first byte; a bound `until` of its rows' event times; and its
+bytes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Containers:
-    """Containers as arrays. Those of `table` in its order; `data[starts[i] : starts[i + 1]]` are the bytes of the i-th."""
+    """Containers as arrays, in the order of `table`; `data[starts[i] : starts[i + 1]]` are the bytes of the i-th."""
 
     table: pa.Table
     owner: Ints
@@ -80,26 +82,30 @@ class Containers:
 
     @property
     def sizes(self) -> Ints:
-        """Bytes of each."""
-        found: Ints = np.diff(self.starts)
-        return found
+        """Bytes of each container."""
+        sizes: Ints = np.diff(self.starts)
+        return sizes
 
     def spread(self, rows: Ints) -> tuple[Ints, Ints, Bytes]:
-        """The bytes of some containers, one by one: whose (by place in `rows`), where in the chunk, and what."""
+        """The bytes of some containers, one by one: container (index in `rows`), byte of the chunk, and value."""
         parts = [self._bitmaps(rows), self._lists(rows)]
         return tuple(np.concatenate([part[i] for part in parts]) for i in range(3))  # type: ignore[return-value]
 
     def _bitmaps(self, rows: Ints) -> tuple[Ints, Ints, Bytes]:
-        mine = np.flatnonzero(self.form[rows] == BITMAP)
-        sizes, picked = self._picked(rows[mine])
+        bitmaps = np.flatnonzero(self.form[rows] == BITMAP)
+        sizes, picked = self._picked(rows[bitmaps])
         inside = np.arange(len(picked)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return np.repeat(mine, sizes), np.repeat(self.first[rows[mine]], sizes) + inside, self.data[picked]
+        return (
+            np.repeat(bitmaps, sizes),
+            np.repeat(self.first[rows[bitmaps]], sizes) + inside,
+            self.data[picked],
+        )
 
     def _lists(self, rows: Ints) -> tuple[Ints, Ints, Bytes]:
-        mine = np.flatnonzero(self.form[rows] == LIST)
-        sizes, picked = self._picked(rows[mine])
+        lists = np.flatnonzero(self.form[rows] == LIST)
+        sizes, picked = self._picked(rows[lists])
         values = np.ascontiguousarray(self.data[picked]).view(np.uint16)
-        return np.repeat(mine, sizes // 2), (values >> 3).astype(np.int64), _ONE[values & 7]
+        return np.repeat(lists, sizes // 2), (values >> 3).astype(np.int64), _ONE[values & 7]
 
     def _picked(self, rows: Ints) -> tuple[Ints, Ints]:
         sizes = self.starts[rows + 1] - self.starts[rows]
@@ -111,7 +117,7 @@ class Containers:
 def contained(
     owners: Ints, packed: Bytes, chunk: int, first: int, until: Instant, slots: npt.NDArray[np.int16]
 ) -> pa.Table:
-    """One container for each owner that wants a row: `packed[i]` are bytes of the chunk from byte `first` on."""
+    """One container for each owner that selects a row: `packed[i]` are bytes of the chunk from byte `first` on."""
     return _encoded(owners, np.full(len(owners), chunk), np.full(len(owners), until), slots, packed, first)
 
 
@@ -132,9 +138,9 @@ def _encoded(
     listed = 2 * counts < high - low
     inside = np.arange(packed.shape[1])
     dense = np.flatnonzero(~listed)
-    kept = (inside >= low[dense, None]) & (inside < high[dense, None])
+    is_inside = (inside >= low[dense, None]) & (inside < high[dense, None])
     sparse = np.flatnonzero(listed)
-    held = [packed[dense][kept], _positions(packed[sparse], first).view(np.uint8)]
+    held = [packed[dense][is_inside], _positions(packed[sparse], first).view(np.uint8)]
     sizes = np.concatenate([(high - low)[dense], 2 * counts[sparse]])
     order = np.concatenate([dense, sparse])
     forms = np.repeat(np.array([BITMAP, LIST], np.int8), [len(dense), len(sparse)])
@@ -145,12 +151,12 @@ def _encoded(
 
 
 def _positions(packed: Bytes, first: int) -> npt.NDArray[np.uint16]:
-    """The places within the chunk of the bits that are set, row by row."""
+    """The offsets within the chunk of the bits that are set, row by row."""
     row, byte = np.nonzero(packed)
     bits = np.unpackbits(packed[row, byte][:, None], axis=1, bitorder="little")
     which, bit = np.nonzero(bits)
-    found: npt.NDArray[np.uint16] = ((first + byte[which]) * 8 + bit).astype(np.uint16)
-    return found
+    positions: npt.NDArray[np.uint16] = ((first + byte[which]) * 8 + bit).astype(np.uint16)
+    return positions
 
 
 def _table(
@@ -167,46 +173,46 @@ def _table(
     bits = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
-    columns = [pa.array(each) for each in (slots, chunks, owners, forms, firsts, until)]
+    columns = [pa.array(column) for column in (slots, chunks, owners, forms, firsts, until)]
     return pa.table([*columns, bits], schema=SCHEMA)
 
 
 def united(tables: Sequence[pa.Table]) -> pa.Table:
-    """The same rows with one container for each owner and chunk. What is whole already is passed on as it is."""
+    """The same rows with one container for each owner and chunk. Single containers are passed through."""
     whole = pa.concat_tables(tables) if tables else SCHEMA.empty_table()
     if whole.num_rows < 2:
         return whole
-    found = Containers.of(whole.combine_chunks())
-    order = np.lexsort([found.chunk, found.owner])
-    owner, chunk = found.owner[order], found.chunk[order]
+    containers = Containers.of(whole.combine_chunks())
+    order = np.lexsort([containers.chunk, containers.owner])
+    owner, chunk = containers.owner[order], containers.chunk[order]
     fresh = np.r_[True, (owner[1:] != owner[:-1]) | (chunk[1:] != chunk[:-1])]
     code = np.cumsum(fresh) - 1
     several = np.bincount(code)[code] > 1
     if not several.any():
         return whole
-    parts = [found.table.take(pa.array(np.sort(order[~several])))]
+    parts = [containers.table.take(pa.array(np.sort(order[~several])))]
     together = order[several]
-    chunks = found.chunk[together]
-    parts += [_unite(found, together[chunks == each]) for each in np.unique(chunks).tolist()]
+    chunks = containers.chunk[together]
+    parts += [_unite(containers, together[chunks == number]) for number in np.unique(chunks).tolist()]
     return pa.concat_tables(parts)
 
 
-def _unite(found: Containers, rows: Ints) -> pa.Table:
-    """Containers of one chunk, those of one owner as one; `rows` are in order of owners."""
-    owners, first_of, code = np.unique(found.owner[rows], return_index=True, return_inverse=True)
+def _unite(containers: Containers, rows: Ints) -> pa.Table:
+    """Containers of one chunk, those of one owner united; `rows` are in order of owners."""
+    owners, first_of, code = np.unique(containers.owner[rows], return_index=True, return_inverse=True)
     low, high = CHUNK_BYTES, 0
-    whose, byte, value = found.spread(rows)
+    whose, byte, value = containers.spread(rows)
     if len(byte):
         low, high = int(byte.min()), int(byte.max()) + 1
     packed = np.zeros((len(owners), max(high - low, 1)), np.uint8)
     np.bitwise_or.at(packed.reshape(-1), code[whose] * packed.shape[1] + byte - low, value)
     until = np.full(len(owners), np.iinfo(np.int64).min)
-    np.maximum.at(until, code, found.until[rows])
-    slots = flat(found.table.column(SLOT)).to_numpy()[rows[first_of]]
-    return _encoded(owners, found.chunk[rows[first_of]], until, slots, packed, min(low, CHUNK_BYTES - 1))
+    np.maximum.at(until, code, containers.until[rows])
+    slots = flat(containers.table.column(SLOT)).to_numpy()[rows[first_of]]
+    return _encoded(owners, containers.chunk[rows[first_of]], until, slots, packed, min(low, CHUNK_BYTES - 1))
 
 
 def slots_of_owners(owners: Ints) -> npt.NDArray[np.int16]:
-    """In which slot each query's containers lie: all of one query in one, so that they can unite."""
-    found: npt.NDArray[np.int16] = slots_of([pa.array(owners)], len(owners))
-    return found
+    """The slot of each query's containers: one slot per query, so that they can be united."""
+    slots: npt.NDArray[np.int16] = slots_of([pa.array(owners)], len(owners))
+    return slots

@@ -1,8 +1,8 @@
-"""A query whose window is applied when somebody asks: what is kept of it between two questions?
+"""Selections: queries with BEGIN … END, whose window is applied on INVOKE, and what they store between two INVOKEs.
 
-Nothing (`none`): the archive has the rows, and INVOKE tests them. Or which rows pass its conditions (`partial`): bitmaps
-over the archive, made as rows come, so that INVOKE tests nothing and only fetches. The third way, the answer of the present
-window itself (`complete`), is that of the operators which tell every change; see `instant_aggregate`.
+`none`: nothing; the archive has the rows, and INVOKE tests them. `partial`: which rows pass the conditions, as bitmaps
+over the archive, so that INVOKE tests nothing and only fetches. The third way, the answer of the present window itself
+(`complete`), is that of the operators that emit every change; see `instant_aggregate`.
 Source: PSoup (Chandrasekaran, Franklin 2002), section 4.1: NoMat, PSoup-P, PSoup-C.
 """
 
@@ -40,31 +40,31 @@ from headrace.operators.rows.row_pipeline import RowFilter, RowPipeline, columns
 from headrace.time import BEGINNING, Duration, Instant, render_duration, render_instant
 
 ALWAYS: Final[Instant] = -(2**62)
-"""The BEGIN of a window without one: before all rows, and far enough from the least number that a length fits."""
+"""The BEGIN of a window without one: before all rows, and far enough from the least integer to subtract a length."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowClause:
-    """`BEGIN b END e`, beside `[RANGE r]` where there is one; both ends included (PSoup's WindowsTable has one a query)."""
+    """`BEGIN b END e`, with `[RANGE r]` if there is one; both ends included (PSoup's WindowsTable has one per query)."""
 
     begin: Instant | Ago
     end: Instant | Ago
     range: Duration | None = None
 
     def at(self, now: Instant) -> tuple[Instant, Instant]:
-        """The ends when the clock says `now`; a window may be empty, or lie wholly in the future.
+        """The ends of the window at the instant `now`; a window may be empty, or wholly in the future.
 
         >>> WindowClause(Ago(10), Ago(5)).at(20)
         (10, 15)
         """
         begin, end = (
-            now - each.duration if isinstance(each, Ago) else each for each in (self.begin, self.end)
+            now - bound.duration if isinstance(bound, Ago) else bound for bound in (self.begin, self.end)
         )
         return begin if self.range is None else max(begin, now - self.range), min(end, now)
 
     @property
     def kind(self) -> str:
-        """What PSoup calls it: a snapshot stands still, a landmark grows, a sliding window moves."""
+        """PSoup's name for it: a snapshot is fixed, a landmark grows, a sliding window moves."""
         moving = isinstance(self.begin, Ago) or self.range is not None, isinstance(self.end, Ago)
         return {
             (False, False): "snapshot",
@@ -75,12 +75,12 @@ class WindowClause:
 
     def in_words(self) -> str:
         """`NOW - 1 HOUR to NOW (sliding)`."""
-        begin, end = (_in_words(each) for each in (self.begin, self.end))
-        reach = "" if self.range is None else f", of the last {render_duration(self.range)}"
-        return f"{begin} to {end}{reach} ({self.kind})"
+        begin, end = (_in_words(bound) for bound in (self.begin, self.end))
+        length = "" if self.range is None else f", of the last {render_duration(self.range)}"
+        return f"{begin} to {end}{length} ({self.kind})"
 
     def expiry_bound(self, now: Instant) -> Instant:
-        """No window from `now` on holds a row before this."""
+        """No window from `now` on holds a row before this instant."""
         return now if now == BEGINNING else max(self.at(now)[0], BEGINNING)
 
 
@@ -92,9 +92,9 @@ def _in_words(bound: Instant | Ago) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is made of the rows of a window: values of `kept`, by the names `c0`, `c1`, ..., then all that `finish` says.
+    """The answer over the rows of a window: values of `expressions`, named `c0`, `c1`, ..., then the steps of `finish`.
 
-    `whole`: there is one row whatever the window holds (aggregates without GROUP BY).
+    `is_global`: there is one row whatever the window holds (aggregates without GROUP BY).
     """
 
     expressions: tuple[Expression, ...]
@@ -102,10 +102,10 @@ class Answer:
     is_global: bool
 
     def of(self, batch: Batch, now: Instant) -> tuple[pa.Table, tuple[Rejected, ...]]:
-        """The answer over rows that are all in the window, as of `now`; rows on which it failed."""
+        """The answer over rows that are all in the window, as of `now`; and rows on which it failed."""
         pipeline = RowPipeline.of((), {})
         batch, values = pipeline.evaluate(batch, self.expressions)
-        columns = {f"c{place}": value for place, value in enumerate(values)}
+        columns = {f"c{index}": value for index, value in enumerate(values)}
         plan, at, windows = self.finish, np.full(batch.rows, now), np.zeros(batch.rows, np.int64)
         if self.is_global and plan.regroup is not None and not batch.rows:
             plan, columns, at, windows = _of_nothing(plan, plan.regroup, columns, now)
@@ -116,14 +116,14 @@ class Answer:
 def _of_nothing(
     plan: Finish, regroup: Regroup, columns: Mapping[str, pa.Array], now: Instant
 ) -> tuple[Finish, dict[str, pa.Array], np.ndarray, np.ndarray]:
-    """The aggregates of no rows, and what is left to do."""
+    """The aggregates of no rows, and the remaining steps."""
     groups = regroup.of_nothing(columns)
     return replace(plan, regroup=None), groups, np.array([now]), np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection(BaseOperator):
-    """`Finish([Aggregate](Bounds(Filter(stream))))` of one query, with what is kept of it (`materialize`).
+    """`Finish([Aggregate](Bounds(Filter(stream))))` of one query; `materialize` is what it stores.
 
     `steps` are its conditions. `fetched` are the stream's columns that an answer reads; conditions read others.
     """
@@ -140,7 +140,7 @@ class Selection(BaseOperator):
 
     @property
     def finishing(self) -> Finish:
-        """What orders its answers."""
+        """The steps above its window, which order its answers."""
         return self.answer.finish
 
     @property
@@ -166,21 +166,24 @@ class Selection(BaseOperator):
 
     @property
     def columns(self) -> frozenset[str]:
-        """The stream's columns that are read as rows come: those of conditions, none where nothing is kept."""
+        """The stream's columns that are read on arrival: those of conditions, or none if nothing is stored."""
         return columns_read(self.steps) if self.materialize == "partial" else frozenset()
 
     @property
     def fetched(self) -> frozenset[str]:
-        """The stream's columns that answers read; a row's time and place come with every row."""
-        return frozenset().union(*(columns_of(each) for each in self.answer.expressions)) - {AT, POSITION}
+        """The stream's columns that answers read; event time and position are part of every row."""
+        return frozenset().union(*(columns_of(expression) for expression in self.answer.expressions)) - {
+            AT,
+            POSITION,
+        }
 
     def display(self) -> Iterator[str]:
         """What is stored, which window is applied, and what an answer reads."""
-        kept = {
+        stored = {
             "none": "nothing is stored: INVOKE tests the rows of the window",
             "partial": "bitmaps of the rows that pass: INVOKE fetches those of the window, and tests none",
         }[self.materialize]
-        yield f"materialize {self.materialize} ({self.why}): {kept}"
+        yield f"materialize {self.materialize} ({self.why}): {stored}"
         yield f"window applied when asked: {self.window.in_words()}"
         regroup = self.answer.finish.regroup
         if regroup is not None:
@@ -194,9 +197,9 @@ class Selection(BaseOperator):
         return SelectionScanner(SharedSelections.of((self,)))
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:  # noqa: ARG002
-        """What came is kept; time changes nothing that is stored."""
-        came = united([delta[BITS] for delta in deltas if BITS in delta])
-        return Step({BITS: came} if came.num_rows else {})
+        """Store the new containers; punctuation changes nothing."""
+        containers = united([delta[BITS] for delta in deltas if BITS in delta])
+        return Step({BITS: containers} if containers.num_rows else {})
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
         """Containers united, without those that no later window reaches."""
@@ -204,28 +207,30 @@ class Selection(BaseOperator):
 
 
 def materializes_none(operator: Operator) -> bool:
-    """True for a query of which nothing is kept: it need not read the past before it can answer."""
-    asked = operator.on_request
-    return asked is not None and asked.materialize == "none"
+    """Whether the query stores nothing: it needs no backfill before it can answer."""
+    selection = operator.on_request
+    return selection is not None and selection.materialize == "none"
 
 
 def arrived(deltas: Sequence[Sections], queries: Sequence[Operator]) -> tuple[pa.Table, dict[str, int]]:
-    """What goes to the state of what came, and how many containers of it are each member's."""
-    came = united([delta[BITS] for delta in deltas if BITS in delta])
-    numbers = np.array([number_of(each.id) for each in queries], np.int64)
+    """The new containers, and how many of them belong to each query."""
+    containers = united([delta[BITS] for delta in deltas if BITS in delta])
+    numbers = np.array([number_of(query.id) for query in queries], np.int64)
     order = np.argsort(numbers)
-    counts = QueryRowCounts.of(came).among(numbers[order])
-    return came, {queries[place].id: int(count) for place, count in zip(order.tolist(), counts, strict=True)}
+    counts = QueryRowCounts.of(containers).among(numbers[order])
+    return containers, {
+        queries[index].id: int(count) for index, count in zip(order.tolist(), counts, strict=True)
+    }
 
 
 @dataclass(slots=True)
 class SelectionScanner:
-    """One selection by itself."""
+    """The scanner of a single selection."""
 
     shared: SharedSelections
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch of accepted rows."""
+        """Add a batch of accepted rows."""
         self.shared.add(batch)
 
     def finish(self) -> Scanned:
@@ -237,7 +242,7 @@ class SelectionScanner:
 
 @dataclass(frozen=True, slots=True)
 class SelectionFamily(StateOwner):
-    """All selections over one stream, each with the turn by which it may forget."""
+    """All selections over one stream, each with the advance by which its state expires."""
 
     queries: tuple[tuple[Selection, Advance], ...]
 
@@ -245,26 +250,27 @@ class SelectionFamily(StateOwner):
     def owner(
         operators: Sequence[Operator], after: Callable[[Operator], Advance]
     ) -> tuple[SelectionFamily, Advance]:
-        """The owner of their state; `after` says by which turn each may forget."""
-        queries = tuple((asked, after(each)) for each in operators if (asked := each.on_request) is not None)
+        """The owner of their state; `after` gives the advance by which each expires."""
+        queries = tuple(
+            (selection, after(operator))
+            for operator in operators
+            if (selection := operator.on_request) is not None
+        )
         return SelectionFamily(queries), queries[0][1]
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Any = None) -> pa.Table:  # noqa: ARG002
-        """Containers of members, united, without those that no later window of theirs reaches."""
+        """Containers of the queries, united, without those that no later window of theirs reaches."""
         whole = pa.concat_tables(tables)
         if not whole.num_rows:
             return whole
-        numbers = np.array([number_of(member.id) for member, _ in self.queries], np.int64)
-        passed = np.array(
-            [
-                member.window.expiry_bound(min(at.emitted_to, at.max_event_time))
-                for member, at in self.queries
-            ],
+        numbers = np.array([number_of(query.id) for query, _ in self.queries], np.int64)
+        expiry = np.array(
+            [query.window.expiry_bound(min(at.emitted_to, at.max_event_time)) for query, at in self.queries],
             np.int64,
         )
         order = np.argsort(numbers)
-        numbers, passed = numbers[order], passed[order]
+        numbers, expiry = numbers[order], expiry[order]
         held = Containers.of(whole.combine_chunks())
-        place = np.minimum(np.searchsorted(numbers, held.owner), len(numbers) - 1)
-        keep = (numbers[place] == held.owner) & (held.until >= passed[place])
+        index = np.minimum(np.searchsorted(numbers, held.owner), len(numbers) - 1)
+        keep = (numbers[index] == held.owner) & (held.until >= expiry[index])
         return united([held.table if keep.all() else held.table.filter(pa.array(keep))])

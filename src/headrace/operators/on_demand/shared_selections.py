@@ -1,8 +1,8 @@
-"""Rows against the conditions of many selections at once, into containers of what each of them wants.
+"""Shared scan of many selections: rows matched with all conditions at once, into a container per selection.
 
-A batch is matched by one index of all conditions. Its rows are cut by chunk of positions, and the bitmaps of rows become
-bitmaps of positions: moved by a few bits where the rows follow each other without a gap, which is nearly always.
-Source: PSoup, section 3.1 (new data on old queries, and the other way round: the past is read through the same).
+A batch is matched by one index of all conditions. Its rows are cut by chunk of positions, and the bitmaps of rows
+become bitmaps of positions: shifted by a few bits if the positions have no gap, which is nearly always so. Source:
+PSoup, section 3.1 (new data on old queries, and vice versa: a backfill uses the same code).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ BITS: Final = "bits"
 
 
 class SelectionScan(Protocol):
-    """A query that wants to know which rows pass its conditions."""
+    """A query that needs the positions of rows that pass its conditions."""
 
     @property
     def id(self) -> str:
-        """Of its operator."""
+        """The id of its operator."""
         ...
 
     @property
@@ -45,12 +45,12 @@ class SelectionScan(Protocol):
 
 @dataclass(frozen=True)
 class SelectionPlan(Conditions[SelectionScan]):
-    """The conditions of all selections over a stream, and whose they are."""
+    """The conditions of all selections over a stream, with their queries."""
 
     @cached_property
     def numbers(self) -> Ints:
-        """The members' numbers."""
-        return np.array([number_of(member.id) for member in self.queries], np.int64)
+        """The queries' numbers."""
+        return np.array([number_of(query.id) for query in self.queries], np.int64)
 
 
 _plans: Final = Plans(none_yet(SelectionPlan))
@@ -63,32 +63,32 @@ class SharedSelections:
     plan: SelectionPlan
     tables: list[pa.Table] = field(default_factory=list)
     rejected: dict[int, list[Rejected]] = field(default_factory=dict)
-    kept: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    selected_rows: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     rows_in: int = 0
 
     @staticmethod
     def of(queries: tuple[SelectionScan, ...]) -> SharedSelections:
-        """Prepare to select for all members."""
+        """A scan for all the queries."""
         plan = _plans.of(queries)
-        return SharedSelections(plan, kept=np.zeros(len(queries), np.int64))
+        return SharedSelections(plan, selected_rows=np.zeros(len(queries), np.int64))
 
     def add(self, batch: Batch) -> None:
-        """Match a batch, and keep which positions each member wants."""
+        """Match a batch, and store the positions that each query selects."""
         if (np.diff(batch.position) < 0).any():
             batch = batch.take(np.argsort(batch.position, kind="stable"))
         self.rows_in += batch.rows
-        found = match(self.plan.index, batch.columns, batch.rows)
-        self._note(batch, found.failed)
-        places = np.searchsorted(found.slots, self.plan.slots)
-        self.kept += found.counts()[places]
+        matches = match(self.plan.index, batch.columns, batch.rows)
+        self._note(batch, matches.failed)
+        indices = np.searchsorted(matches.slots, self.plan.slots)
+        self.selected_rows += matches.counts()[indices]
         chunks = batch.position >> CHUNK_BITS
         edges = np.flatnonzero(np.diff(chunks)) + 1
         for low, high in zip([0, *edges.tolist()], [*edges.tolist(), batch.rows], strict=True):
-            first, packed = _at_positions(found, batch.position[low:high] & (CHUNK - 1), low, high)
+            first, packed = _at_positions(matches, batch.position[low:high] & (CHUNK - 1), low, high)
             self.tables.append(
                 contained(
                     self.plan.numbers,
-                    packed[places],
+                    packed[indices],
                     int(chunks[low]),
                     first,
                     int(batch.at[low:high].max()),
@@ -98,25 +98,25 @@ class SharedSelections:
 
     def _note(self, batch: Batch, failed: Mapping[int, Failed]) -> None:
         for slot, rows in failed.items():
-            told = Rejected(batch.at[rows.rows], batch.position[rows.rows], rows.reasons)
-            self.rejected.setdefault(slot, []).append(told)
+            rejects = Rejected(batch.at[rows.rows], batch.position[rows.rows], rows.reasons)
+            self.rejected.setdefault(slot, []).append(rejects)
 
     def of_each(self) -> Iterator[tuple[str, Scanned]]:
-        """What was seen for each member, without its containers."""
-        for place, member in enumerate(self.plan.queries):
-            rejected = tuple(self.rejected.get(int(self.plan.slots[place]), ()))
-            yield member.id, Scanned({}, rejected, self.rows_in, int(self.kept[place]))
+        """What was scanned for each query, without its containers."""
+        for index, query in enumerate(self.plan.queries):
+            rejected = tuple(self.rejected.get(int(self.plan.slots[index]), ()))
+            yield query.id, Scanned({}, rejected, self.rows_in, int(self.selected_rows[index]))
 
 
-def _at_positions(found: Matches, offsets: Ints, low: int, high: int) -> tuple[int, Bytes]:
-    """The bitmaps of rows [low, high) by position: the chunk's byte they begin with, and a row for each bitmap.
+def _at_positions(matches: Matches, offsets: Ints, low: int, high: int) -> tuple[int, Bytes]:
+    """The bitmaps of rows [low, high) by position: the first byte in the chunk, and a row for each bitmap.
 
-    `offsets` are the rows' places in the chunk, ascending.
+    `offsets` are the rows' offsets in the chunk, ascending.
     """
     first, stop = int(offsets[0]) >> 3, (int(offsets[-1]) >> 3) + 1
     if int(offsets[-1] - offsets[0]) == high - low - 1:
-        return first, _moved(found.words.view(np.uint8), low, high, int(offsets[0]) & 7, stop - first)
-    rows = found.words.view(np.uint8)[:, low >> 3 : (high + 7) >> 3]
+        return first, _moved(matches.words.view(np.uint8), low, high, int(offsets[0]) & 7, stop - first)
+    rows = matches.words.view(np.uint8)[:, low >> 3 : (high + 7) >> 3]
     bits = np.unpackbits(rows, axis=1, bitorder="little")[:, low & 7 : (low & 7) + high - low]
     spread = np.zeros((len(bits), (stop - first) * 8), np.uint8)
     spread[:, offsets - first * 8] = bits
@@ -124,7 +124,7 @@ def _at_positions(found: Matches, offsets: Ints, low: int, high: int) -> tuple[i
 
 
 def _moved(bitmaps: Bytes, low: int, high: int, by: int, size: int) -> Bytes:
-    """Bits [low, high) of each row, so that the first of them is bit `by` of the result, which has `size` bytes."""
+    """Bits [low, high) of each row, shifted so that the first of them is bit `by` of the result, which has `size` bytes."""
     held = bitmaps[:, low >> 3 : (high + 7) >> 3].astype(np.uint16)
     if low & 7:
         held[:, 0] &= np.uint16(0xFF << (low & 7) & 0xFF)

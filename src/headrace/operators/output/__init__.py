@@ -1,1 +1,1 @@
-"""From the groups of a window to results: HAVING to DISTINCT."""
+"""Results from groups and rows: HAVING, ORDER BY, LIMIT, the select list and DISTINCT, and changelogs."""

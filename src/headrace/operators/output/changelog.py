@@ -1,8 +1,8 @@
-"""From what holds when to what changes: relations over time as validity intervals, and their changelog.
+"""Changelogs of relations from validity intervals.
 
-An *item* is a row that holds from instant `begin` (inclusive) to `end` (exclusive). Instants below `Span.closed` have been
-told before; those from `Span.limit` on are not settled. Insertions and deletions of equal rows at one instant cancel out,
-so that a batch tells what tuple-at-a-time processing would tell, consolidated per instant (decision D13).
+An *item* is a row that holds from instant `begin` (inclusive) to `end` (exclusive). Changes below `Span.emitted_to`
+were emitted before; those from `Span.limit` on are not settled. Insertions and retractions of equal rows at one instant
+cancel out, so that a batch emits what tuple-at-a-time processing would, consolidated per instant (decision D13).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from headrace.operators.output.output_stage import Finish, finish
 from headrace.time import BEGINNING, Instant
 
 EmitMode = Choice["changes", "log", "istream", "dstream", "rstream"]
-"""What is told of a relation: its changes up to NOW, or (`log`) all of them, for those who have another NOW."""
+"""How a relation is emitted: its changes up to NOW, or (`log`) all of them, for readers that have another NOW."""
 _MOST_COPIES: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The instants to tell about: closed <= instant < limit."""
+    """The instants to emit: emitted_to <= instant < limit."""
 
     emitted_to: Instant
     limit: Instant
 
     def holds(self, instants: Ints) -> np.ndarray:
-        """Which instants lie within."""
+        """Which instants are within the span."""
         within: np.ndarray = (instants >= self.emitted_to) & (instants < self.limit)
         return within
 
@@ -60,15 +60,15 @@ Emitted = tuple[pa.Table | None, tuple[Rejected, ...]]
 
 
 def emit(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -> Emitted:
-    """What HAVING, select list, DISTINCT and LIMIT make of the items, as changes or as a stream."""
+    """The changes or the stream of the items after HAVING, select list, DISTINCT and LIMIT."""
     if not items.rows:
         return None, ()
     if not plan.is_row_by_row:
         return _emit_limited(plan, items, span, emit_mode)
     numbers = np.arange(items.rows)
     rows, rejected = finish(replace(plan, distinct=False), items.columns, numbers, items.begin, items.failed)
-    member = ints(rows, WINDOW)
-    begin, end = items.begin[member], items.end[member]
+    item = ints(rows, WINDOW)
+    begin, end = items.begin[item], items.end[item]
     if plan.distinct:
         codes = group(outputs(rows), rows.num_rows).codes
         first, begin, end = unite(codes, begin, end)
@@ -87,10 +87,10 @@ def emit(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -> Emitted
 def emit_changes(
     plan: Finish, columns: Mapping[str, pa.Array], at: Ints, signs: Ints, emit_mode: EmitMode
 ) -> Emitted:
-    """What HAVING and the select list make of rows that come (+1) or go (-1) at instants, row by row."""
+    """HAVING and the select list applied to insertions (+1) and retractions (-1) at instants, row by row."""
     rows, rejected = finish(plan, columns, np.arange(len(at)), at)
-    member = ints(rows, WINDOW)
-    return consolidated(rows, at[member], signs[member], emit_mode), rejected
+    change = ints(rows, WINDOW)
+    return consolidated(rows, at[change], signs[change], emit_mode), rejected
 
 
 def outputs(rows: pa.Table) -> list[pa.Array]:
@@ -99,7 +99,7 @@ def outputs(rows: pa.Table) -> list[pa.Array]:
 
 
 def consolidated(rows: pa.Table, instants: Ints, signs: Ints, emit_mode: EmitMode) -> pa.Table:
-    """The net change of each different row at each instant, as many times as it counts."""
+    """The net change of each distinct row at each instant, repeated by its multiplicity."""
     groups = group([*outputs(rows), pa.array(instants)], rows.num_rows)
     net = np.zeros(groups.count, np.int64)
     np.add.at(net, groups.codes, signs)
@@ -120,21 +120,21 @@ def consolidated(rows: pa.Table, instants: Ints, signs: Ints, emit_mode: EmitMod
 
 
 def unite(codes: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-    """The union of the intervals of each code: a representative row, begin and end of each maximal piece."""
+    """The union of the intervals of each code: a representative row, begin and end of each maximal interval."""
     there = np.flatnonzero(begin < end)
     order = there[np.lexsort((begin[there], codes[there]))]
     codes, begin, end = codes[order], begin[order], end[order]
     if not len(order):
         return order, begin, end
-    reach = pd.Series(end).groupby(codes).cummax().to_numpy()
-    fresh = np.r_[True, (codes[1:] != codes[:-1]) | (begin[1:] > reach[:-1])]
+    max_end = pd.Series(end).groupby(codes).cummax().to_numpy()
+    fresh = np.r_[True, (codes[1:] != codes[:-1]) | (begin[1:] > max_end[:-1])]
     starts = np.flatnonzero(fresh)
     stops = np.r_[starts[1:], len(order)] - 1
-    return order[starts], begin[starts], reach[stops]
+    return order[starts], begin[starts], max_end[stops]
 
 
 def _emit_limited(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -> Emitted:
-    """ORDER BY and LIMIT: the whole relation at every instant at which an item comes or goes, and what differs."""
+    """ORDER BY and LIMIT: the whole relation at every instant at which an item begins or ends, and the differences."""
     held = (items.begin < items.end) & (items.end >= span.emitted_to) & (items.begin < span.limit)
     begin, end = items.begin, items.end
     events = np.concatenate([begin[held], end[held]])
@@ -150,9 +150,9 @@ def _emit_limited(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -
         at, rows, bad = _at_points(plan, items, np.maximum(low, start), np.minimum(high, stop), moments)
         rejected += bad
         if emit_mode == "rstream":
-            told = at > start
-            signs = np.ones(told.sum(), np.int64)
-            tables.append(consolidated(rows.filter(pa.array(told)), moments[at[told]], signs, emit_mode))
+            is_new = at > start
+            signs = np.ones(is_new.sum(), np.int64)
+            tables.append(consolidated(rows.filter(pa.array(is_new)), moments[at[is_new]], signs, emit_mode))
             continue
         entering, leaving = at > start, at + 1 < stop
         picked = np.concatenate([np.flatnonzero(entering), np.flatnonzero(leaving)])
@@ -163,7 +163,7 @@ def _emit_limited(plan: Finish, items: Items, span: Span, emit_mode: EmitMode) -
 
 
 def _portions(low: Ints, high: Ints, points: int) -> list[tuple[int, int]]:
-    """Runs of points that are looked at together, each beginning with the last point of the one before."""
+    """Runs of points evaluated together, each beginning with the last point of the one before."""
     size = np.zeros(points + 1, np.int64)
     np.add.at(size, low, 1)
     np.add.at(size, np.maximum(low, high), -1)

@@ -1,4 +1,4 @@
-"""Operators in words, as EXPLAIN shows them: their settings, their steps, their finish."""
+"""EXPLAIN lines of operators: settings, steps, finish."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from headrace.synopses.histograms.canonical_form import Form
 from headrace.time import render_duration
 
 MANY: Final = 1_000_000
-"""For so many rows of a group in a window the size of an exponential histogram is shown."""
+"""The rows of a group in a window for which the size of an exponential histogram is shown."""
 _CODED: Final = 2
-"""Bytes of a bucket at rest, about."""
+"""Approximate stored bytes of a bucket."""
 
 _ELSEWHERE: Final = frozenset(
     (
@@ -48,7 +48,7 @@ _EMIT_MODES: Final = {
 
 @runtime_checkable
 class Displayed(Protocol):
-    """A setting that says itself what it is."""
+    """A setting that defines its own lines."""
 
     def display(self) -> Iterator[str]:
         """Its lines."""
@@ -56,7 +56,7 @@ class Displayed(Protocol):
 
 
 def settings(record: Any) -> Iterator[str]:
-    """A line for each field of an operator, or of what it has in common with others, that says something."""
+    """A line for each field of an operator, or of a record it shares, that is set."""
     for field in fields(record):
         name, value = field.name, getattr(record, field.name)
         if name not in _ELSEWHERE and value not in (None, False, 0, ()):
@@ -84,7 +84,7 @@ def steps_up(steps: Sequence[RowStep]) -> Iterator[str]:
 
 
 def regrouping(finish: Finish) -> Iterator[str]:
-    """Aggregates that take the rows of a window when it is known."""
+    """Aggregates that are computed over the rows of a window when it closes."""
     if finish.regroup is not None:
         level = levels(finish.regroup.aggregates)
         shown = ", ".join(
@@ -99,13 +99,13 @@ def keys(named: Iterable[Named]) -> str:
 
 
 def argument(partial_column: PartialColumn) -> str:
-    """What a partial is fed: `price`, or `*` for rows."""
+    """The input of a partial: `price`, or `*` for rows."""
     return "*" if partial_column.expression is None else show(partial_column.expression)
 
 
-def histograms(kept: Iterable[tuple[PartialColumn, Form]], instead: str) -> Iterator[str]:
-    """A line for each number that is kept: how many buckets it takes, and how many bytes; `instead` is what exact ones would."""
-    for partial_column, form in kept:
+def histograms(stored: Iterable[tuple[PartialColumn, Form]], instead: str) -> Iterator[str]:
+    """A line for each number in a histogram: buckets and bytes; `instead` is what exact numbers would take."""
+    for partial_column, form in stored:
         buckets = form.most_buckets(MANY)
         yield (
             f"{type(partial_column.partial).__name__.lower()}({argument(partial_column)}) in an exponential histogram, k = {form.first}: for {MANY:,} "
@@ -114,7 +114,7 @@ def histograms(kept: Iterable[tuple[PartialColumn, Form]], instead: str) -> Iter
 
 
 def histogram_bytes(partial_columns: Sequence[PartialColumn], forms: Sequence[Form | None]) -> dict[str, int]:
-    """How many bytes the histogram of each partial takes at most, for one group."""
+    """Maximum bytes of the histogram of each partial, for one group."""
     return {
         f"{type(partial_column.partial).__name__.lower()}({argument(partial_column)})": _CODED
         * form.most_buckets(MANY)

@@ -1,6 +1,6 @@
-"""What stands above a window in a query: HAVING, ORDER BY, LIMIT, the select list, DISTINCT.
+"""The steps above a window in a query: HAVING, ORDER BY, LIMIT, the select list, DISTINCT.
 
-Input are rows that each belong to a window (or instant), as columns; output are result rows. All of it is per window.
+Input are rows that each belong to a window (or instant), as columns; output are result rows. All steps are per window.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ HIDDEN: Final = "__sort"
 class Finish:
     """The steps after aggregation, in order: having, order and limit, projection, distinct.
 
-    `sort` are the expressions by which the output stands (ORDER BY, then group keys); they travel as hidden columns.
-    `regroup`, where there is one, makes groups of the rows first: they are aggregated when the window is known.
+    `sort` are the expressions that order the output (ORDER BY, then group keys), carried as hidden columns. `regroup`,
+    if there is one, aggregates the rows of a closed window first.
     """
 
     columns: tuple[Named, ...]
@@ -43,12 +43,12 @@ class Finish:
 
     @property
     def needs_whole_window(self) -> bool:
-        """True when rows of one window must meet in one place."""
+        """Whether all rows of a window must be in one place."""
         return self.limit is not None or self.distinct or self.regroup is not None
 
     @property
     def is_row_by_row(self) -> bool:
-        """True when a row's part in the answer does not depend on which others are there."""
+        """Whether a row's result does not depend on other rows."""
         return self.limit is None and self.regroup is None
 
     def reads(self) -> frozenset[str]:
@@ -61,9 +61,9 @@ class Finish:
 def finish(
     plan: Finish, columns: Mapping[str, pa.Array], windows: Ints, at: Ints, failed: np.ndarray | None = None
 ) -> tuple[pa.Table, tuple[Rejected, ...]]:
-    """Result rows of some windows; `windows` and `at` say each input row's window and emission instant.
+    """Result rows of some windows; `windows` and `at` are each input row's window and emission instant.
 
-    `failed` marks rows whose aggregate overflowed. Rejected rows carry their emission instant.
+    `failed` marks rows whose aggregate overflowed. Rejected rows have their emission instant.
     """
     rejected: list[Rejected] = []
     if plan.regroup is not None:
@@ -80,9 +80,9 @@ def finish(
             keep = keep & ~evaluation.errors.mask
         columns, windows, at = _filter(columns, windows, at, keep)
     evaluation = Evaluation(columns, len(at))
-    names = [column.name for column in plan.columns] + [f"{HIDDEN}{place}" for place in range(len(plan.sort))]
-    wanted = [column.expression for column in plan.columns] + [key.expression for key in plan.sort]
-    values = [evaluation.values(expression) for expression in wanted]
+    names = [column.name for column in plan.columns] + [f"{HIDDEN}{index}" for index in range(len(plan.sort))]
+    expressions = [column.expression for column in plan.columns] + [key.expression for key in plan.sort]
+    values = [evaluation.values(expression) for expression in expressions]
     order = [evaluation.values(key.expression) for key in plan.order] if plan.limit is not None else []
     table = pa.table([*values, pa.array(windows), pa.array(at)], names=[*names, WINDOW, AT])
     if evaluation.errors is not None:
@@ -99,7 +99,7 @@ def finish(
 
 def _first_of_each(table: pa.Table, outputs: int) -> pa.Array:
     groups = group(
-        [flat(table.column(place)) for place in range(outputs)] + [flat(table.column(WINDOW))], table.num_rows
+        [flat(table.column(index)) for index in range(outputs)] + [flat(table.column(WINDOW))], table.num_rows
     )
     first = np.full(groups.count, table.num_rows, np.int64)
     np.minimum.at(first, groups.codes, np.arange(table.num_rows))
@@ -112,8 +112,8 @@ def _top(table: pa.Table, plan: Finish, order: Sequence[pa.Array]) -> pa.Table:
         sort_rank(value, key.descending, key.nulls_first)
         for value, key in zip(order, plan.order, strict=True)
     ]
-    keys += [sort_rank(flat(table.column(place)), False, True) for place in range(len(plan.columns))]
-    keys += zero_signs(table.column(place) for place in range(len(plan.columns)))
+    keys += [sort_rank(flat(table.column(index)), False, True) for index in range(len(plan.columns))]
+    keys += zero_signs(table.column(index) for index in range(len(plan.columns)))
     windows = ints(table, WINDOW)
     by = np.lexsort([*reversed(keys), windows])
     ordered = windows[by]

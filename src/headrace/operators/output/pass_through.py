@@ -1,4 +1,4 @@
-"""A select over a bare stream: its rows go straight through when their epoch commits, whatever their order; no state."""
+"""SELECT over a bare stream: rows are emitted when their epoch commits, in any order; no state."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Passing(RowOperator):
 
     @property
     def title(self) -> str:
-        """Its name says little to people."""
+        """Rows as they are."""
         return "rows as they are"
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:  # noqa: ARG002
         """This epoch's rows, each at its event time."""
         tables = [delta[ROWS] for delta in deltas if ROWS in delta]
-        if not tables:  # of thousands hardly any has a row in an epoch
+        if not tables:  # the common case with thousands of queries
             return Step()
         held = hold(self.rows, tables)
         if not held.rows:
@@ -50,5 +50,5 @@ class Passing(RowOperator):
         return Step({}, results, rejected)
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
-        """There is nothing to keep."""
+        """An empty table: nothing is stored."""
         return self.rows.schema().empty_table()

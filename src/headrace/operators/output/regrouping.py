@@ -1,7 +1,7 @@
-"""Aggregates over the rows of a window that are there when it closes: those that compare each row with its own group.
+"""Aggregation of the rows of closed windows, for aggregates that compare each row with its own group.
 
-`COUNT(*) FILTER (WHERE x > AVG(x))` takes two passes over a group, one a level: first the averages, then the rows against
-them. All groups of all windows that close together are one batch.
+`COUNT(*) FILTER (WHERE x > AVG(x))` takes two passes over a group, one per level: first the averages, then the rows
+compared with them. All groups of all windows that close together are one batch.
 Source: Gehrke, Korn, Srivastava (2001), section 2: an aggregate of level i takes at most i + 1 scans.
 """
 
@@ -28,9 +28,9 @@ _ARGUMENT = "__argument"
 
 @dataclass(frozen=True, slots=True)
 class Regroup:
-    """Keys and aggregates over stored values. Conditions may read aggregates that stand before theirs, by name.
+    """Keys and aggregates over stored values. Conditions may read earlier aggregates, by name.
 
-    `bounds` are columns that are the same for all rows of a window.
+    `bounds` are columns that are equal for all rows of a window.
     """
 
     keys: tuple[Named, ...]
@@ -44,21 +44,21 @@ class Regroup:
         groups = group([pa.array(windows), *keys], rows)
         first = np.zeros(groups.count, np.int64)
         first[groups.codes[::-1]] = np.arange(rows)[::-1]
-        found = {name: flat(columns[name]).take(pa.array(first)) for name in self.bounds if name in columns}
-        found |= {key.name: values for key, values in zip(self.keys, groups.keys[1:], strict=True)}
+        results = {name: flat(columns[name]).take(pa.array(first)) for name in self.bounds if name in columns}
+        results |= {key.name: values for key, values in zip(self.keys, groups.keys[1:], strict=True)}
         failed = np.zeros(groups.count, bool)
         for item in self.aggregates:
-            values, bad = _aggregated(item, columns, found, groups)
-            found[item.name] = values
+            values, bad = _aggregated(item, columns, results, groups)
+            results[item.name] = values
             failed |= bad
-        return Regrouped(found, windows[first], at[first], failed)
+        return Regrouped(results, windows[first], at[first], failed)
 
     def of_nothing(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-        """The one row there is without keys when there are no rows; `columns` have none."""
-        found: dict[str, pa.Array] = {}
+        """The single row of a global aggregate over no rows; `columns` are empty."""
+        results: dict[str, pa.Array] = {}
         for item in self.aggregates:
-            found[item.name], _ = _aggregated(item, columns, found, Groups(np.empty(0, np.int64), 1, ()))
-        return found
+            results[item.name], _ = _aggregated(item, columns, results, Groups(np.empty(0, np.int64), 1, ()))
+        return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,14 @@ class Regrouped:
 
 
 def _aggregated(
-    item: NamedAggregate, columns: Mapping[str, pa.Array], known: Mapping[str, pa.Array], groups: Groups
+    item: NamedAggregate, columns: Mapping[str, pa.Array], results: Mapping[str, pa.Array], groups: Groups
 ) -> tuple[pa.Array, np.ndarray]:
-    """One aggregate of all groups, and the groups in which its condition or itself fails."""
+    """One aggregate of all groups, and the groups in which its condition or the aggregate fails."""
     rows, failed = len(groups.codes), np.zeros(groups.count, bool)
     call, codes, picked = item.call, groups.codes, np.arange(len(groups.codes))
     if call.condition is not None:
-        places = pa.array(codes)
-        spread = {name: values.take(places) for name, values in known.items()}
+        group_codes = pa.array(codes)
+        spread = {name: values.take(group_codes) for name, values in results.items()}
         evaluation = Evaluation({**columns, **spread}, rows)
         mask = evaluation.mask(call.condition)
         if evaluation.errors is not None:
@@ -97,8 +97,8 @@ def _aggregated(
         once = np.zeros(same.count, np.int64)
         once[same.codes[::-1]] = np.arange(len(owner))[::-1]
         counts = np.bincount(same.codes, minlength=same.count)
-        found = Histogram(owner[once], values.take(pa.array(once)), counts)
-        lowered = lower_distinct(plain, Column(_ARGUMENT, kind), found, groups.count)
+        histogram = Histogram(owner[once], values.take(pa.array(once)), counts)
+        lowered = lower_distinct(plain, Column(_ARGUMENT, kind), histogram, groups.count)
     else:
         partial_columns = aggregate_calls.partials_of([plain])
         answer = lift(partial_columns, {Column(_ARGUMENT, kind): values}, owner, groups.count)

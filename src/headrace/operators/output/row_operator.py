@@ -1,4 +1,4 @@
-"""What operators have in common that store rows, or what is folded of them, each as one layout lays down."""
+"""Base class of operators that store rows, or aggregates of them, in one row layout."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from headrace.operators.rows.row_state import RowLayout
 
 
 class RowOperator(BaseOperator):
-    """An operator whose `rows` say what is stored of each row, and whose `finish` is over the stored values."""
+    """An operator whose `rows` define what is stored of each row, and whose `finish` reads the stored values."""
 
     __slots__ = ()
     if TYPE_CHECKING:
 
         @property
         def rows(self) -> RowLayout:
-            """What is stored of each row."""
+            """The layout of stored rows."""
 
         @property
         def finish(self) -> Finish:
-            """What is made of the rows of a window."""
+            """The steps above its windows."""
 
     @property
     def columns(self) -> frozenset[str]:
@@ -39,12 +39,12 @@ class RowOperator(BaseOperator):
 
     @property
     def row_steps(self) -> tuple[RowStep, ...]:
-        """What is done to rows before they are stored."""
+        """The steps applied to rows before they are stored."""
         return self.rows.steps
 
     @property
     def finishing(self) -> Finish:
-        """What is made of its windows."""
+        """The steps above its windows."""
         return self.finish
 
     @property
@@ -53,7 +53,7 @@ class RowOperator(BaseOperator):
         return (self,)
 
     def display(self) -> Iterator[str]:
-        """Its class, its settings, and the groups that are made when a window closes."""
+        """Its class, its settings, and the aggregates that are computed when a window closes."""
         context = self.context
         yield f"{type(self).__name__}{f', windows {context.value}' if context is not None else ''}"
         yield from (f"  {line}" for record in self.records for line in settings(record))

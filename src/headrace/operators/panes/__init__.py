@@ -1,1 +1,1 @@
-"""Panes: how windows are made of them, and how their rows and groups lie in state."""
+"""Panes: how windows are made of them, and how their rows and groups are stored."""

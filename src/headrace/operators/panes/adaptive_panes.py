@@ -1,12 +1,13 @@
-"""Which groups of a pane lie as their rows, and which as a partial? AdaptWID with panes.
+"""Choice of layout for each group of a pane: its rows, or a partial (AdaptWID with panes).
 
-A row has one value for each argument, a partial often several numbers: COUNT, SUM, MIN, MAX and STDDEV of one column are nine.
-So a group with few rows in a pane is smaller as its rows (*lazy*) than folded (*eager*), and a flood of such groups is most of
-the state. Within a pane the choice is made for each group by counting: rows lie as they are while they take less room than
-the partial, and are folded when there are more of them. Both forms mean the same and meet when a window is made, so a group
-may change from one to the other at any time, and a query from never keeping rows to doing so (`should_store_rows`, with
-hysteresis). Source: Li, Window Queries over Data Streams (2008), section 6.4, "AdaptWID with panes"; inside one pane the
-threshold 6.9 comes down to rows against size of a partial over size of a row.
+A row has one value per argument, a partial often several numbers: COUNT, SUM, MIN, MAX and STDDEV of one column are
+nine. So a group with few rows in a pane is smaller as its rows (*lazy*) than folded (*eager*), and a flood of such
+groups is most of the state. Within a pane the choice is made for each group by counting: rows are stored as rows while
+they take less room than the partial, and are folded when there are more of them. Both forms are equivalent and are
+combined when a window is made, so a group may change from one to the other at any time, and a query from never storing
+rows to doing so (`should_store_rows`, with hysteresis).
+Source: Li, Window Queries over Data Streams (2008), section 6.4, "AdaptWID with panes"; inside one pane the threshold
+6.9 reduces to the number of rows against the size of a partial over the size of a row.
 """
 
 from __future__ import annotations
@@ -40,30 +41,30 @@ from headrace.schema import Type, to_arrow
 
 SPARSE_OPEN: Final = "few_open"
 SPARSE_SEALED: Final = "few_sealed"
-"""Sections of rows that lie as they are, of panes that are open and closed."""
+"""Sections of rows in the row layout, of open and of closed panes."""
 EVERY_ROW: Final = 1 << 40
-"""So many rows of a group are all there are: panes take rows in without folding any."""
+"""A row limit above any group's size: panes store rows without folding any."""
 LEAST_GROUPS: Final = 64
-"""Fewer (pane, group) pairs say too little of how rows are spread."""
+"""With fewer (pane, group) pairs the layout does not change."""
 _BEGIN, _END = 0.15, 0.05
 _ENOUGH: Final = 0.8
-_FEW_OTHERS, _MORE_OTHERS = 0.25, 0.35
+_LESS_OTHERS, _MORE_OTHERS = 0.25, 0.35
 _SAMPLED: Final = SLOTS // 16
 _EVERY: Final = 8
 _FIXED: Final = 10
 """Bytes of a block's key and a slot."""
 _VARYING: Final = 16
-"""Taken for the size of a value whose type does not say it."""
+"""Assumed bytes of a value of variable width."""
 
 
-@lru_cache(maxsize=1024)  # asked for each batch
+@lru_cache(maxsize=1024)  # called for each batch
 def sparse_group_limit(layout: Layout) -> int:
-    """So many rows of a group take less room than its partial."""
+    """The most rows of a group that take less room than its partial."""
     return max(0, (partial_bytes(layout) - 1) // row_bytes(layout))
 
 
 def partial_bytes(layout: Layout) -> int:
-    """Size of a block's group at rest, about."""
+    """Approximate stored bytes of a group's partials in a block."""
     cells = sum(
         _arrow_bytes(kind)
         for partial_column in layout.partial_columns
@@ -73,7 +74,7 @@ def partial_bytes(layout: Layout) -> int:
 
 
 def row_bytes(layout: Layout) -> int:
-    """Size of a row at rest, about."""
+    """Approximate stored bytes of a row."""
     return _key_bytes(layout) + sum(_bytes(argument.type) for argument in layout.arguments)
 
 
@@ -93,7 +94,7 @@ def _arrow_bytes(kind: pa.DataType) -> int:
 
 
 def should_store_rows(layout: Layout, groups: int, sparse_groups: int, *, does: bool) -> bool:
-    """Whether to keep rows from now on, after `few` of `groups` (pane, group) pairs had few rows.
+    """Whether to store rows from now on, after `sparse_groups` of `groups` (pane, group) pairs had few rows.
 
     Begins when that makes the partials smaller by 15 percent, ends below 5 percent.
     """
@@ -104,15 +105,16 @@ def should_store_rows(layout: Layout, groups: int, sparse_groups: int, *, does: 
 
 @lru_cache(maxsize=1024)
 def _saved(layout: Layout) -> float:
-    """The share of a partial that is saved where a row takes its place."""
+    """The share of a partial's bytes that is saved if a row replaces it."""
     return 1 - row_bytes(layout) / partial_bytes(layout)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What an epoch measured.
+    """Measurements of an epoch.
 
-    `rows` of `groups` (pane, group) pairs, `few` of which have few; `held` rows in the `pairs` of (window, group) it answered.
+    `rows` of `groups` (pane, group) pairs, `sparse_groups` of which have few rows; `held` rows in the `pairs` of
+    (window, group) that were emitted.
     """
 
     rows: int
@@ -122,27 +124,29 @@ class Sizes:
     held: int = 0
 
 
-def panes_pay(panes: Panes, found: Sizes, *, do: bool) -> bool:
-    """Whether to fold rows as they come.
+def panes_pay(panes: Panes, sizes: Sizes, *, do: bool) -> bool:
+    """Whether to fold rows into panes on arrival.
 
-    Not where a group has fewer rows in a window than its panes save combinations (6.1 against 6.3 of the thesis), and few
-    rows are of groups that would be folded. `do` is what holds, and stays until windows have closed, which alone tell how
-    many rows a group has in one: in how many panes of a window it is, no epoch says. Begins and ends at different bounds.
+    Not if a group has fewer rows in a window than its panes save combinations (6.1 against 6.3 of the thesis), and few
+    rows are of groups that would be folded. `do` is the current state; it does not change until windows have closed,
+    since only closed windows show how many rows a group has in one. Begins and ends at different bounds.
     """
     if panes.per_window is None:
         return True
-    if found.groups < LEAST_GROUPS or not found.pairs:
+    if sizes.groups < LEAST_GROUPS or not sizes.pairs:
         return do
-    enough, others = (_ENOUGH, _FEW_OTHERS) if do else (1.0, _MORE_OTHERS)
-    has = found.held / found.pairs
-    return found.rows - found.sparse_groups > others * found.rows or has >= enough * rows_for_panes_to_pay(
+    enough, others = (_ENOUGH, _LESS_OTHERS) if do else (1.0, _MORE_OTHERS)
+    has = sizes.held / sizes.pairs
+    return sizes.rows - sizes.sparse_groups > others * sizes.rows or has >= enough * rows_for_panes_to_pay(
         panes
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A batch folded: the stores' tables of partials, rows that lie as they are, how many groups there are and how many are small."""
+    """A folded batch: the stores' tables of partials, rows in the row layout, and the numbers of groups and of sparse
+    groups.
+    """
 
     tables: list[pa.Table]
     rows: pa.Table | None
@@ -158,7 +162,9 @@ def fold_adaptively(
     *,
     row_layout_limit: int | None,
 ) -> Folded:
-    """Like `grouped.fold`, but (block, group) pairs of at most `keeps` rows stay rows; None: all are folded, and counted."""
+    """Like `group_by.fold`, but (block, group) pairs of at most `row_layout_limit` rows stay rows; None: all are
+    folded, and counted.
+    """
     layouts = grouped.layouts
     layout = layouts[0]
     if row_layout_limit is None:
@@ -168,7 +174,7 @@ def fold_adaptively(
     if row_layout_limit >= EVERY_ROW:
         return _as_they_are(grouped, blocks, values, slot)
     keys = list(values[: len(grouped.keys)])
-    given = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
+    arguments = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
     groups = group(
         keys,
         len(blocks),
@@ -176,32 +182,39 @@ def fold_adaptively(
         placed=row_layout_limit <= 1 and layout.is_light,
         blocks=blocks_seen(blocks),
     )
-    codes, count, found, member, sizes = by_block_and_group(blocks, groups)
+    codes, count, pair_blocks, group_index, sizes = by_block_and_group(blocks, groups)
     counted = codes is groups.codes
-    answer = lift(layout.partial_columns, given, codes, count, sizes, groups.live if counted else None)
-    taken = groups.keys if counted else [picked(key, member) for key in groups.keys]
+    answer = lift(layout.partial_columns, arguments, codes, count, sizes, groups.live if counted else None)
+    taken = groups.keys if counted else [picked(key, group_index) for key in groups.keys]
     slots = fresh_slots(taken, count, slot)
-    eager, own = _parted(
+    eager, sparse_pairs = _parted(
         answer.cells[layout.partial_columns[0]][0], groups.large if counted else None, row_layout_limit
     )
-    sparse_groups, rows = len(found[own]), None
+    sparse_groups, rows = len(pair_blocks[sparse_pairs]), None
     if sparse_groups:
-        read = read_back(layout, answer, own) if row_layout_limit == 1 else None
+        read = read_back(layout, answer, sparse_pairs) if row_layout_limit == 1 else None
         if read is None:
-            lazy, own = _rows_of(own, groups.dense().codes if counted else codes, found, count)
-            read = [picked(given[argument], lazy) for argument in layout.arguments]
-        columns = [pa.array(found[own]), pa.array(slots[own]), *(picked(key, own) for key in taken), *read]
+            lazy, sparse_pairs = _rows_of(
+                sparse_pairs, groups.dense().codes if counted else codes, pair_blocks, count
+            )
+            read = [picked(arguments[argument], lazy) for argument in layout.arguments]
+        columns = [
+            pa.array(pair_blocks[sparse_pairs]),
+            pa.array(slots[sparse_pairs]),
+            *(picked(key, sparse_pairs) for key in taken),
+            *read,
+        ]
         rows = pa.table(columns, schema=layout.row_schema())
-        # of the others nothing but the partial is kept
-        answer, found, slots = select(answer, eager), found[eager], slots[eager]
+        # of the other groups only the partial is stored
+        answer, pair_blocks, slots = select(answer, eager), pair_blocks[eager], slots[eager]
         taken = [picked(key, eager) for key in taken]
-    partials = layout.table(found, taken, slots, answer)
+    partials = layout.table(pair_blocks, taken, slots, answer)
     others = fold(grouped, blocks, values, slot, beside=True) if len(layouts) > 1 else []
     return Folded([partials, *others], rows, count, sparse_groups)
 
 
 def _parted(held: Ints, large: int | None, row_layout_limit: int) -> tuple[Ints | slice, Ints | slice]:
-    """The groups of more than `keeps` rows and the others, of which `held` says the rows; `large` where the others come last."""
+    """The groups of more than `row_layout_limit` rows and the others, by `held` rows; `large` if the others come last."""
     if large is not None:
         return slice(0, large), slice(large, len(held))
     small = held <= row_layout_limit
@@ -209,21 +222,29 @@ def _parted(held: Ints, large: int | None, row_layout_limit: int) -> tuple[Ints 
 
 
 def _as_they_are(grouped: Grouped, blocks: Ints, values: Sequence[pa.Array], slot: int | None) -> Folded:
-    """Rows without a fold of the plain store. How many groups there are is told by those of some slots."""
+    """Rows without folding the plain store. The number of groups is estimated from a sample."""
     layout, keys = grouped.layouts[0], list(values[: len(grouped.keys)])
-    given = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
-    own = fresh_slots(keys, len(blocks), None)
-    slots = own if slot is None else np.full(len(blocks), slot, np.int16)
-    columns = [pa.array(blocks), pa.array(slots), *keys, *(given[each] for each in layout.arguments)]
-    rows = in_order([pa.table([flat(each) for each in columns], schema=layout.row_schema())])
-    groups, sparse_groups = _sampled(layout, blocks, keys, own)
+    arguments = dict(zip(grouped.arguments, values[len(keys) :], strict=True))
+    key_slots = fresh_slots(keys, len(blocks), None)
+    slots = key_slots if slot is None else np.full(len(blocks), slot, np.int16)
+    columns = [
+        pa.array(blocks),
+        pa.array(slots),
+        *keys,
+        *(arguments[argument] for argument in layout.arguments),
+    ]
+    rows = in_order([pa.table([flat(argument) for argument in columns], schema=layout.row_schema())])
+    groups, sparse_groups = _sampled(layout, blocks, keys, key_slots)
     partials = [layout.schema().empty_table(), *fold(grouped, blocks, values, slot, beside=True)]
     return Folded(partials, rows, groups, sparse_groups)
 
 
 def _sampled(layout: Layout, blocks: Ints, keys: Sequence[pa.Array], slots: np.ndarray) -> tuple[int, int]:
-    """About how many groups there are, and small ones: by all rows of some groups, or by some rows of all, what folds more."""
-    found: list[tuple[float, float]] = []
+    """Estimated numbers of groups and of sparse groups: from all rows of some groups, or from some rows of all.
+
+    Of the two estimates the one that folds more is used.
+    """
+    estimates: list[tuple[float, float]] = []
     for some in (np.flatnonzero(slots < _SAMPLED), np.arange(0, len(blocks), _EVERY)):
         groups = group([picked(flat(key), some) for key in keys], len(some))
         codes, count, *_ = by_block_and_group(blocks[some], groups)
@@ -231,15 +252,15 @@ def _sampled(layout: Layout, blocks: Ints, keys: Sequence[pa.Array], slots: np.n
             int((np.bincount(codes, minlength=count) <= sparse_group_limit(layout)).sum()) if count else 0
         )
         scale = len(blocks) / max(1, len(some))
-        found.append((sparse_groups * scale, count * scale) if count else (len(blocks), len(blocks)))
-    small, every = min(found)
-    return round(every), round(small)
+        estimates.append((sparse_groups * scale, count * scale) if count else (len(blocks), len(blocks)))
+    small, all_groups = min(estimates)
+    return round(all_groups), round(small)
 
 
-def _rows_of(own: Ints | slice, codes: Ints, blocks: Ints, count: int) -> tuple[Ints, Ints]:
+def _rows_of(groups: Ints | slice, codes: Ints, blocks: Ints, count: int) -> tuple[Ints, Ints]:
     """The rows of some groups in the order of blocks, and the group of each."""
     small = np.zeros(count, bool)
-    small[own] = True
+    small[groups] = True
     lazy = np.flatnonzero(small[codes])
     of_rows = codes[lazy]
     if blocks[0] != blocks[-1]:
@@ -249,9 +270,10 @@ def _rows_of(own: Ints | slice, codes: Ints, blocks: Ints, count: int) -> tuple[
 
 
 def settle(layout: Layout, tables: Sequence[pa.Table], row_layout_limit: int | None = None) -> list[pa.Table]:
-    """Tables of both forms with one block's group in one of them: partials, then rows of groups that have few and no partial.
+    """Tables of both layouts with each (block, group) in one of them: partials, then rows of sparse groups without a
+    partial.
 
-    `keeps` says how many are few; None: as many as take less room than a partial.
+    `row_layout_limit` is the most rows of a sparse group; None: as many as take less room than a partial.
     """
     rows = [table for table in tables if layout.are_rows(table) and table.num_rows]
     folded = [table for table in tables if not layout.are_rows(table)]
@@ -262,13 +284,13 @@ def settle(layout: Layout, tables: Sequence[pa.Table], row_layout_limit: int | N
     most = sparse_group_limit(layout) if row_layout_limit is None else row_layout_limit
     if any(
         partial_column.has_dictionary for partial_column in layout.partial_columns
-    ):  # whose values have to meet in one
-        lone, lazy = _sparse_rows(layout, folded, rows, most)
+    ):  # whose values need one dictionary
+        row_table, lazy = _sparse_rows(layout, folded, rows, most)
         if lazy.all():
-            return [merge(layout, folded), in_order([lone])]
+            return [merge(layout, folded), in_order([row_table])]
         return [
-            merge(layout, [*folded, lone.filter(pa.array(~lazy))]),
-            in_order([lone.filter(pa.array(lazy))]),
+            merge(layout, [*folded, row_table.filter(pa.array(~lazy))]),
+            in_order([row_table.filter(pa.array(lazy))]),
         ]
     return _settled(layout, folded, rows, most)
 
@@ -276,15 +298,15 @@ def settle(layout: Layout, tables: Sequence[pa.Table], row_layout_limit: int | N
 def _sparse_rows(
     layout: Layout, folded: Sequence[pa.Table], rows: Sequence[pa.Table], most: int
 ) -> tuple[pa.Table, np.ndarray]:
-    """Rows of several tables as one, and which of them are of groups that have at most so many and no partial."""
-    lone, cut = pa.concat_tables(rows), sum(table.num_rows for table in folded)
-    heads = headed(layout, [*folded, lone])
+    """Rows of several tables as one, and which of them are of groups with at most `most` rows and no partial."""
+    row_table, cut = pa.concat_tables(rows), sum(table.num_rows for table in folded)
+    heads = headed(layout, [*folded, row_table])
     codes, count, *_ = by_block_and_group(heads.blocks, heads.groups)
-    return lone, _are_sparse(codes, cut, count, most)[codes[cut:]]
+    return row_table, _are_sparse(codes, cut, count, most)[codes[cut:]]
 
 
 def _are_sparse(codes: Ints, cut: int, count: int, most: int) -> np.ndarray:
-    """Of which groups there are at most so many rows from `cut` on, and no partial before."""
+    """The groups with at most `most` rows from index `cut` on, and no partial before."""
     sparse_groups: np.ndarray = np.bincount(codes[cut:], minlength=count) <= most
     sparse_groups[codes[:cut]] = False
     return sparse_groups
@@ -293,36 +315,38 @@ def _are_sparse(codes: Ints, cut: int, count: int, most: int) -> np.ndarray:
 def _settled(
     layout: Layout, folded: Sequence[pa.Table], rows: Sequence[pa.Table], most: int
 ) -> list[pa.Table]:
-    """Like `settle`, of both forms; blocks and groups are numbered once for all of it."""
+    """Like `settle`, for both layouts; blocks and groups are numbered once for all of it."""
     held = pa.concat_tables(folded) if folded else layout.schema().empty_table()
-    lone, cut = pa.concat_tables(rows), held.num_rows
-    heads = headed(layout, [held, lone])
-    codes, count, blocks, members, _ = by_block_and_group(heads.blocks, heads.groups)
+    row_table, cut = pa.concat_tables(rows), held.num_rows
+    heads = headed(layout, [held, row_table])
+    codes, count, blocks, group_indices, _ = by_block_and_group(heads.blocks, heads.groups)
     sparse_groups = _are_sparse(codes, cut, count, most)
     large, lazy = np.flatnonzero(~sparse_groups), sparse_groups[codes[cut:]]
-    lying = _in_order_of(heads.blocks[cut:], lone, np.flatnonzero(lazy))
+    sparse_table = _in_order_of(heads.blocks[cut:], row_table, np.flatnonzero(lazy))
     if not len(large):
-        return [layout.schema().empty_table(), lying]
+        return [layout.schema().empty_table(), sparse_table]
     rank = np.empty(count, np.int64)
     rank[large] = np.arange(len(large))
     slots = np.zeros(count, np.int16)
     slots[codes] = heads.slots
-    grown = np.flatnonzero(~lazy)
-    given = {argument: picked(values, grown) for argument, values in layout.given(lone).items()}
-    answer = lift(layout.partial_columns, given, rank[codes[cut:][grown]], len(large))
+    large_rows = np.flatnonzero(~lazy)
+    arguments = {
+        argument: picked(values, large_rows) for argument, values in layout.arguments_of(row_table).items()
+    }
+    answer = lift(layout.partial_columns, arguments, rank[codes[cut:][large_rows]], len(large))
     if cut:
         answer = answer_onto(layout, Answer(cells_of_partials(layout, held)[0]), rank[codes[:cut]], answer)
-    keys = [picked(key, members[large]) for key in heads.groups.keys]
+    keys = [picked(key, group_indices[large]) for key in heads.groups.keys]
     partials = layout.table(blocks[large], keys, slots[large], answer)
-    return [partials, lying]
+    return [partials, sparse_table]
 
 
-def _in_order_of(blocks: Ints, sparse: pa.Table, places: Ints) -> pa.Table:
+def _in_order_of(blocks: Ints, sparse: pa.Table, indices: Ints) -> pa.Table:
     """Some of the rows, in the order of blocks."""
-    kept = blocks[places]
-    if (np.diff(kept) < 0).any():
-        places = places[np.argsort(kept, kind="stable")]
-    return pa.table([picked(flat(column), places) for column in sparse.columns], schema=sparse.schema)
+    chosen_blocks = blocks[indices]
+    if (np.diff(chosen_blocks) < 0).any():
+        indices = indices[np.argsort(chosen_blocks, kind="stable")]
+    return pa.table([picked(flat(column), indices) for column in sparse.columns], schema=sparse.schema)
 
 
 def in_order(tables: Sequence[pa.Table]) -> pa.Table:
@@ -337,15 +361,15 @@ def in_order(tables: Sequence[pa.Table]) -> pa.Table:
 def grown_into_partials(
     layout: Layout, sections: Mapping[str, Sequence[pa.Table]], row_layout_limit: int | None = None
 ) -> dict[str, list[pa.Table]]:
-    """Sections about to be merged, where groups whose rows have become many are folded."""
-    found = {name: list(tables) for name, tables in sections.items()}
+    """Sections about to be merged, where groups that are no longer sparse are folded."""
+    result = {name: list(tables) for name, tables in sections.items()}
     for sparse_groups, whole in ((SPARSE_OPEN, "open0"), (SPARSE_SEALED, "sealed0")):
-        if not found.get(sparse_groups, True):
-            del found[sparse_groups]
-        elif len(found.get(sparse_groups, ())) > 1:  # in one table alone no group has grown
-            partials, *rows = settle(layout, found.pop(sparse_groups), row_layout_limit)
+        if not result.get(sparse_groups, True):
+            del result[sparse_groups]
+        elif len(result.get(sparse_groups, ())) > 1:  # no group grows within one table
+            partials, *rows = settle(layout, result.pop(sparse_groups), row_layout_limit)
             if partials.num_rows:
-                found.setdefault(whole, []).append(partials)
+                result.setdefault(whole, []).append(partials)
             if rows and rows[0].num_rows:
-                found[sparse_groups] = rows
-    return found
+                result[sparse_groups] = rows
+    return result

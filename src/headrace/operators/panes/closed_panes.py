@@ -1,4 +1,4 @@
-"""Panes that punctuation has passed, as windows are made from them."""
+"""Panes below punctuation, from which windows are made."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pyarrow as pa
 
 @dataclass(slots=True)
 class ClosedPanes:
-    """Closed panes that some window to come may hold, with their blocks, and `spent` ones, which are needed now or never.
+    """Closed panes that a later window may hold, with their blocks, and `expired` ones, which only windows of this step
+    hold.
 
-    A spent pane may lie in parts, in several tables. `ended` merges them and builds the blocks that ended among panes no window
-    to come holds: also such as are of panes closed before, when nothing is spent.
+    An expired pane may be in several tables. `ended` merges them and builds the blocks that ended among panes that no
+    later window holds, also of panes closed before if none is expired.
     """
 
     lasting: Sequence[pa.Table]
@@ -23,12 +24,12 @@ class ClosedPanes:
 
     @property
     def panes(self) -> list[pa.Table]:
-        """Every pane, some perhaps in parts, and some blocks."""
+        """Every pane, some perhaps in several tables, and some blocks."""
         return [*self.lasting, *self.expired]
 
     @property
     def blocks(self) -> list[pa.Table]:
-        """Every pane as one, and every block of panes; made when first asked for."""
+        """Every pane in one table, and every block of panes; built on first use."""
         if self._blocks is None:
             self._blocks = [*self.lasting, *self.ended()]
         return self._blocks

@@ -1,8 +1,8 @@
-"""How far may an operator go in one step? As far as its answers stay a bounded number.
+"""Emission limits: how far an operator may advance in one step, so that its answers stay a bounded number.
 
-How many windows hold something is known before they are made: from the panes that have rows, or by arithmetic where windows
-without rows are told too. An operator that would have more to tell goes a part of the way, and the rest in later epochs. Which
-windows are told, and with what, is the same; only the epoch differs.
+The number of non-empty windows is known before they are made: from the panes that have rows, or by arithmetic if
+windows without rows are emitted too. An operator with more to emit advances a part of the way, and the rest in later
+epochs. The emitted windows and their contents are the same; only the epoch differs.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ HIGHEST_WINDOW: Final = 1 << 60
 
 @dataclass(frozen=True, slots=True)
 class EmissionCap:
-    """What a step may tell: about `rows` result rows, but never fewer windows than `windows` that have something to tell."""
+    """The most that a step may emit: about `rows` result rows, but never fewer than `windows` non-empty windows."""
 
     rows: int = MOST_ROWS
     windows: int = FEWEST_WINDOWS
 
 
 def span(panes: Panes, advance: Advance, cap: EmissionCap) -> tuple[int, int] | None:
-    """The last window answered before and the last that punctuation has passed; None when they are few, or nothing is due."""
+    """The last window emitted before and the last one below punctuation; None if they are few, or none is due."""
     if advance.punctuation == BEGINNING:
         return None
-    now = panes.last_closed(advance.punctuation)
+    due = panes.last_closed(advance.punctuation)
     if advance.emission_start == BEGINNING:
-        return -HIGHEST_WINDOW, now
-    closed = panes.last_closed(advance.emission_start)
-    return (closed, now) if now - closed > cap.windows else None
+        return -HIGHEST_WINDOW, due
+    emitted = panes.last_closed(advance.emission_start)
+    return (emitted, due) if due - emitted > cap.windows else None
 
 
 def emission_limit_over(
     panes: Panes, first: Ints, last: Ints, groups: int, most: int, cap: EmissionCap
 ) -> Instant | None:
-    """Where to stop among windows of which item i fills first[i]..last[i], items ascending; None: nowhere.
+    """Where to stop among windows of which item i fills first[i]..last[i], items ascending; None: no limit.
 
-    `groups` is how many rows one window may have, `most` a bound of all rows.
+    `groups` is the number of rows that one window may have, `most` a bound of all rows.
     """
     starts = np.maximum(first, np.r_[first[:1], np.maximum.accumulate(last)[:-1] + 1])
     filled = np.cumsum(np.maximum(last - starts + 1, 0))

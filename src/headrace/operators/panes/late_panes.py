@@ -1,7 +1,7 @@
-"""What becomes of rows below the punctuation, for a query WITH REVISIONS: panes that had been closed change.
+"""Late rows of a query WITH REVISIONS, which change closed panes and their blocks.
 
-A closed pane is in blocks of every level that was complete when it closed. What a late row adds is a partial like any
-other, so it is added to the pane and to each of those blocks: a delta of O(levels) cells, never a rewrite.
+A closed pane is in blocks of every level that was complete when it closed. A late row adds a partial to the pane and to
+each of those blocks: a delta of O(levels) cells, never a rewrite.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from headrace.time import BEGINNING, Instant
 
 
 def settled_at(emitted_to: Instant, revisions: Revisions | None) -> Instant:
-    """The instant up to which windows that end there or earlier never change again; BEGINNING when all may."""
+    """The instant up to which windows that end there or earlier never change again; BEGINNING if all may."""
     if revisions is None or emitted_to == BEGINNING:
         return emitted_to
     return BEGINNING if revisions.within is None else emitted_to - revisions.within
 
 
 def into_blocks(layout: Layout, late: Sequence[pa.Table], before: int, top: int) -> list[pa.Table]:
-    """What late panes add to blocks of levels 1 to `top`; `before` is the first pane that had not been closed."""
+    """The partials that late panes add to blocks of levels 1 to `top`; `before` is the first pane that was not closed."""
     if not late:
         return []
     rows = gather(layout, late)

@@ -1,12 +1,11 @@
 """State of windowed aggregates: partials of open panes, and of closed panes as an aligned dyadic tree.
 
-A *block* (level, j) covers the 2^level closed panes [j*2^level, (j+1)*2^level). Any run of panes is a union of at most two
-blocks a level, so a window costs O(log panes), needs no inverse, and blocks serve all windows (decision D11). Blocks are
-written once, in the epoch in which punctuation passes their last pane: a delta, never a rewrite.
-
-Rows at rest: `__key` (block number and level in one sortable integer), `__slot`, the group's keys, the partials' columns.
-Open panes are rows of level 0 in their own section; several runs may hold parts of one. A block's group of few rows may
-lie as these rows instead (`adaptive_panes`): tables of that form have the arguments' values in place of partials.
+A *block* (level, j) covers the 2^level closed panes [j*2^level, (j+1)*2^level). Any run of panes is a union of at most
+two blocks per level, so a window costs O(log panes), needs no inverse, and blocks serve all windows (decision D11).
+Blocks are written once, in the epoch in which punctuation passes their last pane: a delta, never a rewrite. State rows:
+`__key` (block number and level in one sortable integer), `__slot`, the group's keys, the partials' columns. Open panes
+are rows of level 0 in their own section; several runs may hold parts of one. A sparse group of a block may be stored as
+its rows instead (`adaptive_panes`): such tables have the arguments' values in place of partials.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ def pane_keys(panes: Ints) -> Ints:
 
 def between(tables: Iterable[pa.Table], low: int, high: int) -> list[pa.Table]:
     """The rows of each sorted table with low <= key < high, without copying."""
-    found = []
+    result = []
     for table in tables:
         if table.num_rows:
             keys = ints(table, KEY)
             first, last = keys.item(0), keys.item(-1)
             if low <= first and last < high:
-                found.append(table)
+                result.append(table)
                 continue
             if first >= high or last < low:
                 continue
             start, stop = np.searchsorted(keys, [low, high])
             if stop > start:
-                found.append(table.slice(start, stop - start))
-    return found
+                result.append(table.slice(start, stop - start))
+    return result
 
 
 def parted(tables: Iterable[pa.Table], border: int) -> tuple[list[pa.Table], list[pa.Table]]:
@@ -72,7 +71,7 @@ def parted(tables: Iterable[pa.Table], border: int) -> tuple[list[pa.Table], lis
 
 def at_keys(tables: Sequence[pa.Table], keys: Sequence[int]) -> list[pa.Table]:
     """The rows of the given blocks."""
-    return [found for key in keys for found in between(tables, key, key + 1)]
+    return [table for key in keys for table in between(tables, key, key + 1)]
 
 
 def cover(first: int, stop: int, top: int) -> list[tuple[int, int]]:

@@ -1,8 +1,8 @@
-"""What becomes of panes when punctuation passes them: they are merged for good, and their blocks are built.
+"""Sealing of panes below punctuation: they are merged once, and their blocks are built.
 
-Written once, in the epoch in which they close: a delta, never a rewrite. Panes that no window to come holds are needed for
-the answers of this epoch alone. Where windows are rolled over (`rolling_windows`) these are made from parts of panes as well, so
-that such panes are merged, and their blocks built, only when a window asks for it.
+Sealed panes are written once, in the epoch in which they close: a delta, never a rewrite. Panes that no later window
+holds are needed for the answers of this epoch only. Rolling windows (`rolling_windows`) are made from unmerged panes as
+well, so expired panes are merged, and their blocks built, only when a window needs it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headrace.time import BEGINNING, Instant
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """One store's tables after sealing: what stays open, what windows are made from, and the state's new sections."""
+    """One store's tables after sealing: open panes, panes from which windows are made, and the state's new sections."""
 
     still_open: Sequence[pa.Table]
     closed: ClosedPanes
@@ -35,7 +35,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class PaneStore:
-    """How panes of one operator are kept: up to which level of blocks, whether late rows may change them, and which lie as rows."""
+    """How panes of one operator are stored: the top level of blocks, the revisions of late rows, and the row layout limit."""
 
     panes: Panes
     top: int
@@ -45,45 +45,45 @@ class PaneStore:
     def seal(
         self,
         layout: Layout,
-        place: int,
+        store: int,
         runs: Sequence[Sections],
         deltas: Sequence[Sections],
         advance: Advance,
     ) -> Sealed:
-        """Split panes of store `place` at the new punctuation."""
+        """Split panes of store number `store` at the new punctuation."""
         opened, sealed, arrived = (
-            _of(runs, place, "open"),
-            _of(runs, place, "sealed"),
-            _of(deltas, place, "open"),
+            _of(runs, store, "open"),
+            _of(runs, store, "sealed"),
+            _of(deltas, store, "open"),
         )
-        alone = len(deltas) == 1  # one task's rows are folded already
+        is_one_task = len(deltas) == 1  # one task's rows are folded already
         if advance.punctuation == BEGINNING:
-            still_open = arrived if alone else self._merged(layout, arrived)
-            return Sealed(still_open, ClosedPanes(sealed), _sections(layout, place, still_open, []))
+            still_open = arrived if is_one_task else self._merged(layout, arrived)
+            return Sealed(still_open, ClosedPanes(sealed), _sections(layout, store, still_open, []))
         edge = HIGHEST if advance.final else self.panes.of_instant(advance.punctuation)
         before = LOWEST if advance.emitted_to == BEGINNING else self.panes.of_instant(advance.emitted_to)
         border = block_key(0, edge)
-        ripe = between(opened, block_key(0, before), border) if before < edge else []
-        passed, later = parted(arrived, border)
-        ripe += passed
-        still_open = later if alone else self._merged(layout, later)
+        newly_closed = between(opened, block_key(0, before), border) if before < edge else []
+        arrived_closed, later = parted(arrived, border)
+        newly_closed += arrived_closed
+        still_open = later if is_one_task else self._merged(layout, later)
         since = self._expired_below(advance.punctuation)
-        spent, ripe = parted(ripe, block_key(0, since))
-        # A pane that is its own window is told now and not kept: there is nothing to save.
-        whole = self.panes.per_window == 1 and ripe
-        fresh = [merge(layout, ripe)] if whole else self._merged(layout, ripe)
+        expired, newly_closed = parted(newly_closed, block_key(0, since))
+        # A pane that is its own window is emitted now and not stored.
+        whole = self.panes.per_window == 1 and newly_closed
+        fresh = [merge(layout, newly_closed)] if whole else self._merged(layout, newly_closed)
         made = self._with_blocks(layout, fresh, sealed, max(before, since), edge)
-        kept = self.live(made, settled_at(advance.punctuation, self.revisions))
+        live = self.live(made, settled_at(advance.punctuation, self.revisions))
 
         def ended() -> list[pa.Table]:
-            return self._with_blocks(layout, self._merged(layout, spent), sealed, before, since)
+            return self._with_blocks(layout, self._merged(layout, expired), sealed, before, since)
 
-        closed = ClosedPanes([*sealed, *made], spent, ended)
-        return Sealed(still_open, closed, _sections(layout, place, still_open, kept))
+        closed_panes = ClosedPanes([*sealed, *made], expired, ended)
+        return Sealed(still_open, closed_panes, _sections(layout, store, still_open, live))
 
-    def _expired_below(self, now: Instant) -> int:
-        """Panes below it are in no window that closes after `now`, and neither are the blocks that hold them."""
-        first = self._horizon(now) if self.panes.per_window != 1 and self.revisions is None else None
+    def _expired_below(self, punctuation: Instant) -> int:
+        """Panes below it are in no window that closes after `punctuation`, and neither are the blocks that hold them."""
+        first = self._horizon(punctuation) if self.panes.per_window != 1 and self.revisions is None else None
         return LOWEST if first is None else first >> self.top << self.top
 
     def _with_blocks(
@@ -100,16 +100,16 @@ class PaneStore:
         return [merge(layout, [*made, *late])] if late else made
 
     def _merged(self, layout: Layout, tables: Sequence[pa.Table]) -> list[pa.Table]:
-        """One row a block and group; groups of few rows may stay those rows."""
+        """One row per block and group; sparse groups may stay rows."""
         return settle(layout, tables, self.row_layout_limit) if tables else []
 
-    def closed(self, runs: Sequence[Sections], place: int) -> list[pa.Table]:
-        """Panes of store `place` that are sealed, and their blocks, as they lie in state."""
-        return _of(runs, place, "sealed")
+    def closed(self, runs: Sequence[Sections], store: int) -> list[pa.Table]:
+        """Sealed panes of store number `store`, and their blocks, as stored."""
+        return _of(runs, store, "sealed")
 
-    def opened(self, tables: Sequence[pa.Table], closed: Instant) -> list[pa.Table]:
-        """Panes that had not been closed at `closed`."""
-        edge = LOWEST if closed == BEGINNING else self.panes.of_instant(closed)
+    def opened(self, tables: Sequence[pa.Table], emitted_to: Instant) -> list[pa.Table]:
+        """Panes that were not closed at `emitted_to`."""
+        edge = LOWEST if emitted_to == BEGINNING else self.panes.of_instant(emitted_to)
         return between(tables, block_key(0, edge), block_key(0, HIGHEST))
 
     def live(self, tables: Sequence[pa.Table], settled: Instant) -> list[pa.Table]:
@@ -126,7 +126,7 @@ class PaneStore:
         ]
 
     def _horizon(self, settled: Instant) -> int | None:
-        """The first pane of the first window that ends after `settled`; None where windows have no beginning."""
+        """The first pane of the first window that ends after `settled`; None for landmark windows."""
         first = self.panes.first(self.panes.last_closed(settled) + 1)
         return None if first is None else min(first, HIGHEST)
 
@@ -155,22 +155,22 @@ def parents(
     return built
 
 
-def _of(sections: Sequence[Sections], place: int, name: str) -> list[pa.Table]:
-    """Tables of a store's open or sealed panes, those of rows too."""
-    names = [f"{name}{place}"]
-    if not place:
+def _of(sections: Sequence[Sections], store: int, name: str) -> list[pa.Table]:
+    """Tables of a store's open or sealed panes, including those in the row layout."""
+    names = [f"{name}{store}"]
+    if not store:
         names.append(SPARSE_OPEN if name == "open" else SPARSE_SEALED)
-    return [each[one] for each in sections for one in names if one in each]
+    return [section[key] for section in sections for key in names if key in section]
 
 
 def _sections(
-    layout: Layout, place: int, still_open: Sequence[pa.Table], kept: Sequence[pa.Table]
+    layout: Layout, store: int, still_open: Sequence[pa.Table], sealed: Sequence[pa.Table]
 ) -> dict[str, pa.Table]:
-    """The new state of a store, by form."""
-    found: dict[str, pa.Table] = {}
-    for tables, whole, few in (
-        (still_open, f"open{place}", SPARSE_OPEN),
-        (kept, f"sealed{place}", SPARSE_SEALED),
+    """The new state of a store, by layout."""
+    state: dict[str, pa.Table] = {}
+    for tables, whole, sparse in (
+        (still_open, f"open{store}", SPARSE_OPEN),
+        (sealed, f"sealed{store}", SPARSE_SEALED),
     ):
         rows: list[pa.Table] = []
         partials: list[pa.Table] = []
@@ -178,10 +178,10 @@ def _sections(
             if table.num_rows:
                 (rows if layout.are_rows(table) else partials).append(table)
         if partials:
-            found[whole] = partials[0] if len(partials) == 1 else pa.concat_tables(partials)
+            state[whole] = partials[0] if len(partials) == 1 else pa.concat_tables(partials)
         if rows:
-            found[few] = rows[0] if len(rows) == 1 else in_order(rows)
-    return found
+            state[sparse] = rows[0] if len(rows) == 1 else in_order(rows)
+    return state
 
 
 def _raised(table: pa.Table, child: int, parent: int) -> pa.Table:

@@ -1,7 +1,7 @@
-"""Panes: the largest intervals that every window of a sequence is made of.
+"""Panes: the largest intervals of which every window of a sequence is made.
 
-A window's bounds fall on two combs, its starts and its ends. Where the slide divides the range the combs coincide and
-there is one pane a slide; else there are two a slide, whatever the range is (paired windows, Krishnamurthy et al. 2006, a
+A window's bounds are on two combs, its starts and its ends. If the slide divides the range the combs coincide and there
+is one pane per slide; else there are two per slide, whatever the range is (paired windows, Krishnamurthy et al. 2006, a
 coarser cut than the gcd of Li 2008, section 6.3). Window i is then always the panes `[first(i), stop(i))`.
 """
 
@@ -27,8 +27,8 @@ HIGHEST: Final = 1 << 55
 class Panes:
     """How instants map to pane numbers, and panes to windows. Pane 0 begins at the anchor; numbers may be negative.
 
-    `cut` is where, after each end, a window starts: 0 when the combs coincide. `reach` is the panes of a window, None for
-    a landmark window (all of the past).
+    `cut` is where, after each end, a window starts: 0 if the combs coincide. `back` is the slides of a window, None for
+    a landmark window, which has no first pane.
     """
 
     slide: Duration
@@ -105,23 +105,25 @@ class Panes:
         return pane // self.per_slide + 1
 
     def last_window(self, pane: int) -> int | None:
-        """The last window that holds the pane (or begins before it); None for a landmark: they never stop."""
+        """The last window that holds the pane (or begins before it); None for a landmark, where there is none."""
         if self.back is None:
             return None
         return (pane - (1 if self.cut else 0)) // self.per_slide + self.back
 
     def holding(self, panes: Ints, closed: int) -> tuple[range, ...]:
-        """The windows up to `closed` that hold one of the panes, as ranges that do not touch."""
+        """The windows up to `closed` that hold one of the panes, as disjoint ranges."""
         distinct = np.unique(panes)
-        found: list[range] = []
+        ranges: list[range] = []
         for pane in distinct.tolist():
             last = self.last_window(pane)
             stop = closed + 1 if last is None else min(last, closed) + 1
-            start = max(self.first_window(pane), found[-1].stop if found else self.first_window(pane))
+            start = max(self.first_window(pane), ranges[-1].stop if ranges else self.first_window(pane))
             if start < stop:
-                whole = found and found[-1].stop == start
-                found[-1:] = [range(found[-1].start, stop)] if whole else [*found[-1:], range(start, stop)]
-        return tuple(found)
+                joins_previous = ranges and ranges[-1].stop == start
+                ranges[-1:] = (
+                    [range(ranges[-1].start, stop)] if joins_previous else [*ranges[-1:], range(start, stop)]
+                )
+        return tuple(ranges)
 
     def window_bounds(self, windows: Ints, range_: Duration | None) -> tuple[Ints, Ints]:
         """Starts and ends of windows, in microseconds."""

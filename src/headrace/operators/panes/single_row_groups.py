@@ -1,7 +1,7 @@
-"""What was the row of a group that has one row only?
+"""Rows of groups that have a single row, read from their cells.
 
-A sum or an extreme of one number is that number. So where every argument is a number that is summed or compared, rows of such
-groups are read from the cells they were folded into, and need not be looked for among the others of their epoch.
+A sum or an extreme of one number is that number. So if every argument is a number that is summed or compared, rows of
+such groups are read from the cells they were folded into, without searching the input rows.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from headrace.schema import to_arrow
 
 
 def read_back(layout: Layout, answer: Answer, ones: Ints | slice) -> list[pa.Array] | None:
-    """The value of each of the layout's arguments, of groups of one row; None where a cell does not tell it.
+    """The value of each of the layout's arguments, for groups of one row; None if a cell does not determine it.
 
-    Of doubles the two zeros are one: what is made of them is the same.
+    The two zeros of doubles are not distinguished: aggregates of them are equal.
     """
-    found = []
-    for told in _row_readers(layout):
-        if told is None:
+    columns = []
+    for reader in _row_readers(layout):
+        if reader is None:
             return None
-        partial_column, counted, kind = told
+        partial_column, counted, kind = reader
         parts = [part[ones] for part in answer.cells[partial_column]]
         values = parts[0] if len(parts) == 1 or not parts[1].any() else parts[0] + (parts[1] << 32)
         read = pa.array(values)
@@ -38,11 +38,11 @@ def read_back(layout: Layout, answer: Answer, ones: Ints | slice) -> list[pa.Arr
         if number is not answer.cells[layout.partial_columns[0]]:  # some are NULL
             missing = number[0][ones] == 0
             read = pa.array(np.where(missing, 0, values), mask=missing)
-        found.append(read if read.type == kind else read.cast(kind))
-    return found
+        columns.append(read if read.type == kind else read.cast(kind))
+    return columns
 
 
-@lru_cache(maxsize=1024)  # asked for each batch
+@lru_cache(maxsize=1024)  # called for each batch
 def _row_readers(layout: Layout) -> tuple[tuple[PartialColumn, PartialColumn, pa.DataType] | None, ...]:
     """For each argument a partial whose cell of one row is the row's value, the one that counts, and the type."""
     return tuple(_row_reader(layout.partial_columns, argument) for argument in layout.arguments)

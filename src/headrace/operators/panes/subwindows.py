@@ -1,4 +1,4 @@
-"""The lengths of window that INVOKE q [RANGE d] may ask of an operator's state."""
+"""Lengths of windows that INVOKE q [RANGE d] may read from an operator's state."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from headrace.time import Duration
 
 @dataclass(frozen=True, slots=True)
 class Subwindows:
-    """Of which lengths a window can be asked for: up to `longest`, its own; with `panes` those that begin at one of its slides.
+    """Lengths with which a window can be read: up to `longest`, its own; with `panes` only those that begin at one of its
+    slides.
 
-    `answers_empty`: windows without rows answer too, which leave no gaps between them.
+    `answers_empty`: windows without rows answer too; their lengths must leave no gaps.
     """
 
     longest: Duration

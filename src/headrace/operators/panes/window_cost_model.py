@@ -1,8 +1,8 @@
-"""Which way of making windows of their panes costs least, and do panes pay at all?
+"""Cost model of the ways to make windows of panes, and of whether panes pay.
 
-The cost model of Li 2008, section 6.3, for windows that are answered together, in cells read or combined for each group: of
-equations 6.1 to 6.3 the term of the window level, since that is where the ways differ. Repaired: the printed 6.1 and 6.2
-charge a window all its panes, 6.2 for a slide of one pane only; windows that close together share most of that work.
+The model of Li 2008, section 6.3, for windows that are answered together, in cells read or combined per group: of equations
+6.1 to 6.3 the term of the window level, since only that differs between the ways. Corrected: the printed 6.1 and 6.2 charge
+a window all its panes, 6.2 for a slide of one pane only; windows that close together share most of that work.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from headrace.operators.panes.panes import Panes
 
 Way = Choice["each", "blocks", "rolling", "differences"]
 MOST_WINDOWS: Final = 512
-"""Windows that are made together of blocks at most."""
+"""The most windows that are made together from blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cells a group for `windows` windows made together, by way.
+    """Cells per group for `windows` windows made together, by way.
 
-    `each`: every pane is repeated for every window that holds it, what WID without panes does with rows (6.3).
-    `blocks`: what the windows share once from dyadic blocks, the rest accumulated from both sides (6.1).
-    `rolling`: each window the tail of one stretch of panes and the head of the next.
-    `differences`: running totals, a window being the later less the earlier; where aggregates can be subtracted (6.2).
+    `each`: every pane is repeated for every window that holds it, as WID without panes does with rows (6.3). `blocks`:
+    the interval shared by the windows once from dyadic blocks, the rest accumulated from both sides (6.1). `rolling`:
+    each window is the tail of one interval of panes and the head of the next. `differences`: running totals, a window
+    being the later less the earlier; for aggregates that can be subtracted (6.2).
     """
 
     windows: int
@@ -35,7 +35,7 @@ class Cost:
     differences: float
 
     def least(self, *, subtracts: bool) -> Way:
-        """The cheapest way; of equals the plainest."""
+        """The cheapest way; among equals the plainest."""
         rolled: tuple[float, Way] = (
             (self.differences, "differences") if subtracts else (self.rolling, "rolling")
         )
@@ -43,12 +43,12 @@ class Cost:
         return min(ways, key=lambda pair: pair[0])[1]
 
     def rolls(self, *, subtracts: bool) -> bool:
-        """True when a dense table over all the panes, of either kind, is cheapest."""
+        """Whether a dense table over all the panes, of either kind, is cheapest."""
         return self.least(subtracts=subtracts) in ("rolling", "differences")
 
 
 def cost(panes: Panes, windows: int) -> Cost:
-    """What `windows` windows cost that close together; landmark windows have no first pane and are not asked about."""
+    """The cost of `windows` windows that close together; not for landmark windows, which have no first pane."""
     held = panes.per_window
     assert held is not None
     assert panes.back is not None
@@ -64,10 +64,10 @@ def cost(panes: Panes, windows: int) -> Cost:
 
 
 def rows_for_panes_to_pay(panes: Panes) -> float:
-    """So many rows of a group in a window, and its panes pay: a row is then folded once, and not into each window.
+    """The rows of a group in a window from which panes pay: a row is then folded once, and not into each window.
 
-    From 6.1 = 6.3 with a fold, a pane's cell and a combination at one price: T > slides' cells + windows' cells, over the
-    share of folds that panes save. Infinite where a window is one pane: it is its own pane, and nothing is gained or lost.
+    From 6.1 = 6.3 with a fold, a pane's cell and a combination at one price: T > slides' cells + windows' cells, over
+    the share of folds that panes save. Infinite if a window is one pane, where panes change nothing.
     """
     held = panes.per_window
     if held is None:

@@ -1,1 +1,1 @@
-"""Partial aggregates: lift, combine, lower."""
+"""Partial aggregates: lift, combine, lower, and their columns in state tables."""

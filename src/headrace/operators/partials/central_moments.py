@@ -1,8 +1,8 @@
 """Partials of variances, shapes and regressions: means and sums of products of deviations, never sums of squares.
 
 Cells hold deviations about their own mean. To combine cells, all are moved to one common mean first: a cell of n values
-whose mean lies d away adds n·d² to its second moment, and so on (Chan, Golub, LeVeque 1979; Pébay 2008). Means are taken as
-distances from one of the values, so that values that are all the same deviate by exactly 0, however they were cut.
+whose mean is d away adds n·d² to its second moment, and so on (Chan, Golub, LeVeque 1979; Pébay 2008). Means are taken
+as distances from one of the values, so that equal values deviate by exactly 0, however they were cut.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def means(codes: Ints, values: Column, weights: Column | None, total: Column) ->
 
 
 class _Centred:
-    """What partials about their own mean have in common: cells are moved to a common centre, then added.
+    """Common part of partials about their own mean: cells are moved to a common centre, then added.
 
     The first column counts, the second is the mean, then follow the sums of powers of deviations.
     """
@@ -39,7 +39,7 @@ class _Centred:
     width: int
 
     def _moved(self, number: Column, away: Column, deviations: Cells) -> Cells:
-        """Sums of powers about another centre, from which each cell's mean lies `away`."""
+        """Sums of powers about another centre, from which each cell's mean is `away`."""
         raise NotImplementedError
 
     def identity(self, shape: tuple[int, ...]) -> Cells:
@@ -47,29 +47,29 @@ class _Centred:
         return tuple(np.zeros(shape) for _ in range(self.width))
 
     def combine(self, left: Cells, right: Cells) -> Cells:
-        """An empty side leaves the other as it is, also when that is NaN or infinite."""
-        (n_a, mean_a, *own_a), (n_b, mean_b, *own_b) = left, right
+        """An empty side leaves the other unchanged, also if that is NaN or infinite."""
+        (n_a, mean_a, *deviations_a), (n_b, mean_b, *deviations_b) = left, right
         number = n_a + n_b
         with np.errstate(all="ignore"):
             share = np.divide(n_b, number, out=np.zeros_like(number), where=number > 0)
             centre = mean_a + (mean_b - mean_a) * share
-            moved_a = self._moved(n_a, mean_a - centre, tuple(own_a))
-            moved_b = self._moved(n_b, mean_b - centre, tuple(own_b))
+            moved_a = self._moved(n_a, mean_a - centre, tuple(deviations_a))
+            moved_b = self._moved(n_b, mean_b - centre, tuple(deviations_b))
         both = (centre, *(a + b for a, b in zip(moved_a, moved_b, strict=True)))
         none_a, none_b = n_a == 0, n_b == 0
-        kept = (
+        columns = (
             np.where(none_a, b, np.where(none_b, a, whole))
             for a, b, whole in zip(left[1:], right[1:], both, strict=True)
         )
-        return number, *kept
+        return number, *columns
 
     def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
         """Means of means, then deviations about them."""
-        number, mean, *own = cells
+        number, mean, *deviations = cells
         with np.errstate(all="ignore"):
             total = sums(codes, number, count)
             centre = means(codes, mean, number, total)
-            moved = self._moved(number, mean - centre[codes], tuple(own))
+            moved = self._moved(number, mean - centre[codes], tuple(deviations))
             return total, centre, *(sums(codes, np.where(number > 0, part, 0.0), count) for part in moved)
 
     def accumulate(self, cells: Cells) -> Cells:
@@ -152,10 +152,10 @@ class CoMoments:
     subtracts: bool = False
 
     def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
-        """Two passes over the rows of the batch; values are (rows, 2). A number that is not finite spoils its cell."""
+        """Two passes over the rows of the batch; values are (rows, 2). A non-finite number makes its cell NaN."""
         values, chosen = _rows(argument, cells)
         finite = np.isfinite(values[:, 0]) & np.isfinite(values[:, 1])
-        y, x = (np.where(finite, values[:, place], np.nan) for place in (0, 1))
+        y, x = (np.where(finite, values[:, column], np.nan) for column in (0, 1))
         ones, zeros = np.ones(len(y)), np.zeros(len(y))
         return self.reduce((ones, y, zeros, x, zeros, zeros, zeros, zeros), chosen, count)
 
@@ -164,21 +164,21 @@ class CoMoments:
         return tuple(np.zeros(shape) for _ in range(self.width))
 
     def combine(self, left: Cells, right: Cells) -> Cells:
-        """About the left one's value; an empty side leaves the other as it is."""
+        """About the left one's value; an empty side leaves the other unchanged."""
         n_a, n_b = left[0], right[0]
         number = n_a + n_b
         with np.errstate(all="ignore"):
             share = np.divide(n_b, number, out=np.zeros_like(number), where=number > 0)
             means: list[Column] = []
-            apart: list[tuple[Column, Column]] = []
-            for place in (1, 3):
-                between = (right[place] - left[place]) + (right[place + 1] - left[place + 1])
-                means += [left[place], left[place + 1] + between * share]
-                apart.append((-between * share, between * (1 - share)))
-            (y_a, y_b), (x_a, x_b) = apart
+            shifts: list[tuple[Column, Column]] = []
+            for column in (1, 3):
+                between = (right[column] - left[column]) + (right[column + 1] - left[column + 1])
+                means += [left[column], left[column + 1] + between * share]
+                shifts.append((-between * share, between * (1 - share)))
+            (y_a, y_b), (x_a, x_b) = shifts
             products = (
-                a + b + n_a * own_a + n_b * own_b
-                for a, b, own_a, own_b in zip(
+                a + b + n_a * shift_a + n_b * shift_b
+                for a, b, shift_a, shift_b in zip(
                     left[5:],
                     right[5:],
                     (y_a * y_a, x_a * x_a, y_a * x_a),
@@ -188,11 +188,11 @@ class CoMoments:
             )
             both = (*means, *products)
         none_a, none_b = n_a == 0, n_b == 0
-        kept = (
+        columns = (
             np.where(none_a, b, np.where(none_b, a, whole))
             for a, b, whole in zip(left[1:], right[1:], both, strict=True)
         )
-        return number, *kept
+        return number, *columns
 
     def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
         """Means of means, each as one of the values and the distance from it; then products about them."""
@@ -204,10 +204,10 @@ class CoMoments:
         means: list[Column] = []
         away: list[Column] = []
         with np.errstate(all="ignore"):
-            for place in (1, 3):
+            for column in (1, 3):
                 pivot = np.zeros(count)
-                pivot[codes] = cells[place]
-                distance = (cells[place] - pivot[codes]) + cells[place + 1]
+                pivot[codes] = cells[column]
+                distance = (cells[column] - pivot[codes]) + cells[column + 1]
                 moved = sums(codes, number * distance, count)
                 rest = np.divide(moved, total, out=np.zeros(count), where=total > 0)
                 means += [pivot, rest]

@@ -1,7 +1,8 @@
-"""Partials at rest: how the numpy columns of partial aggregates lie in Arrow tables, and back.
+"""Encodings of partials: the numpy columns of partial aggregates as Arrow columns of state tables.
 
-Numbers lie as they are. Values without arithmetic (strings, binaries, decimals) under MIN and MAX are compared through
-ranks, and a first or last value of any type is its place: both are local to one `load`, the values themselves are stored.
+Numbers are stored as they are. Values without arithmetic (strings, binaries, decimals) under MIN and MAX are compared
+through ranks, and a first or last value of any type is an index into a dictionary. Both are local to one `load`; the
+values themselves are stored.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Encoding = Choice[
 
 @dataclass(frozen=True, slots=True)
 class PartialColumn:
-    """A partial and what it is fed: an expression's values in an encoding, or just rows; `weight` is what each row weighs."""
+    """A partial and its input: an expression's values in an encoding, or just rows; `weight` is the weight of each row."""
 
     partial: Partial
     expression: Expression | None
@@ -53,11 +54,11 @@ class PartialColumn:
 
     @property
     def has_dictionary(self) -> bool:
-        """True when the last column of its cells is places in a dictionary of values."""
+        """Whether the last column of its cells holds indices into a dictionary of values."""
         return self.encoding in ("ranked", "placed")
 
     def arrow_types(self) -> list[pa.DataType]:
-        """The types of its columns at rest."""
+        """The types of its stored columns."""
         width = self.partial.width
         if isinstance(self.partial, Count):
             return [pa.int64()] * width
@@ -74,7 +75,7 @@ class PartialColumn:
 
 
 def rows_partial() -> PartialColumn:
-    """The count of all rows, which every store keeps: it says whether a cell is empty."""
+    """The count of all rows, which every store has: it shows whether a cell is empty."""
     return PartialColumn(Count(), None, "rows")
 
 
@@ -110,7 +111,9 @@ def moments_partial(expression: Expression) -> PartialColumn:
 
 
 def squares_partial(expression: Expression) -> PartialColumn:
-    """The partial for variances of integers and decimals, beside their sum: the exact sum of squares, whatever the cut."""
+    """The partial for variances of integers and decimals, in addition to their sum: the exact sum of squares, whatever
+    the cut.
+    """
     width = {"DECIMAL": 8, "BIGINT": 4}.get(expression.type.name, 2)
     return PartialColumn(Sum(width, integer=True), expression, "squares")
 
@@ -128,7 +131,7 @@ def shape_partial(expression: Expression) -> PartialColumn:
 
 
 def pairs_partial(expression: Expression) -> PartialColumn:
-    """The partial for all that is made of pairs of numbers."""
+    """The partial for all statistics of pairs of numbers."""
     return PartialColumn(CoMoments(), expression, "pair")
 
 
@@ -189,7 +192,7 @@ def _numbers(partial_column: PartialColumn, values: pa.Array, dictionary: pa.Arr
 
 
 def summable(values: pa.Array | None) -> tuple[Ints, int] | None:
-    """Integers, NULL as 0, of which no sum of any of them leaves 64 bits, and the greatest size; None where one might."""
+    """Integers, NULL as 0, and their greatest absolute value; None if a sum of them could leave 64 bits."""
     if values is None or not len(values):
         return None
     whole = as_int64(values)
@@ -198,7 +201,7 @@ def summable(values: pa.Array | None) -> tuple[Ints, int] | None:
 
 
 def summable_squares(values: pa.Array | None) -> tuple[Ints, int] | None:
-    """Squares of integers, NULL as 0, of which no sum leaves 64 bits, and the greatest; None where one might."""
+    """Squares of integers, NULL as 0, and the greatest; None if a sum of them could leave 64 bits."""
     if values is None or not len(values) or pa.types.is_decimal(values.type):
         return None
     whole = as_int64(values)
@@ -214,12 +217,12 @@ def _squares(values: pa.Array, width: int) -> Column:
     if width == 2:
         square = whole * whole
         return np.stack([square & 0xFFFFFFFF, square >> 32], axis=1)
-    sizes = np.abs(whole).view(np.uint64)  # also of the least integer, whose size no int64 holds
+    sizes = np.abs(whole).view(np.uint64)  # also of the least integer, whose absolute value overflows int64
     return squared(np.stack([sizes & np.uint64(0xFFFFFFFF), sizes >> np.uint64(32)], axis=1))
 
 
 def _structure(encoding: Encoding, values: pa.Array) -> Column:
-    """The parts of structures side by side: doubles of pairs, else integers, of which a double is its bits."""
+    """The parts of structures side by side: doubles of pairs, else integers, with doubles as their bits."""
     first, *rest = values.flatten()
     columns = [pc.fill_null(part, 0).to_numpy(zero_copy_only=False) for part in rest]
     if encoding == "placed":
@@ -231,7 +234,7 @@ def _structure(encoding: Encoding, values: pa.Array) -> Column:
 
 
 def dictionary_of(partial_column: PartialColumn, values: pa.Array | None) -> pa.Array | None:
-    """What the places of lifted cells point into; None for numbers."""
+    """The dictionary into which lifted cells point; None for numbers."""
     if values is None or not partial_column.has_dictionary:
         return None
     return sorted_dictionary(values) if partial_column.encoding == "ranked" else values.flatten()[0]
@@ -262,11 +265,11 @@ def sorted_dictionary(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def ranks(values: pa.Array, dictionary: pa.Array | None) -> Column:
-    """The place of each value in a sorted dictionary; NULL as 0."""
+    """The index of each value in a sorted dictionary; NULL as 0."""
     assert dictionary is not None
-    places = pc.index_in(values, value_set=dictionary)
-    found: Column = pc.fill_null(places, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    indices = pc.index_in(values, value_set=dictionary)
+    result: Column = pc.fill_null(indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return result
 
 
 def store(partial_column: PartialColumn, cells: Cells, dictionary: pa.Array | None) -> list[pa.Array]:
@@ -278,11 +281,11 @@ def store(partial_column: PartialColumn, cells: Cells, dictionary: pa.Array | No
     return [*(pa.array(part) for part in cells[:-1]), unrank(cells[-1], dictionary)]
 
 
-def unrank(places: Column, dictionary: pa.Array | None) -> pa.Array:
+def unrank(indices: Column, dictionary: pa.Array | None) -> pa.Array:
     """Values of ranks; ranks outside the dictionary (the identities) are NULL."""
     assert dictionary is not None
-    outside = (places < 0) | (places >= len(dictionary))
-    return dictionary.take(pa.array(np.where(outside, 0, places), mask=outside))
+    outside = (indices < 0) | (indices >= len(dictionary))
+    return dictionary.take(pa.array(np.where(outside, 0, indices), mask=outside))
 
 
 def load(
@@ -301,9 +304,9 @@ def load(
         ), values
     dictionary = sorted_dictionary(values)
     empty = values.is_null().to_numpy(zero_copy_only=False)
-    places = ranks(values, dictionary)
-    places[empty] = partial_column.partial.identity((1,))[0][0]
-    return (places,), dictionary
+    indices = ranks(values, dictionary)
+    indices[empty] = partial_column.partial.identity((1,))[0][0]
+    return (indices,), dictionary
 
 
 def as_doubles(limbs: Cells) -> Column:

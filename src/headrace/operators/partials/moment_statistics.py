@@ -1,4 +1,4 @@
-"""What statistics say of central moments: correlation, regression, skewness, kurtosis, with Spark's NULLs."""
+"""Statistics from central moments: correlation, regression, skewness, kurtosis, with Spark's NULLs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from headrace.operators.partials.partial import Cells
 
 
 def of_pairs(function: str, cells: Cells) -> pa.Array:
-    """Statistics of pairs (y, x), one a group; see `headrace.operators.partials.central_moments.CoMoments`."""
-    n, y, y_apart, x, x_apart, yy, xx, xy = cells
+    """Statistics of pairs (y, x), one per group; see `headrace.operators.partials.central_moments.CoMoments`."""
+    n, y, y_rest, x, x_rest, yy, xx, xy = cells
     with np.errstate(all="ignore"):
         match function:
             case "covar_pop":
@@ -25,13 +25,13 @@ def of_pairs(function: str, cells: Cells) -> pa.Array:
             case "regr_slope":
                 return pa.array(xy / xx, mask=(n < 2) | (xx == 0))
             case "regr_intercept":
-                return pa.array(y + (y_apart - xy / xx * x_apart) - xy / xx * x, mask=(n < 2) | (xx == 0))
+                return pa.array(y + (y_rest - xy / xx * x_rest) - xy / xx * x, mask=(n < 2) | (xx == 0))
     plain = {"regr_sxx": xx, "regr_syy": yy, "regr_sxy": xy}
     return pa.array(plain[function], mask=n < 1)
 
 
 def of_shape(function: str, cells: Cells) -> pa.Array:
-    """Skewness, or kurtosis less that of a normal distribution; NULL where all values are the same."""
+    """Skewness, or kurtosis less that of a normal distribution; NULL if all values are equal."""
     n, _, second, third, fourth = cells
     with np.errstate(all="ignore"):
         if function == "skewness":

@@ -32,14 +32,14 @@ class Argument:
     values: Column
     valid: npt.NDArray[np.bool_] | None
     weights: Column | None = None
-    """What each row weighs, for partials with weights; None: all alike."""
+    """The weight of each row, for partials with weights; None: all weights are equal."""
 
 
 class Partial(Protocol):
     """One kind of partial.
 
     Contract: `combine` is associative and commutative with `identity` neutral; `reduce` equals folding `combine` over
-    the cells of a code. Asserted by the property tests for every class there is: those here, of deviations from means
+    the cells of a code. The property tests assert it for every class: those here, of deviations from means
     (`central_moments`), and of rows' times (`time_weighted`).
     """
 
@@ -54,11 +54,11 @@ class Partial(Protocol):
         ...
 
     def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
-        """Aggregate rows into `count` cells; `cells[row]` says which."""
+        """Aggregate rows into `count` cells by `cells[row]`."""
         ...
 
     def identity(self, shape: tuple[int, ...]) -> Cells:
-        """Cells to which nothing was added."""
+        """Cells of no rows."""
         ...
 
     def combine(self, left: Cells, right: Cells) -> Cells:
@@ -105,7 +105,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Sums of columns that were made safe to add: doubles, or integers as limbs of 32 bits (`limbs`)."""
+    """Sums of columns that are safe to add: doubles, or integers as limbs of 32 bits (`limbs`)."""
 
     width: int = 1
     integer: bool = False
@@ -146,7 +146,7 @@ class Sum:
 class Extreme:
     """MIN or MAX of integers or doubles. Spark's order: NaN is above every number.
 
-    An empty cell holds the identity; a count of the same argument says whether it is empty.
+    An empty cell holds the identity; a count of the same argument marks it as empty.
     """
 
     largest: bool
@@ -156,7 +156,7 @@ class Extreme:
 
     @property
     def ufunc(self) -> np.ufunc:
-        """What picks the more extreme of two."""
+        """The function that picks the more extreme of two."""
         if self.largest or self.integer:
             return np.maximum if self.largest else np.minimum
         return np.fmin  # NaN is the largest: it is the minimum only when all are NaN
@@ -194,15 +194,15 @@ class Extreme:
 def running(ufunc: np.ufunc, part: Column) -> Column:
     """Prefix combinations along axis 0, in that order.
 
-    numpy's own go down one column after the other: of long rows that takes up to eight times as long as row after row.
+    numpy's own process one column after the other: for long rows that takes up to eight times as long as row after row.
     """
     if part.ndim < 2 or part[:1].size < _LONG_ROW:
-        found: Column = ufunc.accumulate(part, axis=0)
-        return found
+        result: Column = ufunc.accumulate(part, axis=0)
+        return result
     out = np.empty(part.shape, part.dtype)
     out[:1] = part[:1]
-    for place in range(1, len(part)):
-        ufunc(out[place - 1], part[place], out=out[place])
+    for row in range(1, len(part)):
+        ufunc(out[row - 1], part[row], out=out[row])
     return out
 
 
@@ -217,7 +217,7 @@ def sums(codes: Ints, values: Column, count: int) -> Column:
 
 
 def reduce_onto(partial: Partial, cells: Cells, codes: Ints, onto: Cells) -> Cells:
-    """`onto`, one cell a code, combined with all cells of the code; its arrays are used up where any order is exact."""
+    """`onto`, one cell per code, combined with all cells of the code; its arrays are overwritten where any order is exact."""
     if not (isinstance(partial, Extreme) or (isinstance(partial, Count | Sum) and partial.subtracts)):
         return partial.combine(partial.reduce(cells, codes, len(onto[0])), onto)
     ufunc = partial.ufunc if isinstance(partial, Extreme) else np.add

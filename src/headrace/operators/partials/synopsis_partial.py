@@ -1,4 +1,4 @@
-"""Partials that are synopses: strings of bytes in cells, combined like any other partial."""
+"""Partials that are synopses: byte strings in cells, combined like any other partial."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.synopses.sketches.sketch_kind import Kind, empty
 
 @dataclass(frozen=True, slots=True)
 class Synopsis:
-    """One kind of synopsis. Combining is associative up to the bound that the synopsis states of itself."""
+    """One kind of synopsis. Combining is associative up to the error bound of the synopsis."""
 
     kind: Kind
     width: int = 1
@@ -28,33 +28,33 @@ class Synopsis:
         return (self.kind.made(values, weights, chosen, count),)
 
     def identity(self, shape: tuple[int, ...]) -> Cells:
-        """Nothing."""
+        """Empty cells."""
         return (empty(shape),)
 
     def combine(self, left: Cells, right: Cells) -> Cells:
-        """Cell by cell; where one side is nothing, the other as it is."""
-        one, other = np.broadcast_arrays(left[0], right[0])
-        shape, one, other = one.shape, one.reshape(-1), other.reshape(-1)
-        found = np.where(one == b"", other, one)
-        both = np.flatnonzero((one != b"") & (other != b""))
+        """Cell by cell; if one side is empty, the other unchanged."""
+        first, second = np.broadcast_arrays(left[0], right[0])
+        shape, first, second = first.shape, first.reshape(-1), second.reshape(-1)
+        merged = np.where(first == b"", second, first)
+        both = np.flatnonzero((first != b"") & (second != b""))
         if len(both):
             codes = np.r_[np.arange(len(both)), np.arange(len(both))]
-            found[both] = self.kind.merged(np.concatenate([one[both], other[both]]), codes, len(both))
-        return (found.reshape(shape),)
+            merged[both] = self.kind.merged(np.concatenate([first[both], second[both]]), codes, len(both))
+        return (merged.reshape(shape),)
 
     def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
-        """All synopses of a code as one; what is alone stays as it is."""
+        """All synopses of a code merged; a single one unchanged."""
         there = np.flatnonzero(cells[0] != b"")
         blobs, owner = cells[0][there], codes[there]
         several = np.bincount(owner, minlength=count) > 1
-        found = empty(count)
-        alone = ~several[owner]
-        found[owner[alone]] = blobs[alone]
+        merged = empty(count)
+        is_single = ~several[owner]
+        merged[owner[is_single]] = blobs[is_single]
         chosen = np.flatnonzero(several)
         if len(chosen):
             rank = np.cumsum(several) - 1
-            found[chosen] = self.kind.merged(blobs[~alone], rank[owner[~alone]], len(chosen))
-        return (found,)
+            merged[chosen] = self.kind.merged(blobs[~is_single], rank[owner[~is_single]], len(chosen))
+        return (merged,)
 
     def accumulate(self, cells: Cells) -> Cells:
         """Row by row along axis 0."""

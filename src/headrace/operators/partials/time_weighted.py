@@ -1,7 +1,7 @@
-"""Partials that know when their rows were: means that fade with time, and the first or last value.
+"""Partials that use rows' event times: exponentially fading means, and the first or last value.
 
-Both are made of each row's own event time (and position), so that cells combine in any order and to the same, whatever
-order rows were folded in.
+Both use each row's own event time (and position), so that cells combine in any order to the same result, whatever order
+rows were folded in.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.operators.partials.partial import Argument, Cells, Column, sums
 from headrace.time import Duration
 
 NOWHERE: Final = -1
-"""The place of an empty cell."""
+"""The dictionary index of an empty cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Fading:
     """A mean in which a row counts half as much as one that is `half_life` younger: (latest time, weight, mean).
 
     Weights are relative to the latest row of the cell, whose weight is 1: they never overflow, and rows of one time
-    weigh the same. An argument's values are (rows, 2) integers: the bits of a double, and the time in microseconds.
+    have equal weights. An argument's values are (rows, 2) integers: the bits of a double, and the time in microseconds.
     """
 
     half_life: Duration
@@ -66,10 +66,10 @@ class Fading:
         none_a, none_b = weight_a == 0, weight_b == 0
         latest = np.maximum(at_a, at_b)
         with np.errstate(all="ignore"):
-            own_a = weight_a * self._faded(np.where(none_a, 0, latest - at_a))
-            own_b = weight_b * self._faded(np.where(none_b, 0, latest - at_b))
-            total = own_a + own_b
-            share = np.divide(own_b, total, out=np.zeros_like(total), where=total > 0)
+            faded_a = weight_a * self._faded(np.where(none_a, 0, latest - at_a))
+            faded_b = weight_b * self._faded(np.where(none_b, 0, latest - at_b))
+            total = faded_a + faded_b
+            share = np.divide(faded_b, total, out=np.zeros_like(total), where=total > 0)
             mean = mean_a + (mean_b - mean_a) * share
         return latest, total, np.where(none_a, mean_b, np.where(none_b, mean_a, mean))
 
@@ -86,7 +86,7 @@ class Fading:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The first or last row by (time, position): (time, position, place of its value in a dictionary).
+    """The first or last row by (time, position): (time, position, index of its value in a dictionary).
 
     An argument's values are (rows, 3) integers, the same three.
     """
@@ -96,7 +96,7 @@ class Placed:
     subtracts: bool = False
 
     def lift(self, argument: Argument, cells: Ints, count: int) -> Cells:
-        """The row of each cell that stands foremost."""
+        """The first or last row of each cell."""
         values, chosen = argument.values, cells
         if argument.valid is not None:
             values, chosen = values[argument.valid], cells[argument.valid]
@@ -104,7 +104,7 @@ class Placed:
 
     @property
     def never(self) -> int:
-        """A time that every other one is better than."""
+        """A time that loses against every other."""
         limits = np.iinfo(np.int64)
         return int(limits.min if self.last else limits.max)
 
@@ -117,19 +117,19 @@ class Placed:
         )
 
     def combine(self, left: Cells, right: Cells) -> Cells:
-        """The better of the two rows."""
-        (at_a, position_a, place_a), (at_b, position_b, place_b) = left, right
+        """The first or last of the two rows."""
+        (at_a, position_a, index_a), (at_b, position_b, index_b) = left, right
         if self.last:
             after = (at_b > at_a) | ((at_b == at_a) & (position_b > position_a))
         else:
             after = (at_b < at_a) | ((at_b == at_a) & (position_b < position_a))
-        right_wins = (place_b != NOWHERE) & (after | (place_a == NOWHERE))
+        right_wins = (index_b != NOWHERE) & (after | (index_a == NOWHERE))
         return tuple(np.where(right_wins, b, a) for a, b in zip(left, right, strict=True))
 
     def reduce(self, cells: Cells, codes: Ints, count: int) -> Cells:
-        """The best row of each code."""
+        """The first or last row of each code."""
         held = np.flatnonzero(cells[2] != NOWHERE)
-        at, position, place = (part[held] for part in cells)
+        at, position, index = (part[held] for part in cells)
         codes = codes[held]
         order = np.lexsort((position, at, codes))
         ordered = codes[order]
@@ -140,7 +140,7 @@ class Placed:
         )
         best = order[edge[: len(order)]]
         out = self.identity((count,))
-        for column, values in zip(out, (at, position, place), strict=True):
+        for column, values in zip(out, (at, position, index), strict=True):
             column[codes[best]] = values[best]
         return out
 

@@ -1,1 +1,1 @@
-"""Which of thousands of standing queries want a row? Predicates as data, matched all at once."""
+"""Query index: predicates of thousands of standing queries as data, matched all at once."""

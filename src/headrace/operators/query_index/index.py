@@ -1,10 +1,9 @@
-"""The standing queries of one stream as an immutable index that changes by small deltas.
+"""Immutable index of the standing queries of one stream, which changes by small deltas.
 
-A change gives a new index and leaves the old one as it was, so whoever still matches with a version keeps it. New queries
-are compiled into a side of their own; a side that outgrows a tenth of the one before it is merged into it, so a
-registration costs what is new, and matching visits a few sides. Queries are known by *slots*: small integers for
-bitmaps. The slot of a dropped query is retired and is given again, under the next generation, only after `reclaimed` was
-told that nothing holds it.
+A change gives a new index and leaves the old version unchanged for its users. New queries are compiled into a side of
+their own; a side that outgrows a tenth of the one before it is merged into it, so a registration costs what is new, and
+matching visits a few sides. Queries are known by *slots*: small integers for bitmaps. The slot of a dropped query is
+retired, and is reused, under the next generation, only after `reclaimed` was called without it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _WORTH_A_PART: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A query's place in bitmaps; another query may get the number later, under a greater generation."""
+    """A query's index in bitmaps; another query may get the number later, under a greater generation."""
 
     number: int
     generation: int
@@ -46,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A part with what kernels need of it; each is made when first asked for, and kept."""
+    """A part with the tables of its kernels, each made on first use."""
 
     part: Part
 
@@ -82,17 +81,17 @@ class Side:
 
     @cached_property
     def plain(self) -> tuple[Compiled, ...]:
-        """The queries without residual: those about one attribute apart, if they are many, since they cost less."""
+        """The queries without residual; those of one attribute separately, if there are many, since they cost less."""
         forms = [(e.slot.number, e.form) for e in self.entries if e.form.residual is None]
-        single = [one for one in forms if len(one[1].boxes) == 1 and len(one[1].boxes[0]) <= 1]
+        single = [form for form in forms if len(form[1].boxes) == 1 and len(form[1].boxes[0]) <= 1]
         if not _WORTH_A_PART <= len(single) < len(forms):
             return (Compiled(compiled(forms)),)
-        others = [one for one in forms if len(one[1].boxes) != 1 or len(one[1].boxes[0]) > 1]
+        others = [form for form in forms if len(form[1].boxes) != 1 or len(form[1].boxes[0]) > 1]
         return Compiled(compiled(others)), Compiled(compiled(single))
 
     @cached_property
     def residual(self) -> Part:
-        """The boxes of the queries with one."""
+        """The boxes of the queries with a residual."""
         return compiled([(e.slot.number, e.form) for e in self.entries if e.form.residual is not None])
 
     @cached_property
@@ -105,7 +104,7 @@ class Side:
 class QueryIndex:
     """An immutable version of the index.
 
-    `sides` hold every query ever added since they were compiled; those in `dropped` (by id, within their side) are gone.
+    `sides` hold every query ever added since they were compiled; those in `dropped` (by id, within their side) are not live.
     """
 
     version: int = 0
@@ -127,26 +126,26 @@ class QueryIndex:
             yield from (entry for entry in side.entries if entry.id not in dropped)
 
     def entry(self, id: str) -> Entry:  # noqa: A002
-        """A live query; raises KeyError when there is none of that name."""
-        place = self._find(id)
-        if place is None:
+        """A live query; raises KeyError if there is none of that id."""
+        index = self._find(id)
+        if index is None:
             raise KeyError(id)
-        return self.sides[place].by_id[id]
+        return self.sides[index].by_id[id]
 
     def dead_slots(self) -> frozenset[int]:
-        """Slots that still have boxes in a side but belong to nobody."""
+        """Slots that still have boxes in a side but have no query."""
         return frozenset(
-            side.by_id[one].slot.number
+            side.by_id[id_].slot.number
             for side, dropped in zip(self.sides, self.dropped, strict=True)
-            for one in dropped
+            for id_ in dropped
         )
 
     def changed(
         self, add: Mapping[str, Expression | None] | None = None, remove: Collection[str] = ()
     ) -> QueryIndex:
-        """The next version: without `remove`, then with `add` (id to predicate; None wants all rows).
+        """The next version: without `remove`, then with `add` (id to predicate; None selects all rows).
 
-        Costs what changes, and now and then a merge. Raises `UserError` for an id that is there already, or is not.
+        Costs what changes, and sometimes a merge. Raises `UserError` for an id that exists already, or does not exist.
         """
         index = self._without(remove)
         fresh: list[Entry] = []
@@ -174,45 +173,47 @@ class QueryIndex:
         )
 
     def reclaimed(self, held: Collection[int]) -> QueryIndex:
-        """Retired slots that are not in `held` (by runs, bitmaps, cursors) may be given again, as a new generation."""
-        again = tuple(
+        """The index in which retired slots that are not in `held` (by runs, bitmaps, cursors) can be reused, as a new
+        generation.
+        """
+        reusable = tuple(
             Slot(slot.number, slot.generation + 1) for slot in self.retired if slot.number not in held
         )
-        kept = tuple(slot for slot in self.retired if slot.number in held)
-        return replace(self, free=(*self.free, *again), retired=kept)
+        retired = tuple(slot for slot in self.retired if slot.number in held)
+        return replace(self, free=(*self.free, *reusable), retired=retired)
 
     def _find(self, id_: str) -> int | None:
-        for place, (side, dropped) in enumerate(zip(self.sides, self.dropped, strict=True)):
+        for index, (side, dropped) in enumerate(zip(self.sides, self.dropped, strict=True)):
             if id_ in side.by_id and id_ not in dropped:
-                return place
+                return index
         return None
 
     def _without(self, remove: Collection[str]) -> QueryIndex:
-        dropped, retired = [set(gone) for gone in self.dropped], list(self.retired)
+        dropped, retired = [set(ids) for ids in self.dropped], list(self.retired)
         for id_ in dict.fromkeys(remove):
-            place = self._find(id_)
-            if place is None:
+            index = self._find(id_)
+            if index is None:
                 raise UserError(f"the query '{id_}' is not in the index")
-            dropped[place].add(id_)
-            retired.append(self.sides[place].by_id[id_].slot)
+            dropped[index].add(id_)
+            retired.append(self.sides[index].by_id[id_].slot)
         return replace(self, dropped=tuple(map(frozenset, dropped)), retired=tuple(retired))
 
 
 def _merge(sides: list[Side], dropped: list[frozenset[str]]) -> None:
     """Join sides from the newest on while one outgrows a tenth of the one before, or a tenth of it is dropped."""
-    for place in range(len(sides) - 1, -1, -1):
-        last = place == len(sides) - 1
-        sizes = [len(side.entries) - len(gone) for side, gone in zip(sides, dropped, strict=True)]
-        if place and last and sizes[place] > _OUTGROWN * sizes[place - 1]:
-            live = [*_live(sides[place - 1], dropped[place - 1]), *_live(sides[place], dropped[place])]
-            del sides[place], dropped[place]
-            sides[place - 1], dropped[place - 1] = Side(tuple(live)), frozenset()
-        elif len(dropped[place]) > _OUTGROWN * len(sides[place].entries):
-            live = _live(sides[place], dropped[place])
+    for index in range(len(sides) - 1, -1, -1):
+        is_last = index == len(sides) - 1
+        sizes = [len(side.entries) - len(ids) for side, ids in zip(sides, dropped, strict=True)]
+        if index and is_last and sizes[index] > _OUTGROWN * sizes[index - 1]:
+            live = [*_live(sides[index - 1], dropped[index - 1]), *_live(sides[index], dropped[index])]
+            del sides[index], dropped[index]
+            sides[index - 1], dropped[index - 1] = Side(tuple(live)), frozenset()
+        elif len(dropped[index]) > _OUTGROWN * len(sides[index].entries):
+            live = _live(sides[index], dropped[index])
             if live:
-                sides[place], dropped[place] = Side(tuple(live)), frozenset()
+                sides[index], dropped[index] = Side(tuple(live)), frozenset()
             else:
-                del sides[place], dropped[place]
+                del sides[index], dropped[index]
 
 
 def _live(side: Side, dropped: frozenset[str]) -> list[Entry]:

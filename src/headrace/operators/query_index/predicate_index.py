@@ -1,8 +1,8 @@
-"""The conditions of thousands of queries over one stream as one index, kept while queries come and go.
+"""Index of the conditions of thousands of queries over one stream, updated as queries are added and dropped.
 
-Compiling ten thousand conditions takes a second. So a worker keeps the last indexes it made, and from the nearest of them
-makes the next by what has changed: conditions that are new are added, those nobody has any more are dropped. Members are
-told apart as objects, which the runtime keeps while a query stays as it is.
+Compiling ten thousand conditions takes a second. So a worker caches the last indexes it made, and derives the next one
+from the nearest of them: new conditions are added, and those without a query are dropped. Queries are compared by
+identity: the runtime keeps the object while a query does not change.
 """
 
 from __future__ import annotations
@@ -22,55 +22,55 @@ from headrace.operators.rows.row_pipeline import RowFilter
 
 _KEPT: Final = 16
 _NEAR: Final = 0.5
-"""An index is made from another one when at most this part of its members is new."""
+"""An index is derived from another one if at most this share of its queries is new."""
 _SPARE_SLOTS: Final = 64
 
 
 class Conditioned(Protocol):
-    """Somebody with conditions on a stream's rows."""
+    """An object with conditions on a stream's rows."""
 
     @property
     def steps(self) -> Sequence[Any]:
-        """What is done to rows first; the filters among it are the conditions."""
+        """The row steps; the filters among them are the conditions."""
         ...
 
 
-_Member = TypeVar("_Member")
+_Query = TypeVar("_Query")
 
 
 def predicate_of(query: Conditioned) -> Expression | None:
-    """The condition of a member whose steps are filters alone; None for all rows."""
+    """The condition of a query whose steps are filters only; None for all rows."""
     factors = tuple(step.predicate for step in query.steps if isinstance(step, RowFilter))
     return conjunction(factors) if factors else None
 
 
 @dataclass(frozen=True)
-class Conditions(Generic[_Member]):
-    """The conditions of members in one index. `slots[i]` is the place of member i's condition in it."""
+class Conditions(Generic[_Query]):
+    """The conditions of queries in one index. `slots[i]` is the slot of query i's condition in it."""
 
-    queries: tuple[_Member, ...]
+    queries: tuple[_Query, ...]
     index: QueryIndex
     slots: Ints
-    places: Mapping[int, int]
-    """The place of each member, by its identity."""
-    known: Mapping[Expression | None, int] = field(repr=False)
+    indices: Mapping[int, int]
+    """The index of each query, by its identity."""
+    slot_of: Mapping[Expression | None, int] = field(repr=False)
     """The slot of each condition in the index."""
 
     @staticmethod
     def condition_of(query: Any) -> Expression | None:
-        """What the index is asked for a member."""
+        """The condition of a query in the index."""
         return predicate_of(query)
 
-    def rebuilt(self, queries: tuple[_Member, ...]) -> Self:
-        """The plan of members, all conditions compiled."""
+    def rebuilt(self, queries: tuple[_Query, ...]) -> Self:
+        """The plan of these queries, with all conditions compiled."""
         return _changed(none_yet(type(self)), queries)
 
-    def changed(self, queries: tuple[_Member, ...]) -> Self:
-        """The plan of members by what distinguishes them from those of this one."""
+    def changed(self, queries: tuple[_Query, ...]) -> Self:
+        """The plan of these queries, derived from this one by what differs."""
         plan = _changed(self, queries)
         if (
             plan.index.next_slot > 2 * len(plan.index) + _SPARE_SLOTS
-        ):  # slots of the dropped are not given again
+        ):  # slots of dropped conditions are not reused
             return plan.rebuilt(queries)
         return plan
 
@@ -79,37 +79,40 @@ _Plan = TypeVar("_Plan", bound=Conditions[Any])
 
 
 def none_yet(kind: type[_Plan]) -> _Plan:
-    """A plan of no members."""
+    """A plan without queries."""
     return kind((), QueryIndex(), np.empty(0, np.int64), {}, {})
 
 
 def _changed(before: _Plan, queries: tuple[Any, ...]) -> _Plan:
-    own = np.full(len(queries), -1, np.int64)
-    wanted: dict[Expression | None, list[int]] = {}
-    for place, query in enumerate(queries):
-        known = before.places.get(id(query))
-        if known is not None:
-            own[place] = before.slots[known]
+    query_slots = np.full(len(queries), -1, np.int64)
+    pending: dict[Expression | None, list[int]] = {}
+    for index, query in enumerate(queries):
+        previous = before.indices.get(id(query))
+        if previous is not None:
+            query_slots[index] = before.slots[previous]
         else:
-            wanted.setdefault(before.condition_of(query), []).append(place)
-    new = [predicate for predicate in wanted if predicate not in before.known]
+            pending.setdefault(before.condition_of(query), []).append(index)
+    new = [predicate for predicate in pending if predicate not in before.slot_of]
     first = before.index.next_slot
-    slots = {**before.known, **{predicate: first + n for n, predicate in enumerate(new)}}
-    for predicate, places in wanted.items():
-        own[places] = slots[predicate]
-    used = set(own.tolist())
-    gone = [predicate for predicate, slot in before.known.items() if slot not in used]
-    index = before.index.changed(
-        {str(slots[predicate]): predicate for predicate in new}, [str(slots[each]) for each in gone]
+    slots = {**before.slot_of, **{predicate: first + n for n, predicate in enumerate(new)}}
+    for predicate, indices_of_predicate in pending.items():
+        query_slots[indices_of_predicate] = slots[predicate]
+    used = set(query_slots.tolist())
+    unused = [predicate for predicate, slot in before.slot_of.items() if slot not in used]
+    changed_index = before.index.changed(
+        {str(slots[predicate]): predicate for predicate in new},
+        [str(slots[predicate]) for predicate in unused],
     )
-    for predicate in gone:
+    for predicate in unused:
         del slots[predicate]
-    whose = {id(each): place for place, each in enumerate(queries)}
-    return replace(before, queries=queries, index=index, slots=own, places=whose, known=slots)
+    indices = {id(predicate): index for index, predicate in enumerate(queries)}
+    return replace(
+        before, queries=queries, index=changed_index, slots=query_slots, indices=indices, slot_of=slots
+    )
 
 
 class Plans(Generic[_Plan]):
-    """The plans that were used of late, by the identities of their members, which they keep alive."""
+    """Cache of the last used plans, by the identities of their queries, which it keeps alive."""
 
     def __init__(self, none: _Plan) -> None:
         self._none = none
@@ -117,7 +120,7 @@ class Plans(Generic[_Plan]):
         self._lock = threading.Lock()
 
     def of(self, queries: tuple[Any, ...]) -> _Plan:
-        """The plan of members, made by what is new where one like it is there."""
+        """The plan of these queries, derived from a similar one if there is one."""
         key = tuple(map(id, queries))
         with self._lock:
             plan = self._kept.get(key)
@@ -130,8 +133,8 @@ class Plans(Generic[_Plan]):
         return plan
 
     def _made(self, queries: tuple[Any, ...], key: Iterable[int]) -> _Plan:
-        wanted = set(key)
+        identities = set(key)
         for other in reversed(self._kept.values()):
-            if len(wanted & other.places.keys()) >= _NEAR * max(len(wanted), len(other.queries)):
+            if len(identities & other.indices.keys()) >= _NEAR * max(len(identities), len(other.queries)):
                 return other.changed(queries)
         return self._none.rebuilt(queries)

@@ -1,1 +1,1 @@
-"""Relations at every instant, made of intervals."""
+"""Relations at every instant, from intervals in which rows hold."""

@@ -1,7 +1,6 @@
-"""What a select makes of a relation that is known by its changes: of each change one, and nothing is kept of what is told.
+"""Row-by-row SELECT over a changelog: each change is projected, and emitted changes are not stored.
 
-Row by row, so that equal rows that come and go at one instant cancel out where they meet. Only changes that punctuation has not
-passed wait.
+Insertions and retractions of equal rows at one instant cancel out. Only changes at or above punctuation are stored.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
 
 @dataclass(frozen=True, slots=True)
 class ChangingRows(RowOperator):
-    """`Finish(Windowed(Changing))` of one query, where a row's answer is its own. The first stored value is the change."""
+    """`Finish(Windowed(Changing))` of one query without LIMIT or DISTINCT. The first stored value is the change."""
 
     id: str
     query: str
@@ -33,7 +32,7 @@ class ChangingRows(RowOperator):
     rule: str = ""
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Tell the changes at the instants that punctuation passed; keep the others."""
+        """Emit the changes at the instants below punctuation; store the others."""
         span = span_of(advance, self.emit_mode)
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
         waiting = arrived.where(arrived.at >= span.limit)
@@ -51,6 +50,6 @@ class ChangingRows(RowOperator):
         return emit_changes(self.finish, columns, due.at, signs, self.emit_mode)
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
-        """Changes that are told are not needed."""
+        """Only changes that are not emitted yet."""
         held = hold(self.rows, tables)
         return held.where(held.at >= advance.emitted_to).table

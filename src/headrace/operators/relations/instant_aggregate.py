@@ -1,8 +1,8 @@
-"""The CQL reading with aggregates: a relation of groups at every instant, for windows that do not slide.
+"""Aggregates of the instantaneous relation (CQL): groups at every instant, for windows that do not slide.
 
-Where a row's interval is known when it is scanned (`[RANGE r]`, UNBOUNDED) rows of one group and instant are folded then,
-and what never leaves ends up in one cell a group; what was told of a group last is kept, so that exactly that is taken
-back. `[ROWS n]` keeps its rows and tells from them in one order, which comes to the same.
+If a row's interval is known when it is scanned (`[RANGE r]`, UNBOUNDED) rows of one group and instant are folded then,
+and rows that never expire end up in one cell per group. The last emitted row of a group is stored, so that exactly that
+row is retracted. `[ROWS n]` stores its rows and emits from them in one order, with the same result.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from headrace.operators.relations.interval_groups import (
     Timed,
     Valued,
     coded,
+    of_intervals,
     of_moment,
-    of_segments,
 )
-from headrace.operators.relations.interval_segments import Segments, segments_of
+from headrace.operators.relations.interval_segments import Intervals, intervals_of
 from headrace.operators.rows.row_pipeline import RowStep
 from headrace.operators.rows.row_state import ROWS, Held, RowLayout, hold
 from headrace.schema import to_arrow
@@ -54,7 +54,8 @@ _EXPIRES: Final = "__expires"
 class InstantAggregate(RowOperator):
     """`Finish(Aggregate(Windowed(TimeRange | Unbounded | Rows)))` of one query.
 
-    `rows` says how rows are scanned; its kept values are the inputs of `grouped`, routed by the group's keys or to one slot.
+    `rows` defines how rows are scanned; its stored values are the inputs of `grouped`, routed by the group's keys or to
+    one slot.
     """
 
     id: str
@@ -67,7 +68,7 @@ class InstantAggregate(RowOperator):
     emit_mode: EmitMode
     relations: tuple[str, ...] = ()
     sums_up: bool = True
-    """Whether cells are summed up by stretches of time; not where they are approximate and come anew each time."""
+    """Whether cells are summed by intervals of time; not if they are approximate and recomputed each time."""
     rule: str = ""
 
     @property
@@ -77,12 +78,12 @@ class InstantAggregate(RowOperator):
 
     @property
     def folds(self) -> bool:
-        """True when rows are folded as they are scanned."""
+        """Whether rows are folded when they are scanned."""
         return self.validity.known_at_once
 
     @property
     def buckets(self) -> tuple[IntervalBlocks, ...]:
-        """How cells of each store that neither come nor leave in an epoch are found, where rows leave after a time."""
+        """The blocks of each store's cells that neither enter nor leave in an epoch, if rows expire after a time."""
         length = self.validity.length if self.sums_up else None
         if not self.folds or length is None:
             return ()
@@ -92,60 +93,63 @@ class InstantAggregate(RowOperator):
 
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:
-        """The steps of its rows, unless there is one row of the answer from the first instant on."""
+        """The steps of its rows, unless it is global: then every row sets the first instant."""
         return () if self.is_global else self.rows.routing_steps
 
     @property
     def title(self) -> str:
-        """Its name says little to people."""
+        """Aggregate at every instant."""
         return "aggregate at every instant"
 
     @property
     def subwindows(self) -> Subwindows | None:
-        """All of the last d, where it says at every instant what changes over the last r >= d."""
-        holds = self.validity.length if self.emit_mode == "changes" and self.folds else None
-        return None if holds is None else Subwindows(holds - 1)  # rows are there at both ends of the range
+        """The last d, if it emits at every instant the changes over the last r >= d."""
+        length = self.validity.length if self.emit_mode == "changes" and self.folds else None
+        return None if length is None else Subwindows(length - 1)  # rows are there at both ends of the range
 
     def answer_subwindow(
         self,
         length: Duration,
         runs: Sequence[Sections],
-        closed: Instant,  # noqa: ARG002
+        emitted_to: Instant,  # noqa: ARG002
         now: Instant,
     ) -> pa.Table | None:
         """R(now) of the last `length`, as changes."""
         return at_now(self, runs, length, now)
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> InstantScanner:
-        """Folds a task's rows, or keeps them."""
+        """Folds a task's rows, or stores them."""
         return InstantScanner(self, self.rows.scanner(relations))
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Tell what changes at the instants that punctuation passed."""
+        """Emit what changes at the instants below punctuation."""
         span = span_of(advance, self.emit_mode)
         state = _arrived(self, runs, deltas, span)
         if span.limit <= span.emitted_to:
             return Step(state)
         sections = [*runs, state] if self.buckets else [*runs, *deltas]
         first = min((_earliest(section[FIRST]) for section in sections if FIRST in section), default=FOREVER)
-        timed = _folded(self, sections, span) if self.folds else _kept(self, sections, span)
-        told = _last_emitted(self, runs, span)
-        found = coded(
-            timed, [told.column(name) for name in self._key_names()], told.num_rows, is_global=self.is_global
+        timed = _folded(self, sections, span) if self.folds else _stored_rows(self, sections, span)
+        last_emitted = _last_emitted(self, runs, span)
+        groups = coded(
+            timed,
+            [last_emitted.column(name) for name in self._key_names()],
+            last_emitted.num_rows,
+            is_global=self.is_global,
         )
-        own, begin, end = found.own, timed.begin, timed.end
+        codes, begin, end = groups.codes, timed.begin, timed.end
         if self.is_global:
-            own, begin, end = np.r_[own, 0], np.r_[begin, first], np.r_[end, FOREVER]
-        segments = segments_of(own, begin, end, span)
+            codes, begin, end = np.r_[codes, 0], np.r_[begin, first], np.r_[end, FOREVER]
+        intervals = intervals_of(codes, begin, end, span)
         for store in self.buckets:
             state.update(store.completed(runs, _of(sections, f"{CELLS}{store.store}"), span))
-        if not segments.count:
+        if not intervals.count:
             return Step(state)
         if self.folds:
-            items, after = _by_last_emitted(self, found, segments, told, span)
+            items, after = _by_last_emitted(self, groups, intervals, last_emitted, span)
             state.update({LAST_EMITTED: after} if after.num_rows else {})
         else:
-            items = _by_rows(self, found, segments, span, first)
+            items = _by_rows(self, groups, intervals, span, first)
         results, rejected = emit(self.finish, items, span, self.emit_mode)
         return Step(state, results, rejected)
 
@@ -154,11 +158,11 @@ class InstantAggregate(RowOperator):
 
     @property
     def needs_all(self) -> bool:
-        """True when groups that do not change matter too."""
+        """Whether groups that do not change matter too."""
         return self.finish.needs_whole_window
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """Fold what never leaves; drop what is gone, and what was told again since."""
+        """Fold what never expires; drop expired cells, and emitted rows that were emitted again since."""
         if section == FIRST:
             whole = pa.concat_tables(tables)
             return whole.slice(int(np.argmin(ints(whole, KEY))), 1) if whole.num_rows else whole
@@ -186,17 +190,19 @@ def _earliest(table: pa.Table) -> Instant:
 def _arrived(
     operator: InstantAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], span: Span
 ) -> dict[str, pa.Table]:
-    """What goes to the state of what came; of what never leaves, one cell a group of all that is settled now."""
+    """The state of the new rows; of rows that never expire, one cell per group of all that is settled now."""
     state: dict[str, pa.Table] = {}
     for name in sorted({name for delta in deltas for name in delta}):
         state[name] = pa.concat_tables([delta[name] for delta in deltas if name in delta])
-    for each in operator.buckets:
-        if (name := f"{CELLS}{each.store}") in state:  # in order of instants, so that any stretch is a slice
-            state[name] = merge(each.layout, [state[name]])
+    for blocks in operator.buckets:
+        if (
+            name := f"{CELLS}{blocks.store}"
+        ) in state:  # in order of instants, so that any interval is a slice
+            state[name] = merge(blocks.layout, [state[name]])
     if not operator.folds or operator.validity.length is not None:
         return state
-    for place, layout in enumerate(operator.grouped.layouts):
-        name = f"{CELLS}{place}"
+    for store, layout in enumerate(operator.grouped.layouts):
+        name = f"{CELLS}{store}"
         older = [
             table.filter(pa.array(_within(table, span)))
             for run in runs
@@ -205,7 +211,7 @@ def _arrived(
         fresh = state.pop(name, layout.schema().empty_table())
         settled = [*older, fresh.filter(pa.array(ints(fresh, KEY) < span.limit))]
         waiting = fresh.filter(pa.array(ints(fresh, KEY) >= span.limit))
-        made = [_for_ever(merge(layout, settled)), waiting]
+        made = [_without_expiry(merge(layout, settled)), waiting]
         if sum(table.num_rows for table in made):
             state[name] = merge(layout, made)
     return state
@@ -216,12 +222,12 @@ def _within(table: pa.Table, span: Span) -> np.ndarray:
     return within
 
 
-def _for_ever(table: pa.Table) -> pa.Table:
+def _without_expiry(table: pa.Table) -> pa.Table:
     return table.set_column(0, KEY, pa.array(np.full(table.num_rows, BEGINNING)))
 
 
 def _holding(operator: InstantAggregate, table: pa.Table, emitted_to: Instant) -> pa.Table:
-    """The cells that hold at an instant at or after `closed`, or end there."""
+    """The cells that hold at an instant at or after `emitted_to`, or end there."""
     keys, length = ints(table, KEY), operator.validity.length
     if length is None:
         return table.filter(pa.array((keys == BEGINNING) | (keys >= emitted_to)))
@@ -231,10 +237,10 @@ def _holding(operator: InstantAggregate, table: pa.Table, emitted_to: Instant) -
 def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:
     """Cells folded per instant, with their intervals."""
     gathered = []
-    for place, layout in enumerate(operator.grouped.layouts):
-        tables = _of(sections, f"{CELLS}{place}")
+    for store, layout in enumerate(operator.grouped.layouts):
+        tables = _of(sections, f"{CELLS}{store}")
         if operator.buckets:
-            gathered.append(gather(layout, operator.buckets[place].within(sections, tables, span)))
+            gathered.append(gather(layout, operator.buckets[store].within(sections, tables, span)))
             continue
         tables = [_holding(operator, table, span.emitted_to) for table in tables]
         gathered.append(
@@ -242,26 +248,26 @@ def _folded(operator: InstantAggregate, sections: Sequence[Sections], span: Span
         )
     length = operator.validity.length
     ends = [rows.blocks + length if length is not None else np.full(rows.rows, FOREVER) for rows in gathered]
-    each = [tuple(key.take(pa.array(rows.groups.codes)) for key in rows.groups.keys) for rows in gathered]
+    keys = [tuple(key.take(pa.array(rows.groups.codes)) for key in rows.groups.keys) for rows in gathered]
     distinct = {
         argument: Valued(
-            each[place][:-1],
-            each[place][-1],
-            gathered[place].blocks,
-            ends[place],
-            gathered[place].answer.cells[rows_partial()][0],
+            keys[store][:-1],
+            keys[store][-1],
+            gathered[store].blocks,
+            ends[store],
+            gathered[store].answer.cells[rows_partial()][0],
         )
-        for place, argument in enumerate(operator.grouped.distinct_arguments, start=1)
+        for store, argument in enumerate(operator.grouped.distinct_arguments, start=1)
     }
-    return Timed(each[0], gathered[0].blocks, ends[0], gathered[0].answer, distinct)
+    return Timed(keys[0], gathered[0].blocks, ends[0], gathered[0].answer, distinct)
 
 
 def _of(sections: Sequence[Sections], name: str) -> list[pa.Table]:
     return [section[name] for section in sections if name in section]
 
 
-def _kept(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:
-    """One cell a row, in the stream's order, with intervals known by now."""
+def _stored_rows(operator: InstantAggregate, sections: Sequence[Sections], span: Span) -> Timed:
+    """One cell per row, in the stream's order, with the intervals known by now."""
     held = hold(operator.rows, [section[ROWS] for section in sections if ROWS in section])
     held = held.where(held.at < span.limit)
     first, routed = operator.validity.partitions, operator.rows.routing is not None
@@ -286,78 +292,83 @@ def _kept(operator: InstantAggregate, sections: Sequence[Sections], span: Span) 
 
 
 def _by_last_emitted(
-    operator: InstantAggregate, found: Coded, segments: Segments, last_emitted: pa.Table, span: Span
+    operator: InstantAggregate, groups: Coded, intervals: Intervals, last_emitted: pa.Table, span: Span
 ) -> tuple[Items, pa.Table]:
-    """Segments after what was told last; and what is told last now, of the groups that have an event."""
-    columns, failed, number = of_segments(operator.grouped, found, segments)
-    always = operator.is_global and operator.emit_mode != "rstream"  # which speaks only where there is a row
-    alive = np.ones(segments.count, bool) if always else number > 0
-    shown, stop = _until_event(operator, found.last_emitted, segments)
+    """Intervals after the last emitted rows, and the new last emitted rows of the groups that have an event."""
+    columns, failed, number = of_intervals(operator.grouped, groups, intervals)
+    always = operator.is_global and operator.emit_mode != "rstream"  # which emits only groups with rows
+    alive = np.ones(intervals.count, bool) if always else number > 0
+    shown, stop = _until_event(operator, groups.last_emitted, intervals)
     shown &= ints(last_emitted, _PRESENT)
     before = {name: flat(last_emitted.column(name)).filter(pa.array(shown)) for name in columns}
     items = _joined(
         [
             (before, np.full(shown.sum(), BEGINNING), stop[shown], np.zeros(shown.sum(), bool)),
-            (_only(columns, alive), segments.start[alive], segments.ends()[alive], failed[alive]),
+            (_only(columns, alive), intervals.start[alive], intervals.ends()[alive], failed[alive]),
         ]
     )
-    last = segments.is_last() & alive
-    timed = found.timed
+    last = intervals.is_last() & alive
+    timed = groups.timed
     there = (timed.begin < span.limit) & (timed.end >= span.limit)
-    expires = np.full(found.groups.count, FOREVER, np.int64)
+    expires = np.full(groups.groups.count, FOREVER, np.int64)
     if not operator.is_global:
-        np.minimum.at(expires, found.own[there], timed.end[there])
-    keys = [key.take(pa.array(segments.group[last])) for key in found.groups.keys]
+        np.minimum.at(expires, groups.codes[there], timed.end[there])
+    keys = [key.take(pa.array(intervals.group[last])) for key in groups.groups.keys]
     slots = fresh_slots(keys, int(last.sum()), operator.rows.slot if operator.rows.routing is None else None)
-    marks = {
+    bookkeeping = {
         SLOT: pa.array(slots),
         _PRESENT: pa.array(~failed[last]),
         _UNTIL: pa.array(np.full(last.sum(), span.limit)),
-        _EXPIRES: pa.array(expires[segments.group[last]]),
+        _EXPIRES: pa.array(expires[intervals.group[last]]),
     }
-    return items, pa.table({**_only(columns, last), **marks})
+    return items, pa.table({**_only(columns, last), **bookkeeping})
 
 
 def _by_rows(
-    operator: InstantAggregate, found: Coded, segments: Segments, span: Span, first: Instant
+    operator: InstantAggregate, groups: Coded, intervals: Intervals, span: Span, first: Instant
 ) -> Items:
-    """Segments between what the rows of the last instant told and what those of the newest one tell."""
-    columns, failed, number = of_segments(operator.grouped, found, segments)
-    is_last = segments.is_last()
+    """Intervals between the rows of the last instant and those of the newest one."""
+    columns, failed, number = of_intervals(operator.grouped, groups, intervals)
+    is_last = intervals.is_last()
     alive = ~is_last & (operator.is_global | (number > 0))
     old, old_failed, old_groups = of_moment(
         operator.grouped,
-        found,
+        groups,
         lambda begin, end: (begin < span.emitted_to) & (end >= span.emitted_to),
         is_global=operator.is_global,
     )
-    shown, stop = _until_event(operator, old_groups, segments)
+    shown, stop = _until_event(operator, old_groups, intervals)
     if operator.is_global:
         shown &= first < span.emitted_to
     new, new_failed, new_groups = of_moment(
         operator.grouped,
-        found,
+        groups,
         lambda begin, end: (begin < span.limit) & (end >= span.limit),
         is_global=operator.is_global,
     )
-    start = np.full(found.groups.count, FOREVER, np.int64)
-    start[segments.group[is_last]] = segments.start[is_last]
-    begun = start[new_groups] != FOREVER
+    start = np.full(groups.groups.count, FOREVER, np.int64)
+    start[intervals.group[is_last]] = intervals.start[is_last]
+    changed = start[new_groups] != FOREVER
     return _joined(
         [
             (_only(old, shown), np.full(shown.sum(), BEGINNING), stop[shown], old_failed[shown]),
-            (_only(columns, alive), segments.start[alive], segments.ends()[alive], failed[alive]),
-            (_only(new, begun), start[new_groups[begun]], np.full(begun.sum(), FOREVER), new_failed[begun]),
+            (_only(columns, alive), intervals.start[alive], intervals.ends()[alive], failed[alive]),
+            (
+                _only(new, changed),
+                start[new_groups[changed]],
+                np.full(changed.sum(), FOREVER),
+                new_failed[changed],
+            ),
         ]
     )
 
 
-def _until_event(operator: InstantAggregate, groups: Ints, segments: Segments) -> tuple[np.ndarray, Ints]:
+def _until_event(operator: InstantAggregate, groups: Ints, intervals: Intervals) -> tuple[np.ndarray, Ints]:
     """Which of the groups' former rows matter, and until when each holds: the first event of its group."""
-    place = np.minimum(np.searchsorted(segments.group, groups), segments.count - 1)
-    touched = segments.group[place] == groups
+    index = np.minimum(np.searchsorted(intervals.group, groups), intervals.count - 1)
+    touched = intervals.group[index] == groups
     shown = touched | operator.needs_all
-    return shown, np.where(touched, segments.start[place], FOREVER)
+    return shown, np.where(touched, intervals.start[index], FOREVER)
 
 
 def _only(columns: Columns, keep: np.ndarray) -> Columns:
@@ -368,7 +379,7 @@ def _only(columns: Columns, keep: np.ndarray) -> Columns:
 def _joined(parts: Sequence[tuple[Columns, Ints, Ints, np.ndarray]]) -> Items:
     names = list(parts[-1][0])
     columns = {name: pa.concat_arrays([flat(part[0][name]) for part in parts]) for name in names}
-    begin, end, failed = (np.concatenate([part[place] for part in parts]) for place in (1, 2, 3))
+    begin, end, failed = (np.concatenate([part[index] for part in parts]) for index in (1, 2, 3))
     return Items(columns, begin, end, failed if failed.any() else None)
 
 
@@ -385,13 +396,13 @@ def _last_emitted(operator: InstantAggregate, runs: Sequence[Sections], span: Sp
     return whole.take(pa.array(_latest(operator, whole, span.emitted_to)))
 
 
-def _latest(operator: InstantAggregate, last_emitted: pa.Table, closed: Instant) -> Ints:
-    """The rows told last of each group. One that expired was told again, or is gone."""
+def _latest(operator: InstantAggregate, last_emitted: pa.Table, emitted_to: Instant) -> Ints:
+    """The last emitted row of each group. A group that expired was emitted again, or is retracted."""
     until = ints(last_emitted, _UNTIL)
-    valid = np.flatnonzero(ints(last_emitted, _EXPIRES) >= closed)
+    valid = np.flatnonzero(ints(last_emitted, _EXPIRES) >= emitted_to)
     keys = [flat(last_emitted.column(key.name)).take(pa.array(valid)) for key in operator.grouped.keys]
     codes = group(keys, len(valid)).codes
     order = np.lexsort((until[valid], codes))
     last = np.r_[codes[order][1:] != codes[order][:-1], True] if len(order) else np.zeros(0, bool)
-    found: Ints = np.sort(valid[order[last]])
-    return found
+    rows: Ints = np.sort(valid[order[last]])
+    return rows

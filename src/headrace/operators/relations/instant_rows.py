@@ -1,7 +1,7 @@
-"""The CQL reading: a relation at every instant, for windows that do not slide, without aggregates.
+"""Instantaneous relation (CQL) without aggregates, for windows that do not slide.
 
 A row holds in an interval of instants: `[RANGE r]` from t to t + r, UNBOUNDED from t on, `[ROWS n]` until n more rows of its
-partition have come. The answer is a changelog (or its insertions, or its deletions) of the instants below punctuation.
+partition have arrived. The answer is a changelog (or its insertions, or its retractions) of the instants below punctuation.
 Source: CQL (Arasu, Babu, Widom); intervals as in decision D13.
 """
 
@@ -31,10 +31,10 @@ _BITS: Final = (1 << 18) - 1
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """How long a row holds: `length` microseconds, or until `count` more rows of its partition, or for ever.
+    """How long a row holds: `length` microseconds, or until `count` more rows of its partition, or without end.
 
-    A partition is the first `partitions` stored values. With `told` the first stored value is the last instant of each, with
-    `by_changes` it says whether the row comes (+1) or goes (-1): a row is valid until an equal one goes.
+    A partition is the first `partitions` stored values. With `ends_given` the first stored value is the last instant of
+    each row; with `by_changes` it is the row's sign, +1 or -1: a row holds until an equal one is retracted.
     """
 
     length: Duration | None = None
@@ -49,30 +49,30 @@ class Validity:
 
     def _in_words(self) -> str:
         if self.by_changes:
-            return "until an equal one is retracted"
+            return "until an equal row is retracted"
         if self.ends_given:
             return "as long as its pair"
         if self.length is not None and self.length <= 1:
             return "at its own instant only"
-        if self.length is not None:  # the instant at which the range ends is still of it
+        if self.length is not None:  # the end of the range is included
             return f"for {render_duration(self.length - 1)}, both ends included"
         if self.count is not None:
             of = " of its partition" if self.partitions else ""
-            return f"until {self.count} more rows{of} have come"
-        return "permanently"
+            return f"until {self.count} more rows{of} have arrived"
+        return "without end"
 
     @property
     def known_at_once(self) -> bool:
-        """True when the time of a row says how long it holds."""
+        """Whether a row's event time determines how long it holds."""
         return self.count is None and not self.ends_given and not self.by_changes
 
     @property
     def for_ever(self) -> bool:
-        """True when rows never leave."""
+        """Whether rows never expire."""
         return self.length is None and self.known_at_once
 
     def ends(self, held: Held, layout: RowLayout) -> Ints:
-        """The instant at which each row is gone. All rows given must be settled."""
+        """The instant at which each row expires. All rows must be settled."""
         if self.length is not None:
             return held.at + self.length
         if self.ends_given:
@@ -87,66 +87,67 @@ class Validity:
         width = int(ranks.max()) + 1 if held.rows else 1
         keys = codes * width + ranks
         order = np.argsort(keys, kind="stable")
-        wanted = np.where(ranks + self.count < width, codes * width + ranks + self.count, -1)
-        place = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(held.rows - 1, 0))
-        found = keys[order[place]] == wanted
-        return np.where(found, held.at[order[place]], FOREVER)
+        successor = np.where(ranks + self.count < width, codes * width + ranks + self.count, -1)
+        index = np.minimum(np.searchsorted(keys, successor, sorter=order), max(held.rows - 1, 0))
+        exists = keys[order[index]] == successor
+        return np.where(exists, held.at[order[index]], FOREVER)
 
     def partition_columns(self, layout: RowLayout, keys: Sequence[str], *, routed: bool) -> tuple[str, ...]:
-        """Stored values by which rows are apart: what comes and goes among those of one has no part in those of another.
+        """Stored values that separate rows: changes to rows of one value do not affect rows of another.
 
-        `keys` are those of the groups that are told; `routed`: each of these is of one partition. None of them: not known.
+        `keys` are those of the groups that are emitted; `routed`: each of these is in one partition. Empty: unknown.
         """
         if self.by_changes:
             return tuple(keys)
         return layout.names[: self.partitions] if self.count is not None and routed else ()
 
     def _matched(self, held: Held, layout: RowLayout) -> Ints:
-        """The k-th of equal rows that come holds until the k-th that goes; one that goes holds until it, if its row is here.
+        """The k-th insertion of equal rows holds until their k-th retraction; a retraction holds until it, if its row is
+        here.
 
-        Where only a part of the rows is given, what has no partner among them stays.
+        If only a part of the rows is passed, rows without a partner have no end.
         """
         codes = group([held.column(name) for name in layout.names[self.partitions :]], held.rows).codes
-        comes = held.column(layout.names[0]).to_numpy(zero_copy_only=False) > 0
+        is_insertion = held.column(layout.names[0]).to_numpy(zero_copy_only=False) > 0
         ends = np.full(held.rows, FOREVER, np.int64)
         order = np.lexsort((held.at, codes))
-        came, gone = order[comes[order]], order[~comes[order]]
-        pairs = _rotation(codes[came], codes[gone])
-        came, gone = came[pairs[0]], gone[pairs[1]]
-        ends[came] = ends[gone] = np.maximum(held.at[gone], held.at[came])
+        inserted, retracted = order[is_insertion[order]], order[~is_insertion[order]]
+        pairs = _kth_matches(codes[inserted], codes[retracted])
+        inserted, retracted = inserted[pairs[0]], retracted[pairs[1]]
+        ends[inserted] = ends[retracted] = np.maximum(held.at[retracted], held.at[inserted])
         return ends
 
     def shown(self, held: Held, layout: RowLayout) -> np.ndarray:
-        """The rows that are in answers: those that go only end others."""
+        """The rows that are in answers: retractions only end others."""
         if not self.by_changes:
             return held.live
-        comes: np.ndarray = held.column(layout.names[0]).to_numpy(zero_copy_only=False) > 0
-        return comes
+        is_insertion: np.ndarray = held.column(layout.names[0]).to_numpy(zero_copy_only=False) > 0
+        return is_insertion
 
 
 def touched(held: Held, partition_columns: Sequence[str], emitted_to: Instant) -> Held:
-    """The rows that one has come to since `closed`, or gone from, by the values that set rows apart.
+    """The rows that a change since `emitted_to` may affect, by the values that separate rows.
 
-    These are told by some bits of their hashes, so a few more rows may be among them.
+    They are found by some bits of their hashes, so a few more rows may be among them.
     """
     if not partition_columns:
         return held
     bits = key_hashes([held.column(name) for name in partition_columns], held.rows) & _BITS
-    came = np.zeros(_BITS + 1, bool)
-    came[bits[held.at >= emitted_to]] = True
-    return held.where(came[bits])
+    changed = np.zeros(_BITS + 1, bool)
+    changed[bits[held.at >= emitted_to]] = True
+    return held.where(changed[bits])
 
 
-def _rotation(one: Ints, other: Ints) -> tuple[Ints, Ints]:
-    """Places of the k-th of each code in two ascending columns of codes, for every k that both have."""
-    first = np.searchsorted(one, one)
-    wanted = np.searchsorted(other, one) + np.arange(len(one)) - first
-    there = wanted < np.searchsorted(other, one, side="right")
-    return np.flatnonzero(there), wanted[there]
+def _kth_matches(left: Ints, right: Ints) -> tuple[Ints, Ints]:
+    """Indices of the k-th of each code in two ascending columns of codes, for every k that both have."""
+    first = np.searchsorted(left, left)
+    partner = np.searchsorted(right, left) + np.arange(len(left)) - first
+    exists = partner < np.searchsorted(right, left, side="right")
+    return np.flatnonzero(exists), partner[exists]
 
 
 def span_of(advance: Advance, emit_mode: EmitMode) -> Span:
-    """The instants to tell about: up to punctuation; at the end NOW for relations, everything for streams."""
+    """The instants to emit: up to punctuation; at the end NOW for relations, everything for streams."""
     if not advance.final:
         return Span(advance.emitted_to, advance.punctuation)
     if emit_mode != "changes":
@@ -179,7 +180,7 @@ class InstantRows(RowOperator):
         return self.rows.routing_steps
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Keep what came; tell what changes at the instants that punctuation passed."""
+        """Store new rows; emit what changes at the instants below punctuation."""
         arrived = [delta[ROWS] for delta in deltas if ROWS in delta]
         state = {ROWS: pa.concat_tables(arrived)} if arrived else {}
         span = span_of(advance, self.emit_mode)
@@ -198,13 +199,13 @@ class InstantRows(RowOperator):
     def _partition_columns(self) -> tuple[str, ...]:
         if not self.finish.is_row_by_row:
             return ()
-        shown = [each.expression for each in self.finish.columns]
-        outputs = [each.name for each in shown if isinstance(each, Column)]
-        known = outputs if len(outputs) == len(shown) else []
-        return self.validity.partition_columns(self.rows, known, routed=not self.finish.distinct)
+        shown = [expression.expression for expression in self.finish.columns]
+        outputs = [expression.name for expression in shown if isinstance(expression, Column)]
+        columns = outputs if len(outputs) == len(shown) else []
+        return self.validity.partition_columns(self.rows, columns, routed=not self.finish.distinct)
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
-        """Rows that are gone before the next instant told about are not needed, nor those that only ever came."""
+        """Without rows that expire before the next emitted instant, or that were inserted and never expire."""
         held = hold(self.rows, tables)
         return held.where(self._needed(held, advance)).table
 
@@ -220,7 +221,7 @@ class InstantRows(RowOperator):
         return waiting
 
     def _first_of_each(self, held: Held) -> np.ndarray:
-        """Of rows that never leave, the earliest of each different one."""
+        """Of rows that never expire, the earliest of each distinct one."""
         values = [held.column(name) for name in self.rows.names[self.validity.partitions :]]
         codes = group(values, held.rows).codes
         first, _, _ = unite(codes, held.at, np.full(held.rows, FOREVER, np.int64))

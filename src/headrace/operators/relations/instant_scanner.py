@@ -1,4 +1,4 @@
-"""The scan half of aggregates at every instant."""
+"""Scanner of aggregates at every instant."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class InstantScanner:
-    """The scan half: rows at rest, folded by instant and group where that is possible; the first instant there is."""
+    """Stores rows, folded by instant and group if possible, and the first instant."""
 
     operator: InstantAggregate
     rows: RowScanner
     first: Instant = FOREVER
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch."""
+        """Add a batch."""
         if batch.rows:
             self.first = min(self.first, int(batch.at.min()))
         self.rows.add(batch)
@@ -41,8 +41,8 @@ class InstantScanner:
             held = hold(operator.rows, [deltas.pop(ROWS)])
             values = [held.column(name) for name in operator.rows.names[operator.validity.partitions :]]
             slot = operator.rows.slot if operator.rows.routing is None else None
-            for place, table in enumerate(fold(operator.grouped, held.at, values, slot)):
-                deltas[f"{CELLS}{place}"] = table
+            for store, table in enumerate(fold(operator.grouped, held.at, values, slot)):
+                deltas[f"{CELLS}{store}"] = table
         if operator.is_global and self.first != FOREVER:
             deltas[FIRST] = pa.table({KEY: [self.first], SLOT: pa.array([operator.rows.slot], pa.int16())})
         return Scanned(deltas, scanned.rejected, scanned.rows_in, scanned.rows_kept)

@@ -1,4 +1,4 @@
-"""What would a relation at every instant be, were its range shorter? See `subwindow`."""
+"""Shorter ranges of aggregates at every instant; see `subwindow`."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 FIRST: Final = "first"
 """The section of the first instant of all."""
 CELLS: Final = "cells"
-"""The sections of folded rows, with the number of the store behind."""
+"""The sections of folded rows, followed by the number of the store."""
 
 
 def at_now(
     operator: InstantAggregate, runs: Sequence[Sections], length: Duration, now: Instant
 ) -> pa.Table | None:
-    """R(now), as changes: all cells in the window as if they came now, into an operator that knows nothing yet."""
-    asked = replace(operator, validity=replace(operator.validity, length=length + 1))
-    came: dict[str, pa.Table] = {}
-    for place, layout in enumerate(operator.grouped.layouts):
-        name = f"{CELLS}{place}"
+    """R(now), as changes: all cells in the window as if they arrived now, in an operator without state."""
+    shorter = replace(operator, validity=replace(operator.validity, length=length + 1))
+    delta: dict[str, pa.Table] = {}
+    for store, layout in enumerate(operator.grouped.layouts):
+        name = f"{CELLS}{store}"
         held = [_moved(run[name], now - length, now) for run in runs if name in run]
         if sum(table.num_rows for table in held):
-            came[name] = merge(layout, held)
+            delta[name] = merge(layout, held)
     first = next((run[FIRST] for run in runs if FIRST in run and run[FIRST].num_rows), None)
     if first is not None:
-        came[FIRST] = _moved(first.slice(0, 1), BEGINNING, now)
-    if not came:
+        delta[FIRST] = _moved(first.slice(0, 1), BEGINNING, now)
+    if not delta:
         return None
-    return asked.advance((), (came,), Advance(BEGINNING, now + 1, now)).results
+    return shorter.advance((), (delta,), Advance(BEGINNING, now + 1, now)).results
 
 
 def _moved(table: pa.Table, start: Instant, now: Instant) -> pa.Table:
     """The rows since `start`, at `now`."""
     keys = ints(table, KEY)
-    kept = table.filter(pa.array((keys >= start) & (keys <= now)))
-    return kept.set_column(kept.column_names.index(KEY), KEY, pa.array(np.full(kept.num_rows, now)))
+    rows = table.filter(pa.array((keys >= start) & (keys <= now)))
+    return rows.set_column(rows.column_names.index(KEY), KEY, pa.array(np.full(rows.num_rows, now)))

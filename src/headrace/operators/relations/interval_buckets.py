@@ -1,9 +1,9 @@
-"""What holds throughout a span of instants, without going through all of it: cells of `[RANGE r]` summed up by stretches of time.
+"""Blocks of cells of `[RANGE r]`, combined by intervals of time, for what holds throughout a span of instants.
 
-From one epoch to the next few rows come and few leave; those between neither. Their cells are found summed up in *buckets*:
-aligned stretches of r/256, r/64, r/16 and r/4, each made once, when punctuation has passed its end. So an epoch takes a few
-rows a group from buckets, and single cells only at the edges. Only `combine` is needed: nothing is subtracted, so extremes,
-NaN and sums of doubles leave as rows do (decision D11 for windows that do not slide).
+From one epoch to the next few rows enter the window and few leave it; those between do neither. Their cells are combined in
+*blocks*: aligned intervals of r/256, r/64, r/16 and r/4, each made once, when punctuation has passed its end. So an epoch
+reads a few rows per group from blocks, and single cells only at the edges. Only `combine` is needed: nothing is subtracted,
+so extremes, NaN and sums of doubles expire as rows do (decision D11 for windows that do not slide).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ LEVELS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class IntervalBlocks:
-    """The buckets of one store of cells under `[RANGE length]`.
+    """The blocks of one store of cells under `[RANGE length]`.
 
-    A row of a bucket bears the earliest instant of its group in it as its key: when the first of its cells leaves.
+    The key of a block's row is the earliest instant of its group in it: when the first of its cells expires.
     """
 
     layout: Layout
@@ -47,16 +47,19 @@ class IntervalBlocks:
         return tuple(f"{SECTION}{level}_{self.store}" for level in useful)
 
     def width(self, level: int) -> Duration:
-        """How long a bucket of a level is."""
+        """The length of a block of a level."""
         return int(max(2, self.length // FINEST) * FAN**level)
 
     def within(self, sections: Sequence[Sections], cells: Sequence[pa.Table], span: Span) -> list[pa.Table]:
-        """Cells that come or leave within a span, and those that hold throughout, summed up."""
-        oldest, left = max(span.emitted_to - self.length, BEGINNING), max(span.limit - self.length, BEGINNING)
-        if left >= span.emitted_to:
+        """Cells that enter or leave within a span, and those that hold throughout, combined."""
+        oldest, expired = (
+            max(span.emitted_to - self.length, BEGINNING),
+            max(span.limit - self.length, BEGINNING),
+        )
+        if expired >= span.emitted_to:
             return between(cells, oldest, span.limit)
         return [
-            *between(cells, oldest, left),
+            *between(cells, oldest, expired),
             *self.throughout(sections, cells, span),
             *between(cells, span.emitted_to, span.limit),
         ]
@@ -66,16 +69,16 @@ class IntervalBlocks:
     ) -> list[pa.Table]:
         """Rows that together are the cells that hold at every instant of a span; `cells` in order of instants."""
         low, high = max(span.limit - self.length, BEGINNING), span.emitted_to
-        found: list[pa.Table] = []
+        tables: list[pa.Table] = []
         for level, start, stop in self.cover(low, high):
-            tables = cells if level is None else _of(sections, self.names[level])
-            found += between(tables, start, stop)
-        return found
+            source = cells if level is None else _of(sections, self.names[level])
+            tables += between(source, start, stop)
+        return tables
 
     def cover(self, low: int, high: int) -> Iterator[tuple[int | None, int, int]]:
-        """Stretches (level or None for single cells, start, stop) whose disjoint union is [low, high).
+        """Intervals (level or None for single cells, start, stop) whose disjoint union is [low, high).
 
-        >>> list(LiveBuckets(Layout((), ()), 512).cover(7, 75))
+        >>> list(IntervalBlocks(Layout((), ()), 512).cover(7, 75))
         [(None, 7, 8), (None, 74, 75), (0, 72, 74), (1, 8, 32), (1, 64, 72), (2, 32, 64)]
         """
         if not self.names:
@@ -106,7 +109,7 @@ class IntervalBlocks:
     def completed(
         self, sections: Sequence[Sections], cells: Sequence[pa.Table], span: Span
     ) -> dict[str, pa.Table]:
-        """The buckets that end in a span, of each level; those of which a part has left by its end are not needed."""
+        """The blocks of each level that end in a span, without those of which a part has expired by its end."""
         made: dict[str, pa.Table] = {}
         below = list(cells)
         for level, name in enumerate(self.names):
@@ -121,19 +124,19 @@ class IntervalBlocks:
 
     def _summed(self, tables: Sequence[pa.Table], width: Duration) -> pa.Table:
         rows = gather(self.layout, tables)
-        codes, count, _, member, _ = by_block_and_group(rows.blocks // width, rows.groups)
+        codes, count, _, group_index, _ = by_block_and_group(rows.blocks // width, rows.groups)
         earliest = np.full(count, np.iinfo(np.int64).max)
         np.minimum.at(earliest, codes, rows.blocks)
         slots = np.zeros(count, np.int16)
         slots[codes] = rows.slots
-        keys = [key.take(pa.array(member)) for key in rows.groups.keys]
+        keys = [key.take(pa.array(group_index)) for key in rows.groups.keys]
         answer = reduce_answer(self.layout, rows.answer, codes, count)
         table = self.layout.table(earliest, keys, slots, answer)
         return table.take(pa.array(_order(earliest)))
 
 
 def store_of(section: str) -> int:
-    """Which store's cells a section of buckets sums up."""
+    """The number of the store whose cells a section of blocks combines."""
     return int(section.rpartition("_")[2])
 
 

@@ -1,4 +1,4 @@
-"""Groups over time: which rows of which group hold when, and the key and aggregate columns of their segments."""
+"""Groups over time: the intervals in which rows of a group hold, and the key and aggregate columns of each interval."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from headrace.operators.aggregates.group_by import Grouped, lower_distinct
 from headrace.operators.aggregates.holistic import Histogram, lower_by_value
 from headrace.operators.base.group_codes import Groups, Ints, flat, group
 from headrace.operators.output.changelog import unite
-from headrace.operators.relations.interval_segments import Segments, spread
-from headrace.operators.relations.segment_values import lower_over_segments, value_intervals
+from headrace.operators.relations.interval_segments import Intervals, spread
+from headrace.operators.relations.segment_values import lower_over_intervals, value_intervals
 
 Columns = dict[str, pa.Array]
 
@@ -36,7 +36,7 @@ class Valued:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Cells of rows (or of rows folded per instant) with their keys and intervals; beside, the distinct values."""
+    """Cells of rows (or of rows folded per instant) with their keys and intervals; and the distinct values."""
 
     keys: tuple[pa.Array, ...]
     begin: Ints
@@ -52,42 +52,44 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """`Timed` with group codes that all its parts, and the groups told last, share."""
+    """`Timed` with group codes that all its parts, and the last emitted groups, share."""
 
     timed: Timed
     groups: Groups
-    own: Ints
+    codes: Ints
     last_emitted: Ints
     distinct: Mapping[Expression, Ints]
 
 
 def coded(timed: Timed, last_emitted: Sequence[pa.Array], emitted_rows: int, *, is_global: bool) -> Coded:
-    """Number the groups; `whole`: there is exactly one, whether or not it has rows."""
+    """Number the groups; `is_global`: there is exactly one, with or without rows."""
     parts = [timed.keys, tuple(last_emitted), *(valued.keys for valued in timed.distinct.values())]
     sizes = [timed.rows, emitted_rows, *(len(valued.begin) for valued in timed.distinct.values())]
     if is_global:
         groups = Groups(np.zeros(sum(sizes), np.int64), 1, ())
     else:
         columns = [
-            pa.concat_arrays([flat(part[place]) for part in parts]) for place in range(len(timed.keys))
+            pa.concat_arrays([flat(part[index]) for part in parts]) for index in range(len(timed.keys))
         ]
         groups = group(columns, sum(sizes))
-    own, old, *rest = np.split(groups.codes, np.cumsum(sizes)[:-1])
-    return Coded(timed, groups, own, old, dict(zip(timed.distinct, rest, strict=True)))
+    codes, last_codes, *distinct = np.split(groups.codes, np.cumsum(sizes)[:-1])
+    return Coded(timed, groups, codes, last_codes, dict(zip(timed.distinct, distinct, strict=True)))
 
 
-def of_segments(grouped: Grouped, found: Coded, segments: Segments) -> tuple[Columns, np.ndarray, np.ndarray]:
-    """Columns of every segment, where an aggregate overflowed, and the number of rows of each."""
-    timed = found.timed
-    run = segments.cover(found.own, timed.begin, timed.end)
-    answer = spread(grouped.layouts[0].partial_columns, timed.answer, *run, segments.count)
+def of_intervals(
+    grouped: Grouped, groups: Coded, intervals: Intervals
+) -> tuple[Columns, np.ndarray, np.ndarray]:
+    """Columns of every interval, where an aggregate overflowed, and the number of rows of each."""
+    timed = groups.timed
+    run = intervals.cover(groups.codes, timed.begin, timed.end)
+    answer = spread(grouped.layouts[0].partial_columns, timed.answer, *run, intervals.count)
 
     def over_distinct(call: AggregateCall, argument: Expression) -> Lowered:
-        valued, codes = timed.distinct[argument], found.distinct[argument]
+        valued, codes = timed.distinct[argument], groups.distinct[argument]
         if call.function in BY_VALUE:
-            low, high = segments.cover(codes, valued.begin, valued.end)
+            low, high = intervals.cover(codes, valued.begin, valued.end)
             held = value_intervals(codes, valued.values, low, high, valued.counts)
-            return lower_over_segments(call, held, segments)
+            return lower_over_intervals(call, held, intervals)
         same = group([pa.array(codes), valued.values], len(codes)).codes
         first, begin, end = unite(same, valued.begin, valued.end)
         value = Column("__value", argument.type)
@@ -96,24 +98,24 @@ def of_segments(grouped: Grouped, found: Coded, segments: Segments) -> tuple[Col
         cells = lift(
             partial_columns, {value: valued.values.take(pa.array(first))}, np.arange(len(first)), len(first)
         )
-        low, high = segments.cover(codes[first], begin, end)
-        return aggregate_calls.lower(plain, spread(partial_columns, cells, low, high, segments.count))
+        low, high = intervals.cover(codes[first], begin, end)
+        return aggregate_calls.lower(plain, spread(partial_columns, cells, low, high, intervals.count))
 
-    keys = [key.take(pa.array(segments.group)) for key in found.groups.keys]
-    columns, failed = _lowered(grouped, keys, answer, over_distinct, segments.count)
+    keys = [key.take(pa.array(intervals.group)) for key in groups.groups.keys]
+    columns, failed = _lowered(grouped, keys, answer, over_distinct, intervals.count)
     return columns, failed, answer.cells[grouped.layouts[0].partial_columns[0]][0]
 
 
 def of_moment(
-    grouped: Grouped, found: Coded, alive: Callable[[Ints, Ints], np.ndarray], *, is_global: bool
+    grouped: Grouped, groups: Coded, alive: Callable[[Ints, Ints], np.ndarray], *, is_global: bool
 ) -> tuple[Columns, np.ndarray, Ints]:
-    """Columns of every group over the rows that are alive, in the order given; where one overflowed; and the groups.
+    """Columns of every group over the rows that are alive, in the order of `timed`; where one overflowed; and the groups.
 
     Equal rows give equal bits, since they are combined one after the other.
     """
-    timed, count = found.timed, found.groups.count
+    timed, count = groups.timed, groups.groups.count
     there = alive(timed.begin, timed.end)
-    codes = found.own[there]
+    codes = groups.codes[there]
     answer = reduce_answer(grouped.layouts[0], select(timed.answer, there), codes, count)
     present = (
         np.arange(count)
@@ -122,18 +124,20 @@ def of_moment(
     )
 
     def over_distinct(call: AggregateCall, argument: Expression) -> Lowered:
-        valued, owner = timed.distinct[argument], found.distinct[argument]
-        kept = np.flatnonzero(alive(valued.begin, valued.end))
-        values = valued.values.take(pa.array(kept))
+        valued, owner = timed.distinct[argument], groups.distinct[argument]
+        alive_rows = np.flatnonzero(alive(valued.begin, valued.end))
+        values = valued.values.take(pa.array(alive_rows))
         if call.function in BY_VALUE:
-            return lower_by_value(call, Histogram(owner[kept], values, valued.counts[kept]), count)
-        same = group([pa.array(owner[kept]), values], len(kept))
-        first = np.full(same.count, len(kept), np.int64)
-        np.minimum.at(first, same.codes, np.arange(len(kept)))
-        found_once = Histogram(owner[kept], values, valued.counts[kept]).take(first)
-        return lower_distinct(call, argument, found_once, count)
+            return lower_by_value(
+                call, Histogram(owner[alive_rows], values, valued.counts[alive_rows]), count
+            )
+        same = group([pa.array(owner[alive_rows]), values], len(alive_rows))
+        first = np.full(same.count, len(alive_rows), np.int64)
+        np.minimum.at(first, same.codes, np.arange(len(alive_rows)))
+        histogram = Histogram(owner[alive_rows], values, valued.counts[alive_rows]).take(first)
+        return lower_distinct(call, argument, histogram, count)
 
-    keys = list(found.groups.keys)
+    keys = list(groups.groups.keys)
     columns, failed = _lowered(grouped, keys, answer, over_distinct, count)
     picked = pa.array(present)
     return {name: column.take(picked) for name, column in columns.items()}, failed[present], present

@@ -1,8 +1,8 @@
-"""Aggregates of what holds over time: the elementary segments of every group, and the cells of each, without inverses.
+"""Elementary intervals of every group, and the cells of each, without inverses.
 
-Between two events of a group (a row comes, a row goes) its aggregate is constant: that is a segment. A row covers a run of
-segments; one segment tree over the segments of all groups takes every row in O(log) nodes, then cells are pushed down to
-the leaves. Only `Partial.combine` is needed, so extremes and NaN leave as rows do.
+Between two events of a group (an insertion, a retraction) its aggregate is constant: that is an elementary interval. A
+row covers a run of intervals; one segment tree over the intervals of all groups stores every row in O(log) nodes, then
+cells are pushed down to the leaves. Only `Partial.combine` is needed, so extremes and NaN expire as rows do.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from headrace.time import FOREVER
 
 
 @dataclass(frozen=True, slots=True)
-class Segments:
-    """Segments of all groups, sorted by group and start; each lasts until the next of its group (or on and on)."""
+class Intervals:
+    """Elementary intervals of all groups, sorted by group and start; each lasts until the next of its group (or without
+    end).
+    """
 
     group: Ints
     start: Ints
@@ -30,23 +32,23 @@ class Segments:
 
     @property
     def count(self) -> int:
-        """Number of segments."""
+        """Number of intervals."""
         return len(self.group)
 
     def ends(self) -> Ints:
-        """Where each segment ends."""
+        """The end of each interval."""
         if not self.count:
             return self.start
         follows = np.r_[self.group[1:] == self.group[:-1], False]
         return np.where(follows, np.r_[self.start[1:], FOREVER], FOREVER)
 
     def is_last(self) -> np.ndarray:
-        """Which segments are the last of their group."""
+        """Which intervals are the last of their group."""
         last: np.ndarray = np.r_[self.group[1:] != self.group[:-1], True] if self.count else np.zeros(0, bool)
         return last
 
     def cover(self, groups: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """The run of segments [low, high) that each interval of a group covers."""
+        """The run of intervals [low, high) that each row of a group covers."""
         width = len(self.instants) + 1
         keys = self.group * width + np.searchsorted(self.instants, self.start)
         low = np.searchsorted(keys, groups * width + np.searchsorted(self.instants, begin))
@@ -54,8 +56,8 @@ class Segments:
         return low, high
 
 
-def segments_of(groups: Ints, begin: Ints, end: Ints, span: Span) -> Segments:
-    """The segments that events within `span` start; intervals are of the given groups."""
+def intervals_of(groups: Ints, begin: Ints, end: Ints, span: Span) -> Intervals:
+    """The intervals that events within `span` start; `groups` are those of the rows."""
     held = begin < end
     codes = np.concatenate([groups[held], groups[held]])
     at = np.concatenate([begin[held], end[held]])
@@ -64,21 +66,21 @@ def segments_of(groups: Ints, begin: Ints, end: Ints, span: Span) -> Segments:
     instants = np.unique(at)
     width = len(instants) + 1
     keys = np.unique(codes * width + np.searchsorted(instants, at))
-    group, place = np.divmod(keys, width)
-    return Segments(group, instants[place] if len(keys) else place, instants)
+    group, index = np.divmod(keys, width)
+    return Intervals(group, instants[index] if len(keys) else index, instants)
 
 
 def spread(
     partial_columns: Sequence[PartialColumn], answer: Answer, low: Ints, high: Ints, count: int
 ) -> Answer:
-    """The cells of `count` segments, each the combination of all given cells whose run [low, high) holds it."""
+    """The cells of `count` intervals, each the combination of all cells whose run [low, high) contains it."""
     size = 1 << max(count - 1, 0).bit_length()
     node, source = _nodes(low, high, size)
     cells: dict[PartialColumn, Cells] = {}
     with np.errstate(all="ignore"):
         for partial_column in partial_columns:
-            own = tuple(part[source] for part in answer.cells[partial_column])
-            tree = partial_column.partial.reduce(own, node, 2 * size)
+            cells_of_nodes = tuple(part[source] for part in answer.cells[partial_column])
+            tree = partial_column.partial.reduce(cells_of_nodes, node, 2 * size)
             level = tuple(part[1:2] for part in tree)
             width = 1
             while width < size:
@@ -92,7 +94,7 @@ def spread(
 
 
 def _nodes(low: Ints, high: Ints, size: int) -> tuple[Ints, Ints]:
-    """The tree nodes (root 1, leaves size..2*size-1) that make up each run, and whose run it is."""
+    """The tree nodes (root 1, leaves size..2*size-1) that make up each run, and the run of each."""
     left, right, source = low + size, high + size, np.arange(len(low))
     nodes: list[Ints] = []
     owners: list[Ints] = []

@@ -1,8 +1,8 @@
-"""Which values does a group have in each of its segments, and how often: percentile, mode and the like over time.
+"""Values of a group in each of its intervals with their counts: percentile, mode and the like over time.
 
-A value's count changes only where one of its rows comes or goes; between that it is one entry of every segment. Segments are
-gone through a stretch at a time, since of a long window over values that seldom repeat there are as many entries as its rows
-times its changes.
+A value's count changes only where one of its rows is inserted or retracted; between that it is one entry of every
+interval. Intervals are processed in batches, since a long window over values that seldom repeat has as many entries as
+its rows times its changes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from headrace.algebra.expressions.aggregates import AggregateCall
 from headrace.operators.aggregates.aggregate_calls import Lowered
 from headrace.operators.aggregates.holistic import Histogram, lower_by_value
 from headrace.operators.base.group_codes import Ints, flat, group
-from headrace.operators.relations.interval_segments import Segments
+from headrace.operators.relations.interval_segments import Intervals
 
 ENTRIES: Final = 1 << 21
-"""Entries that are gone through at once: some 100 MB."""
+"""Entries that are processed at once: some 100 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueIntervals:
-    """Value `values[i]` is there `counts[i]` times in the segments [low, high); pieces of one value are disjoint, all are sorted by low."""
+    """Value `values[i]` occurs `counts[i]` times in the intervals [low, high); runs of one value are disjoint, all are
+    sorted by low.
+    """
 
     low: Ints
     high: Ints
@@ -34,57 +36,57 @@ class ValueIntervals:
     counts: Ints
 
 
-def lower_over_segments(call: AggregateCall, found: ValueIntervals, segments: Segments) -> Lowered:
-    """The aggregate of each segment."""
-    made = [
-        lower_by_value(call, _histogram(found, segments, start, stop), stop - start).values
-        for start, stop in _interval_batches(found, segments.count)
+def lower_over_intervals(call: AggregateCall, valued: ValueIntervals, intervals: Intervals) -> Lowered:
+    """The aggregate of each interval."""
+    parts = [
+        lower_by_value(call, _histogram(valued, intervals, start, stop), stop - start).values
+        for start, stop in _interval_batches(valued, intervals.count)
     ]
-    if not made:
-        return lower_by_value(call, Histogram(found.low[:0], found.values[:0], found.counts[:0]), 0)
-    return Lowered(pa.concat_arrays([flat(values) for values in made]))
+    if not parts:
+        return lower_by_value(call, Histogram(valued.low[:0], valued.values[:0], valued.counts[:0]), 0)
+    return Lowered(pa.concat_arrays([flat(values) for values in parts]))
 
 
 def value_intervals(codes: Ints, values: pa.Array, low: Ints, high: Ints, counts: Ints) -> ValueIntervals:
-    """Of rows with values of groups `codes`, each in a run of segments: how often each value is where."""
+    """Counts of values over time, from rows of groups `codes` that each cover a run of intervals."""
     there = np.flatnonzero((low < high) & values.is_valid().to_numpy(zero_copy_only=False))
     values, low, high, counts = values.take(pa.array(there)), low[there], high[there], counts[there]
     same = group([pa.array(codes[there]), values], len(there))
-    member = np.zeros(same.count, np.int64)
-    member[same.codes] = np.arange(len(there))
-    whose, place = np.r_[same.codes, same.codes], np.r_[low, high]
-    order = np.lexsort((place, whose))
-    whose, place = whose[order], place[order]
-    count = np.cumsum(np.r_[counts, -counts][order])  # nothing is left where a value's events end
-    until = np.r_[place[1:], 0] if len(place) else place
-    lasts = np.flatnonzero((count > 0) & (until > place))
-    lasts = lasts[np.argsort(place[lasts], kind="stable")]
+    row_of_value = np.zeros(same.count, np.int64)
+    row_of_value[same.codes] = np.arange(len(there))
+    owner, index = np.r_[same.codes, same.codes], np.r_[low, high]
+    order = np.lexsort((index, owner))
+    owner, index = owner[order], index[order]
+    count = np.cumsum(np.r_[counts, -counts][order])  # zero after the last event of a value
+    until = np.r_[index[1:], 0] if len(index) else index
+    lasts = np.flatnonzero((count > 0) & (until > index))
+    lasts = lasts[np.argsort(index[lasts], kind="stable")]
     return ValueIntervals(
-        place[lasts], until[lasts], values.take(pa.array(member[whose[lasts]])), count[lasts]
+        index[lasts], until[lasts], values.take(pa.array(row_of_value[owner[lasts]])), count[lasts]
     )
 
 
-def _interval_batches(found: ValueIntervals, segments: int) -> Iterator[tuple[int, int]]:
-    """Runs of segments of about `ENTRIES` entries, at least one segment each."""
-    change = np.zeros(segments + 1, np.int64)
-    np.add.at(change, found.low, 1)
-    np.add.at(change, found.high, -1)
+def _interval_batches(valued: ValueIntervals, intervals: int) -> Iterator[tuple[int, int]]:
+    """Runs of intervals of about `ENTRIES` entries, at least one interval each."""
+    change = np.zeros(intervals + 1, np.int64)
+    np.add.at(change, valued.low, 1)
+    np.add.at(change, valued.high, -1)
     upto = np.cumsum(np.cumsum(change)[:-1])
     start = 0
-    while start < segments:
+    while start < intervals:
         before = int(upto[start - 1]) if start else 0
         stop = max(start + 1, int(np.searchsorted(upto, before + ENTRIES, side="right")))
         yield start, stop
         start = stop
 
 
-def _histogram(found: ValueIntervals, segments: Segments, start: int, stop: int) -> Histogram:
-    """One entry for each segment in [start, stop) that a piece covers."""
-    first = int(np.searchsorted(segments.group, segments.group[start]))
-    near = slice(*np.searchsorted(found.low, [first, stop]).tolist())
-    low, high = np.maximum(found.low[near], start), np.minimum(found.high[near], stop)
+def _histogram(valued: ValueIntervals, intervals: Intervals, start: int, stop: int) -> Histogram:
+    """One entry for each interval in [start, stop) that a run covers."""
+    first = int(np.searchsorted(intervals.group, intervals.group[start]))
+    near = slice(*np.searchsorted(valued.low, [first, stop]).tolist())
+    low, high = np.maximum(valued.low[near], start), np.minimum(valued.high[near], stop)
     times = np.maximum(high - low, 0)
     source = np.repeat(np.arange(len(low)), times)
     step = np.arange(len(source)) - np.repeat(np.cumsum(times) - times, times)
-    values = found.values[near].take(pa.array(source))
-    return Histogram(low[source] + step - start, values, found.counts[near][source])
+    values = valued.values[near].take(pa.array(source))
+    return Histogram(low[source] + step - start, values, valued.counts[near][source])

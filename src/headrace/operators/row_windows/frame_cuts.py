@@ -1,8 +1,8 @@
-"""Which rows are in which frame, which frames end now, and where does the last one of each partition stand?
+"""Frames of partitions: which rows are in which frame, which frames end now, and the open frame of each partition.
 
 Delta windows and sessions are *frames*: the rows of a partition in stream order, cut where one of them begins a new window.
-What is kept of a partition is its *head*: the number of the window in progress, its first value, and the times of its first
-and last row. Rows that punctuation has passed continue it in stream order; they never change a window that came before.
+The state of a partition is its *open frame*: the number of the window in progress, its first value, and the times of its
+first and last row. Rows below punctuation continue it in stream order; they never change an earlier window.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _FIRST, _LAST, _VALUE = "__first", "__last", "__value"
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Frames that end now (with their numbers, the times of their first rows and their window ends), and the new heads.
+    """Frames that end now (with their numbers, the times of their first rows and their window ends), and the new open
+    frames.
 
-    `number` is the frame of each row that was cut. `open` counts the frames that go on.
+    `number` is the frame of each row that was cut. `open` counts the frames that continue.
     """
 
     ends: Ends
@@ -43,7 +44,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class _Sorted:
-    """Heads and rows in one order: by partition, the head before the rows, the rows in stream order."""
+    """Open frames and rows in one order: by partition, the open frame before the rows, the rows in stream order."""
 
     source: Ints
     codes: Ints
@@ -55,8 +56,9 @@ class _Sorted:
 
 @dataclass(frozen=True, slots=True)
 class _Frames:
-    """Frames in that order: where each opens and stops, and the times of its first and its last row; and `closed`, the
-    punctuation up to which answers were given before.
+    """Frames in that order: where each opens and stops, and the times of its first and its last row.
+
+    `emitted_to` is the punctuation up to which answers were emitted before.
     """
 
     opens: Ints
@@ -64,7 +66,7 @@ class _Frames:
     first: Ints
     last: Ints
     is_last: np.ndarray
-    closed: Instant
+    emitted_to: Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class ByDelta:
         return beginnings(current.codes, current.values, self.threshold)
 
     def numbers(self, current: _Sorted, begins: np.ndarray, fresh: np.ndarray) -> Ints:
-        """The number of each row's frame: the head's, and one more at each beginning."""
+        """The number of each row's frame: that of the open frame, plus one at each beginning."""
         number = np.cumsum(begins)
         starts = np.flatnonzero(fresh)
         sizes = np.diff(np.r_[starts, len(number)])
@@ -87,26 +89,28 @@ class ByDelta:
         return counted
 
     def ended(self, frames: _Frames, limit: Instant) -> np.ndarray:
-        """Which frames no row to come can be in: all that another one follows."""
+        """Which frames get no more rows: all that another one follows."""
         over: np.ndarray = ~frames.is_last | (limit == FOREVER)
         return over
 
     def emitted_at(self, frames: _Frames) -> Ints:
-        """When each frame is emitted: at the row that begins the next, the last one at its own last row, but no earlier than
-        punctuation stood before the stream ended, or those who read the answers as a stream would have them late.
+        """When each frame is emitted: at the row that begins the next. The last one at its own last row, but not below
+        the punctuation before the stream ended, or it would be late for readers of the answers.
         """
-        return np.where(frames.is_last, np.maximum(frames.last, frames.closed), np.r_[frames.first[1:], 0])
+        return np.where(
+            frames.is_last, np.maximum(frames.last, frames.emitted_to), np.r_[frames.first[1:], 0]
+        )
 
     def window_end(self, last: Ints) -> Ints:
-        """What is shown as the end of frames with these last rows."""
+        """The shown end of frames with these last rows."""
         return last
 
     def unended_frames(self, open_frames: pa.Table, emitted_to: Instant) -> pa.Table:
-        """The heads of frames that had not ended by punctuation at `closed`."""
+        """The open frames that had not ended by punctuation at `emitted_to`."""
         return open_frames if emitted_to < FOREVER else open_frames.slice(0, 0)
 
     def time_ends(self, open_frames: pa.Table, limit: Instant) -> bool:
-        """True when a frame ends though no row came."""
+        """Whether a frame ends without a new row."""
         return limit == FOREVER and open_frames.num_rows > 0
 
 
@@ -132,8 +136,8 @@ class ByGap:
         return started
 
     def ended(self, frames: _Frames, limit: Instant) -> np.ndarray:
-        """Which sessions no row at `limit` or later can join; a row just at a session's end would."""
-        over: np.ndarray = ~frames.is_last | (frames.last < self._passed(limit))
+        """Which sessions no row at `limit` or later can join; a row exactly at a session's end would join."""
+        over: np.ndarray = ~frames.is_last | (frames.last < self._ended_before(limit))
         return over
 
     def emitted_at(self, frames: _Frames) -> Ints:
@@ -145,15 +149,15 @@ class ByGap:
         return last + self.gap
 
     def unended_frames(self, open_frames: pa.Table, emitted_to: Instant) -> pa.Table:
-        """The heads of sessions that had not ended by punctuation at `closed`."""
-        return open_frames.filter(pa.array(_ints(open_frames, _LAST) >= self._passed(emitted_to)))
+        """The sessions that had not ended by punctuation at `emitted_to`."""
+        return open_frames.filter(pa.array(_ints(open_frames, _LAST) >= self._ended_before(emitted_to)))
 
     def time_ends(self, open_frames: pa.Table, limit: Instant) -> bool:
-        """True when a session ends though no row came."""
-        return bool((_ints(open_frames, _LAST) < self._passed(limit)).any())
+        """Whether a session ends without a new row."""
+        return bool((_ints(open_frames, _LAST) < self._ended_before(limit)).any())
 
-    def _passed(self, limit: Instant) -> Instant:
-        """Sessions whose last row is before this instant have ended; all have when the stream has."""
+    def _ended_before(self, limit: Instant) -> Instant:
+        """Sessions whose last row is before this instant have ended; all have if the stream has."""
         if limit == FOREVER:
             return FOREVER
         return BEGINNING if limit < BEGINNING + self.gap else limit - self.gap
@@ -167,10 +171,10 @@ def cut(
     cutter: Cutter,
     rows: Held,
     open_frames: pa.Table | None,
-    closed: Instant,
+    emitted_to: Instant,
     limit: Instant,
 ) -> Cut:
-    """Continue the frames of `heads` with rows that punctuation has passed as it went from `closed` to `limit`."""
+    """Continue the open frames with rows below punctuation, which advances from `emitted_to` to `limit`."""
     older = 0 if open_frames is None else open_frames.num_rows
     keys = [_both(rows.table, open_frames, name) for name in parts]
     current = _sorted(group(keys, rows.rows + older).codes, rows, open_frames, cutter.on)
@@ -180,12 +184,12 @@ def cut(
     opens = np.flatnonzero(fresh | begins)
     stops = np.r_[opens[1:], len(number)]
     is_last = np.r_[current.codes[opens[1:]] != current.codes[opens[:-1]], True]
-    frames = _Frames(opens, stops, current.first[opens], current.last[stops - 1], is_last, closed)
+    frames = _Frames(opens, stops, current.first[opens], current.last[stops - 1], is_last, emitted_to)
     over = cutter.ended(frames, limit)
     ended = np.flatnonzero(over)
     picked = pa.array(current.source[opens[ended]])
-    told = cutter.emitted_at(frames)[ended]
-    ends = Ends(told, current.codes[opens[ended]], tuple(key.take(picked) for key in keys))
+    emitted_at = cutter.emitted_at(frames)[ended]
+    ends = Ends(emitted_at, current.codes[opens[ended]], tuple(key.take(picked) for key in keys))
     of_rows = np.empty(rows.rows + older, np.int64)
     of_rows[current.source] = number
     return Cut(
@@ -210,17 +214,17 @@ def _new_open_frames(
     number: Ints,
     rows: int,
 ) -> pa.Table:
-    """Where each partition that got a row stands now."""
-    now = np.flatnonzero(frames.is_last & (current.source[frames.stops - 1] < rows))
-    whose = pa.array(current.source[frames.stops[now] - 1])
+    """The new open frame of each partition that got a row."""
+    open_ones = np.flatnonzero(frames.is_last & (current.source[frames.stops - 1] < rows))
+    source = pa.array(current.source[frames.stops[open_ones] - 1])
     return pa.table(
         {
-            SLOT: slots.take(whose),
-            **{name: key.take(whose) for name, key in zip(parts, keys, strict=True)},
-            NUMBER: pa.array(number[frames.opens[now]]),
-            _FIRST: pa.array(frames.first[now]),
-            _LAST: pa.array(frames.last[now]),
-            _VALUE: pa.array(_first_values(current.values, frames.opens, frames.stops)[now]),
+            SLOT: slots.take(source),
+            **{name: key.take(source) for name, key in zip(parts, keys, strict=True)},
+            NUMBER: pa.array(number[frames.opens[open_ones]]),
+            _FIRST: pa.array(frames.first[open_ones]),
+            _LAST: pa.array(frames.last[open_ones]),
+            _VALUE: pa.array(_first_values(current.values, frames.opens, frames.stops)[open_ones]),
         }
     )
 
@@ -235,23 +239,23 @@ def _sorted(codes: Ints, rows: Held, open_frames: pa.Table | None, on: str | Non
         values = np.full(rows.rows, np.nan)
     else:
         values = flat(rows.column(on)).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    kept = np.empty(0) if open_frames is None else ints(open_frames, _VALUE)
+    first_values = np.empty(0) if open_frames is None else ints(open_frames, _VALUE)
     base = np.r_[np.ones(rows.rows, np.int64), _ints(open_frames, NUMBER)]
     first = np.r_[rows.at, _ints(open_frames, _FIRST)]
-    whole = np.r_[values, kept].astype(np.float64)
+    whole = np.r_[values, first_values].astype(np.float64)
     return _Sorted(order, codes[order], whole[order], base[order], first[order], at[order])
 
 
 def _first_values(values: Doubles, opens: Ints, stops: Ints) -> Doubles:
     """The first value of each run [open, stop) of rows that is not NaN; NaN when there is none."""
     valued = np.flatnonzero(~np.isnan(values))
-    place = np.searchsorted(valued, opens)
-    found = np.r_[valued, len(values)][place]
-    return np.where(found < stops, np.r_[values, np.nan][found], np.nan)
+    index = np.searchsorted(valued, opens)
+    rows = np.r_[valued, len(values)][index]
+    return np.where(rows < stops, np.r_[values, np.nan][rows], np.nan)
 
 
 def latest_open_frames(parts: tuple[str, ...], tables: Sequence[pa.Table]) -> pa.Table | None:
-    """The last head of each partition; None without any."""
+    """The last open frame of each partition; None without any."""
     if not tables:
         return None
     whole = pa.concat_tables(tables)
@@ -264,13 +268,13 @@ def max_rows(table: pa.Table, parts: Sequence[str], name: str) -> np.ndarray:
     values = ints(table, name)
     most = np.full(groups.count, np.iinfo(np.int64).min)
     np.maximum.at(most, groups.codes, values)
-    kept: np.ndarray = values == most[groups.codes]
-    return kept
+    is_max: np.ndarray = values == most[groups.codes]
+    return is_max
 
 
 def _both(rows: pa.Table, open_frames: pa.Table | None, name: str) -> pa.Array:
-    own = flat(rows.column(name))
-    return own if open_frames is None else pa.concat_arrays([own, flat(open_frames.column(name))])
+    column = flat(rows.column(name))
+    return column if open_frames is None else pa.concat_arrays([column, flat(open_frames.column(name))])
 
 
 def _ints(open_frames: pa.Table | None, name: str) -> Ints:

@@ -1,8 +1,8 @@
-"""Sessions and `[DELTA d ON x]`: windows that go on until a row begins the next one, with and without aggregates.
+"""Sessions and `[DELTA d ON x]`: windows that continue until a row begins the next one, with and without aggregates.
 
-Rows wait until punctuation has passed them; they are then cut into windows and folded, so that a window in progress is one
-cell a group (without aggregates its rows are kept). State: rows that wait, one head and the open window of each
-partition, and what the last closed window of each answered.
+Rows wait until they are below punctuation; they are then cut into windows and folded, so that a window in progress is
+one cell per group (without aggregates its rows are stored).
+State: waiting rows, one open frame and the open window of each partition, and the answer of the last closed window of each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OPEN_FRAMES, _OPEN = "heads", "open"
 
 @dataclass(frozen=True, slots=True)
 class FrameWindows(OverPartitions):
-    """Windows that `cutter` cuts: each row of a partition is in one. What a delta is measured on is stored after the partition."""
+    """Windows that `cutter` cuts: each row of a partition is in one. The value of a delta is stored after the partition."""
 
     spec: PartitionedRows
     cutter: Cutter
@@ -48,7 +48,7 @@ class FrameWindows(OverPartitions):
         return Context.FORWARD_AWARE
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Cut the rows that punctuation passed into windows; answer those that end."""
+        """Cut the rows below punctuation into windows; answer those that end."""
         limit = FOREVER if advance.final else advance.punctuation
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
         waiting = hold(self.rows, [run[ROWS] for run in runs if ROWS in run])
@@ -56,40 +56,42 @@ class FrameWindows(OverPartitions):
         state: dict[str, pa.Table] = {}
         if (later := arrived.where(arrived.at >= limit)).rows:
             state[ROWS] = later.table
-        passed = hold(self.rows, [waiting.table, arrived.where(arrived.at < limit).table])
-        heads = latest_open_frames(
+        due_rows = hold(self.rows, [waiting.table, arrived.where(arrived.at < limit).table])
+        open_frames = latest_open_frames(
             self.spec.parts, [run[_OPEN_FRAMES] for run in runs if _OPEN_FRAMES in run]
         )
-        if heads is not None:
-            heads = self.cutter.unended_frames(
-                heads, advance.emitted_to
-            )  # what ended, also with its stream, ends once
-        if not (passed.rows or (heads is not None and self.cutter.time_ends(heads, limit))):
-            return Step(state, open_windows=0 if heads is None else heads.num_rows)
-        now = cut(self.spec.parts, self.cutter, passed, heads, advance.emitted_to, limit)
-        state |= {_OPEN_FRAMES: now.open_frames} | self._stored(passed, now.number)
-        if not now.ends.count:
-            return Step(state, open_windows=now.open)
-        kept = (*runs, state)
-        chunks = self.spec.chunks(now.ends, self._rows(now, kept), partial(self._cells, now, kept))
-        shown = Shown(now.first, now.last, now.ids)
-        results, rejected = self.spec.answered(now.ends, shown, chunks, runs, state)
-        return Step(state, results, rejected, now.open)
+        if open_frames is not None:
+            open_frames = self.cutter.unended_frames(
+                open_frames, advance.emitted_to
+            )  # a frame ends only once, also with its stream
+        if not (due_rows.rows or (open_frames is not None and self.cutter.time_ends(open_frames, limit))):
+            return Step(state, open_windows=0 if open_frames is None else open_frames.num_rows)
+        frames = cut(self.spec.parts, self.cutter, due_rows, open_frames, advance.emitted_to, limit)
+        state |= {_OPEN_FRAMES: frames.open_frames} | self._stored(due_rows, frames.number)
+        if not frames.ends.count:
+            return Step(state, open_windows=frames.open)
+        sections = (*runs, state)
+        chunks = self.spec.chunks(
+            frames.ends, self._rows(frames, sections), partial(self._cells, frames, sections)
+        )
+        shown = Shown(frames.first, frames.last, frames.ids)
+        results, rejected = self.spec.answered(frames.ends, shown, chunks, runs, state)
+        return Step(state, results, rejected, frames.open)
 
-    def _stored(self, passed: Held, number: Ints) -> dict[str, pa.Table]:
-        """The rows that were cut, as they are kept: cells by window and group, or rows with their window."""
-        live = np.flatnonzero(passed.live)
+    def _stored(self, rows: Held, number: Ints) -> dict[str, pa.Table]:
+        """The state of the rows that were cut: cells by window and group, or rows with their window."""
+        live = np.flatnonzero(rows.live)
         if not len(live):
             return {}
-        table, number = passed.table.take(pa.array(live)), number[live]
+        table, number = rows.table.take(pa.array(live)), number[live]
         if self.spec.grouped is None:
             return {_OPEN: table.append_column(NUMBER, pa.array(number))}
         return self.spec.cells(table, number, [name for name in self.rows.names if name != self.cutter.on])
 
     # -------------------------------------------------------------------------------------------------- windows that end
 
-    def _rows(self, now: Cut, kept: Sequence[Sections]) -> Iterator[Chunk]:
-        stored = [run[_OPEN] for run in kept if _OPEN in run]
+    def _rows(self, frames: Cut, sections: Sequence[Sections]) -> Iterator[Chunk]:
+        stored = [run[_OPEN] for run in sections if _OPEN in run]
         names = list(self.rows.names)
         if not stored:
             empty = self.rows.schema().empty_table()
@@ -97,40 +99,44 @@ class FrameWindows(OverPartitions):
             return
         whole = pa.concat_tables(stored)
         keys = [flat(whole.column(name)) for name in self.spec.parts]
-        place = _windows_of(now, keys, ints(whole, NUMBER))
-        due = np.flatnonzero(place >= 0)
-        yield place[due], {name: flat(whole.column(name)).take(pa.array(due)) for name in names}, None
+        window = _windows_of(frames, keys, ints(whole, NUMBER))
+        due = np.flatnonzero(window >= 0)
+        yield window[due], {name: flat(whole.column(name)).take(pa.array(due)) for name in names}, None
 
-    def _cells(self, now: Cut, kept: Sequence[Sections], layout: Layout, store: str) -> WindowCells:
-        """The cells of windows that end now; those of partitions that have been silent since are not loaded."""
-        tables = [run[store] for run in kept if store in run]
+    def _cells(self, frames: Cut, sections: Sequence[Sections], layout: Layout, store: str) -> WindowCells:
+        """The cells of windows that end now; those of partitions without an ending window are not loaded."""
+        tables = [run[store] for run in sections if store in run]
         numbers = [ints(table, KEY) for table in tables]
-        due = np.unique(now.ids)
-        own = [
+        due = np.unique(frames.ids)
+        due_tables = [
             table.filter(pa.array(np.isin(keys, due))) for table, keys in zip(tables, numbers, strict=True)
         ]
-        rows = gather(layout, own)
+        rows = gather(layout, due_tables)
         keys = [key.take(pa.array(rows.groups.codes)) for key in rows.groups.keys[: self.spec.partitions]]
-        place = _windows_of(now, keys, rows.blocks)
-        due = np.flatnonzero(place >= 0)
+        window = _windows_of(frames, keys, rows.blocks)
+        due = np.flatnonzero(window >= 0)
         count = max(rows.groups.count, 1)
-        combined, there = compact(place[due] * count + rows.groups.codes[due], max(now.ends.count, 1) * count)
+        combined, there = compact(
+            window[due] * count + rows.groups.codes[due], max(frames.ends.count, 1) * count
+        )
         answer = reduce_answer(layout, select(rows.answer, due), combined, len(there))
-        windows, member = np.divmod(there, count)
-        return WindowCells(windows, tuple(key.take(pa.array(member)) for key in rows.groups.keys), answer)
+        windows, group_index = np.divmod(there, count)
+        return WindowCells(
+            windows, tuple(key.take(pa.array(group_index)) for key in rows.groups.keys), answer
+        )
 
     # ------------------------------------------------------------------------------------------------------------- at rest
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """Rows that wait, the newest head and the open window of each partition, and its last answer."""
+        """Rows that wait, the newest open frame and the open window of each partition, and its last answer."""
         whole = pa.concat_tables(tables)
         if section == ROWS:
             held = hold(self.rows, tables)
             return held.where(held.at >= advance.emitted_to).table
         if section == _OPEN_FRAMES:
-            heads = latest_open_frames(self.spec.parts, tables)
-            assert heads is not None
-            return self.cutter.unended_frames(heads, advance.emitted_to)
+            open_frames = latest_open_frames(self.spec.parts, tables)
+            assert open_frames is not None
+            return self.cutter.unended_frames(open_frames, advance.emitted_to)
         if section in LASTS:
             return newest(whole, self.spec.partitions)
         if section == _OPEN:
@@ -140,11 +146,11 @@ class FrameWindows(OverPartitions):
         return merged.filter(pa.array(max_rows(merged, keys, KEY)))
 
 
-def _windows_of(now: Cut, keys: Sequence[pa.Array], numbers: Ints) -> Ints:
-    """The window among those that end of each (partition, number); -1 when it goes on, or ended before."""
-    count = now.ends.count
-    both = [pa.concat_arrays([own, key]) for own, key in zip(now.ends.keys, keys, strict=True)]
-    codes = group([*both, pa.array(np.r_[now.ids, numbers])], count + len(numbers)).codes
-    place = np.full(int(codes.max()) + 1, -1, np.int64)
-    place[codes[:count]] = np.arange(count)
-    return place[codes[count:]]
+def _windows_of(frames: Cut, keys: Sequence[pa.Array], numbers: Ints) -> Ints:
+    """The window among those that end of each (partition, number); -1 if it is still open, or ended before."""
+    count = frames.ends.count
+    both = [pa.concat_arrays([ending, key]) for ending, key in zip(frames.ends.keys, keys, strict=True)]
+    codes = group([*both, pa.array(np.r_[frames.ids, numbers])], count + len(numbers)).codes
+    window = np.full(int(codes.max()) + 1, -1, np.int64)
+    window[codes[:count]] = np.arange(count)
+    return window[codes[count:]]

@@ -1,9 +1,8 @@
-"""What did the last window of each partition answer? Kept for INVOKE, and for ISTREAM and DSTREAM of the next one.
+"""The answer of the last window of each partition, stored for INVOKE, and for ISTREAM and DSTREAM of the next one.
 
-Of queries with ISTREAM or DSTREAM what they told of it is kept as well: that is what INVOKE gives.
-
-At rest: the result rows of that window, beside them its end and its partition. A window that answered nothing leaves a row
-of NULLs that is not `__live`, so that no earlier one is taken for the last.
+Queries with ISTREAM or DSTREAM also store what they emitted of it: that is what INVOKE returns. State rows: the result
+rows of that window, with its end and its partition. A window without result rows leaves a row of NULLs that is not
+`__live`, so that no earlier one is taken for the last.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ PART: Final = "__part"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What rows may read of each window: its start, end and id."""
+    """The columns that rows may read of each window: its start, end and id."""
 
     start: Ints
     end: Ints
@@ -54,7 +53,7 @@ class Shown:
 def finished(
     plan: Finish, prefix: str, ends: Ends, shown: Shown, chunks: Iterable[Chunk]
 ) -> tuple[pa.Table, tuple[Rejected, ...]]:
-    """The result rows of windows, by their place among `ends`; at least one chunk is needed, if without rows."""
+    """The result rows of windows, by their index in `ends`; at least one chunk is needed, possibly without rows."""
     tables: list[pa.Table] = []
     rejected: list[Rejected] = []
     for windows, columns, failed in chunks:
@@ -67,7 +66,7 @@ def finished(
 def last_of_each(
     ends: Ends, results: pa.Table, slots: Callable[[Sequence[pa.Array], int], np.ndarray]
 ) -> pa.Table:
-    """The rows of the last window of each partition, as they are kept."""
+    """The state rows of the last window of each partition."""
     windows = ints(results, WINDOW)
     last = np.flatnonzero(ends.is_last)
     rows = np.flatnonzero(ends.is_last[windows])
@@ -81,52 +80,56 @@ def last_of_each(
         (SLOT, pa.array(slots(keys, len(number)))),
         (LIVE, pa.array(live)),
         (UNTIL, pa.array(ends.at).take(number)),
-        *((f"{PART}{place}", key) for place, key in enumerate(keys)),
+        *((f"{PART}{index}", key) for index, key in enumerate(keys)),
     ):
         table = table.append_column(name, column)
     return table
 
 
-def newest(kept: pa.Table, partitions: int) -> pa.Table:
-    """Of what was kept at several times, the rows of each partition's last window."""
-    groups = group(_parts(kept, partitions), kept.num_rows)
-    until = ints(kept, UNTIL)
+def newest(stored: pa.Table, partitions: int) -> pa.Table:
+    """The rows of each partition's last window, from state of several epochs."""
+    groups = group(_parts(stored, partitions), stored.num_rows)
+    until = ints(stored, UNTIL)
     last = np.full(groups.count, np.iinfo(np.int64).min)
     np.maximum.at(last, groups.codes, until)
-    return kept.filter(pa.array(until == last[groups.codes]))
+    return stored.filter(pa.array(until == last[groups.codes]))
 
 
 def latest_emitted(runs: Sequence[Sections], emit_mode: EmitMode | None, partitions: int) -> pa.Table | None:
-    """What was told of the last window of each partition; None when none has ended."""
+    """What was emitted of the last window of each partition; None if none has ended."""
     section = LAST if emit_mode is None else LAST_EMITTED
     stored = [run[section] for run in runs if section in run]
     return answers(newest(pa.concat_tables(stored), partitions)) if stored else None
 
 
-def answers(kept: pa.Table) -> pa.Table:
-    """The result rows alone."""
-    own = kept.filter(kept.column(LIVE))
-    return own.select(
-        [name for name in own.column_names if name not in (SLOT, LIVE, UNTIL) and not name.startswith(PART)]
+def answers(stored: pa.Table) -> pa.Table:
+    """The result rows only."""
+    live_rows = stored.filter(stored.column(LIVE))
+    return live_rows.select(
+        [
+            name
+            for name in live_rows.column_names
+            if name not in (SLOT, LIVE, UNTIL) and not name.startswith(PART)
+        ]
     )
 
 
 def window_differences(
-    ends: Ends, results: pa.Table, kept: Sequence[pa.Table], emit_mode: EmitMode
+    ends: Ends, results: pa.Table, stored: Sequence[pa.Table], emit_mode: EmitMode
 ) -> pa.Table:
-    """Each window that closes now against the one before it in its partition."""
+    """The differences between each window that closes now and the one before it in its partition."""
     windows = ints(results, WINDOW)
     leaving = np.flatnonzero(~ends.is_last[windows])
     rows, target, signs = [results], [windows, windows[leaving] + 1], [len(windows), len(leaving)]
     picked = [np.arange(len(windows)), leaving]
-    if kept:
-        before = newest(pa.concat_tables(kept), len(ends.keys))
+    if stored:
+        before = newest(pa.concat_tables(stored), len(ends.keys))
         first, old = _first_after(ends, before)
         rows.append(answers(before))
         live = ints(before, LIVE)
-        place = np.cumsum(live) - 1 + len(windows)
+        row = np.cumsum(live) - 1 + len(windows)
         old = old[live[old]]
-        picked.append(place[old])
+        picked.append(row[old])
         target.append(first[old])
         signs[1] += len(old)
     changes = consolidated(
@@ -135,23 +138,23 @@ def window_differences(
         np.repeat([1, -1], signs),
         emit_mode,
     )
-    place = ints(changes, AT)
-    changes = changes.set_column(changes.column_names.index(WINDOW), WINDOW, pa.array(place))
-    return changes.set_column(changes.column_names.index(AT), AT, pa.array(ends.at[place]))
+    row = ints(changes, AT)
+    changes = changes.set_column(changes.column_names.index(WINDOW), WINDOW, pa.array(row))
+    return changes.set_column(changes.column_names.index(AT), AT, pa.array(ends.at[row]))
 
 
 def _first_after(ends: Ends, before: pa.Table) -> tuple[Ints, Ints]:
-    """For each kept row the first window of its partition that closes now, and which rows have one."""
+    """For each stored row the first window of its partition that closes now, and which rows have one."""
     keys = [
-        pa.concat_arrays([own, key])
-        for own, key in zip(ends.keys, _parts(before, len(ends.keys)), strict=True)
+        pa.concat_arrays([ending, key])
+        for ending, key in zip(ends.keys, _parts(before, len(ends.keys)), strict=True)
     ]
     codes = group(keys, ends.count + before.num_rows).codes
     first = np.full(int(codes.max()) + 1, -1, np.int64)
     first[codes[: ends.count][::-1]] = np.arange(ends.count)[::-1]
-    found = first[codes[ends.count :]]
-    return found, np.flatnonzero(found >= 0)
+    window = first[codes[ends.count :]]
+    return window, np.flatnonzero(window >= 0)
 
 
-def _parts(kept: pa.Table, partitions: int) -> list[pa.Array]:
-    return [flat(kept.column(f"{PART}{place}")) for place in range(partitions)]
+def _parts(stored: pa.Table, partitions: int) -> list[pa.Array]:
+    return [flat(stored.column(f"{PART}{index}")) for index in range(partitions)]

@@ -1,7 +1,9 @@
-"""What the operators of windows of a partition's rows have in common: `[ROWS n SLIDE m]`, `[RANGE r SLIDE n ROWS]`, frames, users' classes.
+"""Common parts of operators of windows over a partition's rows: `[ROWS n SLIDE m]`, `[RANGE r SLIDE n ROWS]`, frames,
+users' classes.
 
-`PartitionedRows` says what is stored of each row and what is made of it; an operator adds where its windows begin and end.
-Rows of a partition meet in the slot of their partition, and so do their cells: rows folded by (block, partition, group).
+`PartitionedRows` defines what is stored of each row and the steps above the windows; an operator adds where its windows
+begin and end. Rows of a partition are in the slot of their partition, and so are their cells: rows folded by (block,
+partition, group).
 """
 
 from __future__ import annotations
@@ -41,10 +43,11 @@ CellsOf: TypeAlias = Callable[[Layout, str], WindowCells]
 
 @dataclass(frozen=True, slots=True)
 class PartitionedRows:
-    """`Finish(Aggregate?(Windowed(...)))` but for the window; with `telling`, each window against the one before of its partition.
+    """`Finish(Aggregate?(Windowed(...)))` except the window; with `emit_mode`, differences to the partition's previous
+    window.
 
-    The first `partitions` stored values are the partition. `grouped` reads the stored values that follow, in its order of
-    inputs; None without aggregates. `rule` chose the operator.
+    The first `partitions` stored values are the partition. `grouped` reads the stored values that follow, in its order
+    of inputs; None without aggregates. `rule` chose the operator.
     """
 
     id: str
@@ -69,20 +72,20 @@ class PartitionedRows:
     def by_part(self) -> Grouped:
         """The aggregation with the partition as its first keys."""
         assert self.grouped is not None
-        own = (
+        partition = (
             Named(f"__{name}", value) for name, value in zip(self.parts, self.rows.partition, strict=False)
         )
-        return Grouped((*own, *self.grouped.keys), self.grouped.aggregates)
+        return Grouped((*partition, *self.grouped.keys), self.grouped.aggregates)
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """The sections of cells, a store each; that of rows without aggregates."""
+        """The sections of cells, one per store; or that of rows without aggregates."""
         if self.grouped is None:
             return (ROWS,)
-        return tuple(f"cells{place}" for place, _ in enumerate(self.grouped.layouts))
+        return tuple(f"cells{index}" for index, _ in enumerate(self.grouped.layouts))
 
     def layout_of(self, store: str) -> Layout:
-        """How the cells of a section are laid out."""
+        """The layout of a section's cells."""
         return self.by_part.layouts[self.stores.index(store)]
 
     def partition(self, table: pa.Table) -> Groups:
@@ -90,11 +93,13 @@ class PartitionedRows:
         return group([flat(table.column(name)) for name in self.parts], table.num_rows)
 
     def slots(self, keys: Sequence[pa.Array], rows: int) -> np.ndarray:
-        """Where partitions meet: as `RowLayout` routes their rows."""
+        """The slots of partitions: as `RowLayout` routes their rows."""
         return slots_of(keys, rows) if self.partitions else np.full(rows, self.rows.slot, np.int16)
 
     def cells(self, rows: pa.Table, blocks: Ints, names: Sequence[str]) -> dict[str, pa.Table]:
-        """Rows folded by (block, partition, group), a table a store; `names` are the stored values but those of the window."""
+        """Rows folded by (block, partition, group), one table per store; `names` are the stored values except those of
+        the window.
+        """
         values, folded = [flat(rows.column(name)) for name in names], dict[str, pa.Table]()
         for store, table in zip(self.stores, fold(self.by_part, blocks, values, self.rows.slot), strict=True):
             keys = [flat(table.column(f"k{part}")) for part in range(self.partitions)]
@@ -103,21 +108,21 @@ class PartitionedRows:
         return folded
 
     def chunks(self, ends: Ends, rows: Iterator[Chunk], cells: CellsOf) -> Iterator[Chunk]:
-        """The windows' `rows` or, with aggregates, their groups of `cells`; also of windows without rows where these are wanted."""
+        """The windows' `rows` or, with aggregates, their groups of `cells`; with EMIT EMPTY also windows without rows."""
         if self.grouped is None:
             yield from rows
             return
         grouped = self.by_part
-        found = [cells(layout, store) for layout, store in zip(grouped.layouts, self.stores, strict=True)]
-        chunks = [found[0]]
+        by_store = [cells(layout, store) for layout, store in zip(grouped.layouts, self.stores, strict=True)]
+        chunks = [by_store[0]]
         if self.emit_empty and not self.grouped.keys:
-            missing = np.setdiff1d(np.arange(ends.count), found[0].windows)
+            missing = np.setdiff1d(np.arange(ends.count), by_store[0].windows)
             keys = tuple(key.take(pa.array(missing)) for key in ends.keys)
             chunks.append(
                 WindowCells(missing, keys, nothing(grouped.layouts[0].partial_columns, len(missing)))
             )
         for chunk in chunks:
-            columns, failed = columns_of_cells(grouped, chunk, [[part] for part in found[1:]])
+            columns, failed = columns_of_cells(grouped, chunk, [[part] for part in by_store[1:]])
             yield chunk.windows, columns, failed
 
     def answered(
@@ -128,7 +133,7 @@ class PartitionedRows:
         runs: Sequence[Sections],
         state: dict[str, pa.Table],
     ) -> tuple[pa.Table, tuple[Rejected, ...]]:
-        """The results of windows that end now; what the last of each partition answered is added to `state`."""
+        """The results of windows that end now; the answer of each partition's last one is added to `state`."""
         results, rejected = finished(self.finish, self.bounds_prefix, ends, shown, chunks)
         state[LAST] = last_of_each(ends, results, self.slots)
         if self.emit_mode is not None:
@@ -140,7 +145,7 @@ class PartitionedRows:
 
 
 class OverPartitions(RowOperator):
-    """An operator over `PartitionedRows`: what the runtime asks of it, but for how its windows end."""
+    """An operator over `PartitionedRows`; subclasses define how their windows end."""
 
     __slots__ = ()
     spec: PartitionedRows
@@ -172,7 +177,7 @@ class OverPartitions(RowOperator):
 
     @property
     def finish(self) -> Finish:
-        """What is done to the rows or groups of a window."""
+        """The steps above its windows."""
         return self.spec.finish
 
     @property
@@ -182,14 +187,14 @@ class OverPartitions(RowOperator):
 
     @property
     def records(self) -> tuple[Any, ...]:
-        """What is its own, then what all of its kind have."""
+        """Its own settings, then those of all operators over partitions."""
         return (self, self.spec)
 
     @property
     def keeps_latest(self) -> bool:
-        """Its state does."""
+        """Its state has the last window's answer."""
         return True
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
-        """The last window of each partition that has ended: what INVOKE returns. None when there is none."""
+        """The last window of each partition that has ended, as INVOKE returns it; None if there is none."""
         return latest_emitted(runs, self.spec.emit_mode, self.spec.partitions)

@@ -1,8 +1,8 @@
-"""Which number has a row in its partition, and which rows end a window?
+"""Numbers of rows in their partition, and the rows that end a window.
 
-A number in order of arrival is known when the row comes; a number in stream order when punctuation has passed the row.
-What is kept is a *mark* per row (or only per row that ends a window) until punctuation has passed it, and how many rows
-each partition has numbered: counts of epochs add up.
+A number in order of arrival is known when the row arrives; a number in stream order when the row is below punctuation.
+State: a *mark* per row (or only per row that ends a window) until the row is below punctuation, and how many rows each
+partition has numbered: counts of epochs are added.
 """
 
 from __future__ import annotations
@@ -47,33 +47,33 @@ class Numbers:
 def ends_among(
     numbers: Numbers, arrived: pa.Table, runs: Sequence[Sections], span: tuple[Instant, Instant]
 ) -> tuple[dict[str, pa.Table], Ends]:
-    """What to keep of the marks of rows that came, and where windows end within `span` (closed, limit)."""
-    closed, limit = span
+    """The state of marks of new rows, and where windows end within `span` (emitted_to, limit)."""
+    emitted_to, limit = span
     fresh = arrived.select([SLOT, TIME, POSITION, *numbers.parts])
     counts = [run[COUNTS] for run in runs if COUNTS in run]
     state: dict[str, pa.Table] = {}
     early = numbers.numbered == "row_num"
     if early:
         fresh = _due(numbers, fresh, counts, state)
-    waiting = [_within(run[MARKS], closed, limit) for run in runs if MARKS in run]
-    passed = pa.concat_tables([*waiting, _within(fresh, closed, limit)])
+    waiting = [_within(run[MARKS], emitted_to, limit) for run in runs if MARKS in run]
+    due = pa.concat_tables([*waiting, _within(fresh, emitted_to, limit)])
     later = fresh.filter(pa.array(ints(fresh, TIME) >= limit))
     if later.num_rows:
         state[MARKS] = later
     if not early:
-        passed = _due(numbers, passed, counts, state)
-    return state, _distinct(numbers, passed)
+        due = _due(numbers, due, counts, state)
+    return state, _distinct(numbers, due)
 
 
-def _within(table: pa.Table, closed: Instant, limit: Instant) -> pa.Table:
+def _within(table: pa.Table, emitted_to: Instant, limit: Instant) -> pa.Table:
     at = ints(table, TIME)
-    return table.filter(pa.array((at >= closed) & (at < limit)))
+    return table.filter(pa.array((at >= emitted_to) & (at < limit)))
 
 
 def _due(
     numbers: Numbers, rows: pa.Table, counts: Sequence[pa.Table], state: dict[str, pa.Table]
 ) -> pa.Table:
-    """The rows that end windows, of rows that are numbered now; the counts go on in `state`."""
+    """The rows that end windows, among rows that are numbered now; the new counts are added to `state`."""
     if numbers.every == 1 or not rows.num_rows:
         return rows
     groups = numbers.partition([rows, *counts])
@@ -113,12 +113,12 @@ def _distinct(numbers: Numbers, rows: pa.Table) -> Ends:
 
 
 def added(numbers: Numbers, tables: Sequence[pa.Table]) -> pa.Table:
-    """One count a partition."""
+    """One count per partition."""
     whole = pa.concat_tables(tables)
     groups = numbers.partition([whole])
     total = np.zeros(groups.count, np.int64)
     np.add.at(total, groups.codes, ints(whole, _COUNT))
     first = np.full(groups.count, whole.num_rows, np.int64)
     np.minimum.at(first, groups.codes, np.arange(whole.num_rows))
-    kept = whole.take(pa.array(first)).drop_columns([_COUNT])
-    return kept.append_column(_COUNT, pa.array(total))
+    first_rows = whole.take(pa.array(first)).drop_columns([_COUNT])
+    return first_rows.append_column(_COUNT, pa.array(total))

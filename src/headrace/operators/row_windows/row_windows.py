@@ -1,7 +1,8 @@
 """`[ROWS n SLIDE m]` and its partitioned form: windows at every m-th row over the last n, with and without aggregates.
 
-Rows get dense ranks in their partition when punctuation has passed them (decision D10), or, numbered by arrival, when
-they come; from then on a rank is to these windows what an instant is to windows of time, and panes of ranks serve aggregates just so.
+Rows get dense ranks in their partition when they are below punctuation (decision D10), or, numbered by arrival, when
+they arrive; from then on a rank is to these windows what an instant is to time windows, and panes of ranks serve
+aggregates in the same way.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class RowSlides(OverPartitions):
         return Context.FORWARD_FREE if self.numbered == "row_num" else Context.FORWARD_AWARE
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Rank the rows that punctuation passed; answer the windows they complete."""
+        """Rank the rows below punctuation; answer the windows they complete."""
         limit = FOREVER if advance.final or self.numbered == "row_num" else advance.punctuation
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
         waiting = hold(self.rows, [run[ROWS] for run in runs if ROWS in run])
@@ -66,9 +67,9 @@ class RowSlides(OverPartitions):
         return Step(state, results, rejected)
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """Ranked rows of windows to come, and of the last one closed; unranked rows that still wait.
+        """Ranked rows of later windows, and of the last one closed; unranked rows that still wait.
 
-        What ISTREAM and DSTREAM tell of the last one depends on the one before it.
+        What ISTREAM and DSTREAM emit of the last one depends on the one before it.
         """
         if section == ROWS:
             held = hold(self.rows, tables)
@@ -82,7 +83,7 @@ class RowSlides(OverPartitions):
         return whole.filter(pa.array(ranks > (shown * self.slide - self.count)[groups.codes]))
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
-        """The last window of each partition, from state alone: what INVOKE returns. None when no window has closed."""
+        """The last window of each partition, from state alone, as INVOKE returns it. None if no window has closed."""
         stored = [run[RANKED] for run in runs if RANKED in run]
         held = hold(self.rows, [table.drop_columns([RANK]) for table in stored])
         if not held.rows:
@@ -97,7 +98,7 @@ class RowSlides(OverPartitions):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """All rows at hand, with the rank of each in its partition, from 1; rows of one stream row share it.
+    """All available rows, with the rank of each in its partition, from 1; rows of one stream row share it.
 
     `before` and `last` are the greatest ranks of each partition, before this epoch and now. `older` rows come first.
     """
@@ -123,12 +124,12 @@ class Ranked:
 
 
 def rank(operator: RowSlides, stored: Sequence[pa.Table], fresh: Held) -> Ranked:
-    """Continue each partition's ranks over the fresh rows, in the order (event time, position)."""
+    """Continue each partition's ranks over the new rows, in the order (event time, position)."""
     older = hold(operator.rows, [table.drop_columns([RANK]) for table in stored])
-    known = [ints(table, RANK) for table in stored]
+    ranks_before = [ints(table, RANK) for table in stored]
     held = hold(operator.rows, [older.table, fresh.table])
     groups = operator.spec.partition(held.table)
-    ranks = np.concatenate([*known, np.zeros(fresh.rows, np.int64)])
+    ranks = np.concatenate([*ranks_before, np.zeros(fresh.rows, np.int64)])
     before = np.zeros(groups.count, np.int64)
     np.maximum.at(before, groups.codes[: older.rows], ranks[: older.rows])
     codes = groups.codes[older.rows :]
@@ -201,9 +202,9 @@ def _rows(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Chun
         yield number, columns, None
 
 
-def _windows_of(operator: RowSlides, places: Ints) -> tuple[Ints, Ints]:
-    """First and last window that holds a place (rank - 1): i*m - n <= place < i*m."""
-    return places // operator.slide + 1, (places + operator.count) // operator.slide
+def _windows_of(operator: RowSlides, offsets: Ints) -> tuple[Ints, Ints]:
+    """First and last window that holds a rank, as rank - 1: i*m - n <= rank - 1 < i*m."""
+    return offsets // operator.slide + 1, (offsets + operator.count) // operator.slide
 
 
 def _groups(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Chunk]:
@@ -212,18 +213,18 @@ def _groups(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Ch
     assert grouped is not None
     panes = Panes.of(TimeSlide(operator.count, operator.slide))
     live = np.flatnonzero(ranked.held.live)
-    place = panes.of_instants(ranked.ranks[live] - 1)
-    span = int(place.max()) + 1 if len(place) else 1
+    pane = panes.of_instants(ranked.ranks[live] - 1)
+    span = int(pane.max()) + 1 if len(pane) else 1
     picked = pa.array(live)
     values = [
         ranked.held.column(name).take(picked) for name in operator.rows.names[operator.spec.partitions :]
     ]
-    tables = fold(grouped, ranked.codes[live] * span + place, values, 0)
-    found = [
+    tables = fold(grouped, ranked.codes[live] * span + pane, values, 0)
+    by_store = [
         _window_cells(layout, table, panes, span, series)
         for layout, table in zip(grouped.layouts, tables, strict=True)
     ]
-    chunks = [found[0]]
+    chunks = [by_store[0]]
     if operator.spec.emit_empty and not grouped.keys:
         numbers = np.concatenate(
             [
@@ -231,16 +232,16 @@ def _groups(operator: RowSlides, ranked: Ranked, series: _Series) -> Iterator[Ch
                 for low, high, shift in zip(series.first, series.last, series.offset, strict=True)
             ]
         )
-        missing = numbers[~np.isin(numbers, found[0].windows)]
+        missing = numbers[~np.isin(numbers, by_store[0].windows)]
         chunks.append(WindowCells(missing, (), nothing(grouped.layouts[0].partial_columns, len(missing))))
     for chunk in chunks:
         if chunk.rows:
-            columns, failed = columns_of_cells(grouped, chunk, [[part] for part in found[1:]])
+            columns, failed = columns_of_cells(grouped, chunk, [[part] for part in by_store[1:]])
             yield chunk.windows, columns, failed
 
 
 def _window_cells(layout: Layout, table: pa.Table, panes: Panes, span: int, series: _Series) -> WindowCells:
-    """The windows that close now, each read from its bin: what that costs does not depend on count / slide."""
+    """The windows that close now, each read from its bin: the cost does not depend on count / slide."""
     rows = gather(layout, [table])
     codes, pane = np.divmod(rows.blocks, span)
     assert panes.back is not None
@@ -255,7 +256,7 @@ def _window_cells(layout: Layout, table: pa.Table, panes: Panes, span: int, seri
 
 
 def _differences(operator: RowSlides, ranked: Ranked, series: _Series, rows: pa.Table) -> pa.Table:
-    """Each window that closes now against the one before it."""
+    """The differences between each window that closes now and the one before it."""
     numbers = ints(rows, WINDOW)
     codes, windows = series.split(numbers)
     before = ranked.before // operator.slide
@@ -264,10 +265,10 @@ def _differences(operator: RowSlides, ranked: Ranked, series: _Series, rows: pa.
     target = np.concatenate([numbers[entering], numbers[leaving] + 1])
     signs = np.repeat([1, -1], [entering.sum(), leaving.sum()])
     assert operator.spec.emit_mode is not None
-    told = consolidated(rows.take(pa.array(picked)), target, signs, operator.spec.emit_mode)
-    codes, windows = series.split(ints(told, AT))
+    changes = consolidated(rows.take(pa.array(picked)), target, signs, operator.spec.emit_mode)
+    codes, windows = series.split(ints(changes, AT))
     ends = ranked.time_of(codes, windows * operator.slide)
-    return told.set_column(told.column_names.index(AT), AT, pa.array(ends))
+    return changes.set_column(changes.column_names.index(AT), AT, pa.array(ends))
 
 
 __all__ = ["Ranked", "RowSlides", "rank"]

@@ -1,8 +1,8 @@
-"""WITH REVISIONS of sessions: a late row makes one longer, or joins two that had been told; both go, and what they are now comes.
+"""Revisions of sessions: a late row extends a session or joins two; the old ones are retracted, the new one is inserted.
 
-A session is told from all of its rows at once, in stream order, whenever it is told: so what is taken back is what was
-told, to the last bit. Rows are kept while a late row may still reach their session, which is what this costs: a row that
-comes touches the sessions it is in, and a turn looks at the times of all rows that are kept.
+A session is always emitted from all of its rows, in stream order: so a retraction equals the earlier insertion to the
+last bit. The cost is that rows are stored while a late row may still reach their session: a new row affects the
+sessions it is in, and an advance reads the times of all stored rows.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from headrace.operators.rows.row_state import ROWS, Held, hold
 from headrace.operators.time_windows.window_revisions import net, revised
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
-FLOOR: Final = "floor"
+MIN_EVENT_TIME: Final = "floor"
 """A section of one instant: rows before it are in no session that may change."""
-_AT: Final = "__floor"
+_INSTANT: Final = "__floor"
 _VERSION: Final = "__version"
 
 
 @dataclass(frozen=True, slots=True)
 class RevisingSessions(Around):
-    """The sessions of `inner`, of which all rows meet in one slot, with their revisions."""
+    """The sessions of `inner`, whose rows are all in one slot, with their revisions."""
 
     inner: FrameWindows
     gap: Duration
@@ -42,103 +42,99 @@ class RevisingSessions(Around):
 
     @property
     def keeps_latest(self) -> bool:
-        """Its state does."""
+        """Its state has the last session's answer."""
         return True
 
     def display(self) -> Iterator[str]:
-        """For which rows, then the inner operator's lines."""
+        """The revised rows, then the inner operator's lines."""
         yield revised(self.revisions)
         yield from self.inner.display()
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Tell sessions that end now, and again those that a row which came is in."""
-        layout, min_punctuation = self.inner.rows, _floor(runs)
-        kept = hold(layout, [run[ROWS] for run in runs if ROWS in run])
-        kept = kept.where(kept.at >= min_punctuation)
+        """Emit sessions that end now, and revise those that a new row is in."""
+        layout, min_event_time = self.inner.rows, _min_event_time(runs)
+        stored = hold(layout, [run[ROWS] for run in runs if ROWS in run])
+        stored = stored.where(stored.at >= min_event_time)
         arrived = hold(layout, [delta[ROWS] for delta in deltas if ROWS in delta])
         state: dict[str, pa.Table] = {ROWS: arrived.table} if arrived.rows else {}
-        if not kept.rows and not arrived.rows:
+        if not stored.rows and not arrived.rows:
             return Step(state)
-        every = hold(layout, [kept.table, arrived.table])
-        order = np.lexsort((every.position, every.at))
-        every = hold(layout, [every.table.take(pa.array(order))])
-        fresh = order >= kept.rows
-        sessions = _Sessions.of(every, self.inner.spec.parts, self.gap)
+        rows = hold(layout, [stored.table, arrived.table])
+        order = np.lexsort((rows.position, rows.at))
+        rows = hold(layout, [rows.table.take(pa.array(order))])
+        fresh = order >= stored.rows
+        sessions = _Sessions.of(rows, self.inner.spec.parts, self.gap)
         limit = FOREVER if advance.final else advance.punctuation
         due = sessions.touched(fresh) | ((sessions.end >= advance.emitted_to) & (sessions.end < limit))
         picked = due[sessions.code]
         step = self._answer(
-            every.where(picked),
+            rows.where(picked),
             Advance(BEGINNING, advance.punctuation, advance.max_event_time, advance.final),
         )
         before = self._answer(
-            every.where(picked & ~fresh), Advance(BEGINNING, advance.emitted_to, advance.max_event_time)
+            rows.where(picked & ~fresh), Advance(BEGINNING, advance.emitted_to, advance.max_event_time)
         )
         parts = [
-            _signed(each.results, sign)
-            for each, sign in ((before, -1), (step, 1))
-            if each.results is not None and each.results.num_rows
+            _signed(answer.results, sign)
+            for answer, sign in ((before, -1), (step, 1))
+            if answer.results is not None and answer.results.num_rows
         ]
-        state |= self._settled(sessions, advance, min_punctuation)
-        state |= _last(before, step, int(every.position.max()))
+        state |= self._settled(sessions, advance, min_event_time)
+        state |= _last(before, step, int(rows.position.max()))
         changes = net(pa.concat_tables(parts)) if parts else None
         return Step(state, changes, step.rejected, int((sessions.end >= limit).sum()))
 
     def _answer(self, rows: Held, advance: Advance) -> Step:
-        """What these rows alone make by then."""
+        """The answer over these rows alone."""
         if not rows.rows or advance.punctuation == BEGINNING:
             return Step()
         return self.inner.advance([], [{ROWS: rows.table}], advance)
 
-    def _settled(
-        self, sessions: _Sessions, advance: Advance, min_punctuation: Instant
-    ) -> dict[str, pa.Table]:
-        """The new floor: where the first session begins, there or to come, that a late row may still be in."""
+    def _settled(self, sessions: _Sessions, advance: Advance, min_event_time: Instant) -> dict[str, pa.Table]:
+        """The new minimum: the beginning of the first session, stored or later, that a late row may still be in."""
         settled = settled_at(advance.punctuation, self.revisions)
         if settled == BEGINNING or advance.final:
             return {}
         may_change = sessions.end >= settled
-        now = min(settled, int(sessions.first[may_change].min(initial=settled)))
-        if now <= min_punctuation:
+        first_open = min(settled, int(sessions.first[may_change].min(initial=settled)))
+        if first_open <= min_event_time:
             return {}
-        columns = [pa.array([now]), pa.array([self.inner.rows.slot], pa.int16())]
-        return {FLOOR: pa.table(columns, names=[_AT, SLOT])}
+        columns = [pa.array([first_open]), pa.array([self.inner.rows.slot], pa.int16())]
+        return {MIN_EVENT_TIME: pa.table(columns, names=[_INSTANT, SLOT])}
 
     def before_merge(
         self,
         sections: Mapping[str, Sequence[pa.Table]],
         advance: Advance,  # noqa: ARG002
     ) -> Mapping[str, Sequence[pa.Table]]:
-        """Sections about to be merged, without rows before the floor."""
-        if FLOOR not in sections or ROWS not in sections:
+        """Sections about to be merged, without rows before the minimum."""
+        if MIN_EVENT_TIME not in sections or ROWS not in sections:
             return sections
-        min_punctuation = _floor([{FLOOR: table} for table in sections[FLOOR]])
+        min_event_time = _min_event_time([{MIN_EVENT_TIME: table} for table in sections[MIN_EVENT_TIME]])
         held = (hold(self.inner.rows, [table]) for table in sections[ROWS])
-        return {**sections, ROWS: [each.where(each.at >= min_punctuation).table for each in held]}
+        return {**sections, ROWS: [rows.where(rows.at >= min_event_time).table for rows in held]}
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
-        """All rows, or the last floor."""
+        """All rows, or the last minimum."""
         whole = pa.concat_tables(tables)
         if section == LAST:
             return _newest(whole, self.inner.spec.partitions)
-        if section != FLOOR or not whole.num_rows:
+        if section != MIN_EVENT_TIME or not whole.num_rows:
             return whole
-        return whole.take(pa.array([int(np.argmax(ints(whole, _AT)))]))
+        return whole.take(pa.array([int(np.argmax(ints(whole, _INSTANT)))]))
 
     def latest(self, runs: Sequence[Sections]) -> pa.Table | None:
-        """The last session of each partition; of one that has ended and goes on since a row came late, none."""
+        """The last session of each partition; none for one that ended and was reopened by a late row."""
         stored = [run[LAST] for run in runs if LAST in run]
         if not stored:
             return None
-        found = answers(_newest(pa.concat_tables(stored), self.inner.spec.partitions)).drop_columns(
-            [_VERSION]
-        )
-        return _signed(found, 1)
+        rows = answers(_newest(pa.concat_tables(stored), self.inner.spec.partitions)).drop_columns([_VERSION])
+        return _signed(rows, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sessions:
-    """Sessions: of each row which one, and of each the time of its first row and its end."""
+    """Sessions: the session of each row, and the time of the first row and the end of each."""
 
     code: Ints
     first: Ints
@@ -146,7 +142,7 @@ class _Sessions:
 
     @staticmethod
     def of(rows: Held, parts: Sequence[str], gap: Duration) -> _Sessions:
-        """Cut rows that stand in stream order."""
+        """Cut rows in stream order into sessions."""
         partition = group([rows.column(name) for name in parts], rows.rows).codes
         order = np.argsort(partition, kind="stable")
         at, part = rows.at[order], partition[order]
@@ -157,43 +153,43 @@ class _Sessions:
         return _Sessions(code, at[starts], at[np.r_[starts[1:], len(at)] - 1] + gap)
 
     def touched(self, rows: np.ndarray) -> np.ndarray:
-        """Which sessions hold one of the rows."""
-        found = np.zeros(len(self.first), bool)
-        found[self.code[rows]] = True
-        return found
+        """Which sessions contain one of the rows."""
+        result = np.zeros(len(self.first), bool)
+        result[self.code[rows]] = True
+        return result
 
 
-def _last(before: Step, now: Step, position: int) -> dict[str, pa.Table]:
-    """The last sessions told now, and those that were told before and are not any more."""
-    found = []
-    for number, step in enumerate((before, now)):
+def _last(before: Step, after: Step, position: int) -> dict[str, pa.Table]:
+    """The last sessions emitted now, and those emitted before that are retracted."""
+    tables = []
+    for number, step in enumerate((before, after)):
         if LAST in step.state:
             table = step.state[LAST]
             if step is before:
-                gone = pa.array(np.zeros(table.num_rows, bool))
-                table = table.set_column(table.column_names.index(LIVE), LIVE, gone)
+                not_live = pa.array(np.zeros(table.num_rows, bool))
+                table = table.set_column(table.column_names.index(LIVE), LIVE, not_live)
             version = pa.array(np.full(table.num_rows, 2 * position + number))
-            found.append(table.append_column(_VERSION, version))
-    return {LAST: pa.concat_tables(found)} if found else {}
+            tables.append(table.append_column(_VERSION, version))
+    return {LAST: pa.concat_tables(tables)} if tables else {}
 
 
-def _newest(kept: pa.Table, partitions: int) -> pa.Table:
-    """Of what was kept at several times, each partition's last session as it was told last."""
-    kept = newest(kept, partitions)
-    parts = [flat(kept.column(f"{PART}{place}")) for place in range(partitions)]
-    codes = group(parts, kept.num_rows).codes
-    version = ints(kept, _VERSION)
+def _newest(stored: pa.Table, partitions: int) -> pa.Table:
+    """Each partition's last session as it was last emitted, from state of several epochs."""
+    stored = newest(stored, partitions)
+    parts = [flat(stored.column(f"{PART}{index}")) for index in range(partitions)]
+    codes = group(parts, stored.num_rows).codes
+    version = ints(stored, _VERSION)
     last = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
     np.maximum.at(last, codes, version)
-    return kept.filter(pa.array(version == last[codes]))
+    return stored.filter(pa.array(version == last[codes]))
 
 
-def _floor(runs: Sequence[Sections]) -> Instant:
-    min_punctuations = [ints(run[FLOOR], _AT) for run in runs if FLOOR in run]
-    return max((int(each.max()) for each in min_punctuations if len(each)), default=BEGINNING)
+def _min_event_time(runs: Sequence[Sections]) -> Instant:
+    instants_by_run = [ints(run[MIN_EVENT_TIME], _INSTANT) for run in runs if MIN_EVENT_TIME in run]
+    return max((int(instants.max()) for instants in instants_by_run if len(instants)), default=BEGINNING)
 
 
 def _signed(results: pa.Table, sign: int) -> pa.Table:
-    """Changes; windows are numbered by their ends, since their places among those of a turn say nothing later."""
+    """Changes; windows are numbered by their ends, since their indices within an advance are not stable."""
     results = results.set_column(results.column_names.index(WINDOW), WINDOW, results.column(AT))
     return results.append_column(CHANGE, pa.array(np.full(results.num_rows, sign, np.int8)))

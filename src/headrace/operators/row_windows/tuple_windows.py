@@ -1,9 +1,10 @@
-"""`[RANGE r SLIDE n ROWS]`: windows that end at rows, so that which ones a row is in depends on rows still to come.
+"""`[RANGE r SLIDE n ROWS]`: windows that end at rows, so that a row's windows depend on later rows.
 
-Rows are folded into cells by (partition, group, instant) when they come, in whatever order, and are not looked at again
-(without aggregates they are kept). When punctuation has passed it, a row's number says whether a window ends there;
-`window_bins` then gives every window's aggregate at once. State: the cells of the last range and of what punctuation has not
-passed, where windows may still end, a count per partition, and what the last window of each partition answered.
+Rows are folded into cells by (partition, group, instant) when they arrive, in any order, and are not read again
+(without aggregates they are stored). When a row is below punctuation, its number determines whether a window ends
+there; `window_bins` then gives every window's aggregate at once.
+State: the cells of the last range and of rows above punctuation, the instants where windows may still end, a count per
+partition, and the answer of each partition's last window.
 Source: Li 2008, section 6.2.3 (forward-context aware windows).
 """
 
@@ -25,7 +26,7 @@ from headrace.operators.base.ranges import repeated
 from headrace.operators.row_windows.last_window import LASTS, Chunk, Shown, newest
 from headrace.operators.row_windows.partitioned_rows import OverPartitions, PartitionedRows
 from headrace.operators.row_windows.row_numbers import COUNTS, MARKS, Numbers, added, ends_among
-from headrace.operators.row_windows.window_bins import Ends, bins_of, cells_of, places_of
+from headrace.operators.row_windows.window_bins import Ends, bins_of, cells_of, windows_holding
 from headrace.operators.rows.row_state import ROWS, TIME, Held, hold
 from headrace.time import BEGINNING, FOREVER, Duration, Instant
 
@@ -45,15 +46,15 @@ class TupleSlides(OverPartitions):
         return Context.FORWARD_AWARE
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Fold what came; answer the windows that end at rows which punctuation passed."""
+        """Fold new rows; answer the windows that end at rows below punctuation."""
         limit = FOREVER if advance.final else advance.punctuation
         arrived = hold(self.rows, [delta[ROWS] for delta in deltas if ROWS in delta])
         state, ends = ends_among(self._numbers, arrived.table, runs, (advance.emitted_to, limit))
         state |= self._stored(arrived)
         if not ends.count:
             return Step(state)
-        kept = (*runs, state)
-        chunks = self.spec.chunks(ends, self._rows(ends, kept), partial(self._cells, ends, kept))
+        sections = (*runs, state)
+        chunks = self.spec.chunks(ends, self._rows(ends, sections), partial(self._cells, ends, sections))
         shown = Shown(ends.at - self.range, ends.at, ends.at)
         results, rejected = self.spec.answered(ends, shown, chunks, runs, state)
         return Step(state, results, rejected)
@@ -63,7 +64,7 @@ class TupleSlides(OverPartitions):
         return Numbers(self.spec.parts, self.every, self.numbered)
 
     def _stored(self, arrived: Held) -> dict[str, pa.Table]:
-        """What came, as it is kept: cells a store, or rows."""
+        """The state of new rows: cells per store, or rows."""
         live = arrived.where(arrived.live)
         if not live.rows:
             return {}
@@ -73,18 +74,20 @@ class TupleSlides(OverPartitions):
 
     # -------------------------------------------------------------------------------------------------- windows that end
 
-    def _cells(self, ends: Ends, kept: Sequence[Sections], layout: Layout, store: str) -> WindowCells:
-        tables = _reaching(self, store, KEY, ends, kept)
+    def _cells(self, ends: Ends, sections: Sequence[Sections], layout: Layout, store: str) -> WindowCells:
+        tables = _reaching(self, store, KEY, ends, sections)
         return cells_of(bins_of(layout, tables, ends, self.range, self.spec.partitions))
 
-    def _rows(self, ends: Ends, kept: Sequence[Sections]) -> Iterator[Chunk]:
+    def _rows(self, ends: Ends, sections: Sequence[Sections]) -> Iterator[Chunk]:
         """Rows in their windows."""
-        held = hold(self.rows, _reaching(self, ROWS, TIME, ends, kept))
-        low, high = places_of(ends, [held.column(name) for name in self.spec.parts], held.at, self.range)
+        held = hold(self.rows, _reaching(self, ROWS, TIME, ends, sections))
+        low, high = windows_holding(
+            ends, [held.column(name) for name in self.spec.parts], held.at, self.range
+        )
         inside = np.flatnonzero(low < high)
         yield np.empty(0, np.int64), self._columns(held, inside[:0]), None
-        for row, place in repeated(low[inside], high[inside] - 1):
-            yield place, self._columns(held, inside[row]), None
+        for row, window in repeated(low[inside], high[inside] - 1):
+            yield window, self._columns(held, inside[row]), None
 
     def _columns(self, held: Held, rows: Ints) -> dict[str, pa.Array]:
         picked = pa.array(rows)
@@ -93,7 +96,7 @@ class TupleSlides(OverPartitions):
     # ------------------------------------------------------------------------------------------------------------- at rest
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """Cells (or rows) of windows to come, marks that punctuation has not passed, one count a partition."""
+        """Cells (or rows) of later windows, marks above punctuation, one count per partition."""
         if section == COUNTS:
             return added(self._numbers, tables)
         if section in LASTS:
@@ -125,13 +128,13 @@ def _above(table: pa.Table, name: str, bound: Instant) -> pa.Table:
 
 
 def _reaching(
-    operator: TupleSlides, section: str, name: str, ends: Ends, kept: Sequence[Sections]
+    operator: TupleSlides, section: str, name: str, ends: Ends, sections: Sequence[Sections]
 ) -> list[pa.Table]:
     """The stored rows that a window which ends now may hold."""
-    tables = [run[section] for run in kept if section in run]
+    tables = [run[section] for run in sections if section in run]
     low, high = _lookback_start(int(ends.at.min()), operator.range), int(ends.at.max())
-    found = []
+    result = []
     for table in tables:
         at = ints(table, name)
-        found.append(table.filter(pa.array((at > low) & (at <= high))))
-    return found
+        result.append(table.filter(pa.array((at > low) & (at <= high))))
+    return result

@@ -1,4 +1,4 @@
-"""Which windows of a user's class is each row in? Asked when rows are scanned, batch by batch."""
+"""Scanner of windows of a user's class: the windows of each row, computed batch by batch."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Assigned:
 
 
 def assigned(kind: UserWindow, at: Ints, on: Sequence[pa.Array]) -> Assigned:
-    """The windows of rows. After a failure by halves, so that only rows that fail alone are errors."""
+    """The windows of rows. After a failure by halves, so that only rows that fail on their own are errors."""
     try:
         row, number = called(kind, at, on)
-        distinct, place = np.unique(number, return_inverse=True)
+        distinct, index = np.unique(number, return_inverse=True)
         starts, ends = bounds_of(kind, distinct)
-        start, end = starts[place], ends[place]
+        start, end = starts[index], ends[index]
         if ((at[row] < start) | (at[row] >= end)).any():
-            raise ValueError("a row is outside the bounds of its window")  # noqa: TRY301 told like any other
+            raise ValueError("a row is outside the bounds of its window")  # noqa: TRY301 reported like any other
         return Assigned(row, number, start, end, {})
     except Exception as failure:  # noqa: BLE001 whatever a user's class raises is an error of its rows
         if len(at) <= 1:
@@ -79,24 +79,24 @@ class UserScanner:
     rows_kept: int = 0
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch."""
+        """Add a batch."""
         self.rows_in += batch.rows
         batch = self.below.apply(batch)
         batch, on = self.below.evaluate(batch, self.on)
         if not batch.rows:
             return
-        found = assigned(self.window.kind, batch.at, on)
-        if found.failed:
-            self._reject(batch, found.failed)
-        data_punctuation = {**batch.columns, _ROW: pa.array(np.arange(batch.rows))}
-        passed = self.above.apply(Batch(data_punctuation, batch.at, batch.position))
-        passed, values = self.above.evaluate(passed, self.layout.stored)
-        rows = flat(passed.columns[_ROW]).to_numpy(zero_copy_only=False)
-        copy, pair = _copies(rows, found.row, batch.rows)
-        self.rows_kept += passed.rows
+        windows = assigned(self.window.kind, batch.at, on)
+        if windows.failed:
+            self._reject(batch, windows.failed)
+        columns = {**batch.columns, _ROW: pa.array(np.arange(batch.rows))}
+        rows_above = self.above.apply(Batch(columns, batch.at, batch.position))
+        rows_above, values = self.above.evaluate(rows_above, self.layout.stored)
+        numbers = flat(rows_above.columns[_ROW]).to_numpy(zero_copy_only=False)
+        copy, pair = _copies(numbers, windows.row, batch.rows)
+        self.rows_kept += rows_above.rows
         if len(copy):
             self._store(
-                passed.take(copy), [flat(value).take(pa.array(copy)) for value in values], found, pair
+                rows_above.take(copy), [flat(value).take(pa.array(copy)) for value in values], windows, pair
             )
 
     def _reject(self, batch: Batch, failed: dict[int, str]) -> None:
@@ -104,40 +104,42 @@ class UserScanner:
         reasons = tuple(f"the window {self.window.name}: {failed[row]}" for row in rows.tolist())
         self.below.rejected.append(Rejected(batch.at[rows], batch.position[rows], reasons))
 
-    def _store(self, rows: Batch, values: Sequence[pa.Array], found: Assigned, pair: Ints) -> None:
-        number = found.number[pair]
+    def _store(self, rows: Batch, values: Sequence[pa.Array], windows: Assigned, pair: Ints) -> None:
+        number = windows.number[pair]
         if self.grouped is None:
             table = self.layout.table(rows, values, np.ones(rows.rows, bool))
-            self.tables.append([_bounded(table.append_column(KEY, pa.array(number)), found)])
+            self.tables.append([_bounded(table.append_column(KEY, pa.array(number)), windows)])
             return
         folded = fold(self.grouped, number, values, self.layout.slot)
-        self.tables.append([_bounded(cells, found) for cells in folded])
+        self.tables.append([_bounded(cells, windows) for cells in folded])
 
     def finish(self) -> Scanned:
         """The deltas: rows of windows, or a section of cells for each store."""
         deltas: dict[str, pa.Table] = {}
-        for place in range(len(self.tables[0]) if self.tables else 0):
-            section = ROWS if self.grouped is None else f"cells{place}"
-            deltas[section] = pa.concat_tables([kept[place] for kept in self.tables])
+        for store in range(len(self.tables[0]) if self.tables else 0):
+            section = ROWS if self.grouped is None else f"cells{store}"
+            deltas[section] = pa.concat_tables([tables[store] for tables in self.tables])
         return Scanned(deltas, (*self.below.rejected, *self.above.rejected), self.rows_in, self.rows_kept)
 
 
 def _copies(rows: Ints, paired: Ints, count: int) -> tuple[Ints, Ints]:
-    """A row that passed is kept once a window: (its place among those that passed, the pair)."""
+    """Copies of rows, one per window: (index of the row, the pair)."""
     order = np.argsort(paired, kind="stable")
     counts = np.bincount(paired, minlength=count)
     before = np.cumsum(counts) - counts
     copies = counts[rows]
     copy = np.repeat(np.arange(len(rows)), copies)
-    place = np.arange(len(copy)) - np.repeat(np.cumsum(copies) - copies, copies)
-    return copy, order[np.repeat(before[rows], copies) + place]
+    offset = np.arange(len(copy)) - np.repeat(np.cumsum(copies) - copies, copies)
+    return copy, order[np.repeat(before[rows], copies) + offset]
 
 
-def _bounded(table: pa.Table, found: Assigned) -> pa.Table:
+def _bounded(table: pa.Table, windows: Assigned) -> pa.Table:
     """The table with the bounds of the windows whose numbers are its keys."""
-    distinct, first = np.unique(found.number, return_index=True)
+    distinct, first = np.unique(windows.number, return_index=True)
     at = first[np.searchsorted(distinct, ints(table, KEY))]
-    return table.append_column(START, pa.array(found.start[at])).append_column(END, pa.array(found.end[at]))
+    return table.append_column(START, pa.array(windows.start[at])).append_column(
+        END, pa.array(windows.end[at])
+    )
 
 
 __all__ = ["END", "START", "Assigned", "UserScanner", "assigned"]

@@ -1,9 +1,9 @@
 """`[WINDOW name(args)]`: windows of a user's class, with and without aggregates.
 
-The class is asked once a batch, when rows are scanned: a row goes to the cell of each of its windows (WID), which carries
-the window's bounds along, so that nothing of the user's runs where state is. Rows on which the class fails, or which it puts
-outside a window's bounds, are rejected for this query alone. State: a cell a group (without aggregates: a row) of each
-window whose end is still to come, and what the last one answered.
+The class is called once per batch, when rows are scanned: a row is added to the cell of each of its windows (WID)
+together with the window's bounds, so that no user code runs where state is. Rows on which the class fails, or which it
+puts outside a window's bounds, are rejected for this query alone.
+State: a cell per group (without aggregates: a row) of each window that has not ended, and the answer of the last one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Windows:
 
 @dataclass(frozen=True, slots=True)
 class UserWindows(OverPartitions):
-    """Windows of a user's class, one after the other as they end; `on` are the expressions handed to the class."""
+    """Windows of a user's class, one after the other as they end; `on` are the expressions passed to the class."""
 
     spec: PartitionedRows
     window: Custom
@@ -81,52 +81,54 @@ class UserWindows(OverPartitions):
         )
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Answer the windows whose end punctuation has reached."""
+        """Answer the windows whose end is at or below punctuation."""
         limit = FOREVER if advance.final else advance.punctuation
         state: dict[str, pa.Table] = {}
         for section in self.spec.stores:
             arrived = [delta[section] for delta in deltas if section in delta]
             if arrived and (later := _ending_after(pa.concat_tables(arrived), limit)).num_rows:
                 state[section] = later
-        held = [table for kept in (*runs, *deltas) if (table := kept.get(self.spec.stores[0])) is not None]
-        known = _windows([_ending_after(table, advance.emitted_to) for table in held])
-        due = known.where(known.end <= limit)
-        open_windows = len(known.number) - len(due.number)
+        held = [
+            table for sections in (*runs, *deltas) if (table := sections.get(self.spec.stores[0])) is not None
+        ]
+        windows = _windows([_ending_after(table, advance.emitted_to) for table in held])
+        due = windows.where(windows.end <= limit)
+        open_windows = len(windows.number) - len(due.number)
         if not len(due.number):
             return Step(state, open_windows=open_windows)
         order = np.lexsort((due.number, due.end))
         ends = Ends(due.end[order], np.zeros(len(order), np.int64), ())
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
         stored = (*runs, *deltas)
         shown = Shown(due.start[order], due.end[order], due.number[order])
-        rows, cells = self._rows(due, place, stored), partial(_cells, due, place, stored)
+        rows, cells = self._rows(due, rank, stored), partial(_cells, due, rank, stored)
         chunks = self.spec.chunks(ends, rows, cells)
         results, rejected = self.spec.answered(ends, shown, chunks, runs, state)
         return Step(state, results, rejected, open_windows)
 
-    def _rows(self, due: _Windows, place: Ints, stored: Sequence[Sections]) -> Iterator[Chunk]:
-        tables = [table for kept in stored if (table := kept.get(ROWS)) is not None]
+    def _rows(self, due: _Windows, rank: Ints, stored: Sequence[Sections]) -> Iterator[Chunk]:
+        tables = [table for sections in stored if (table := sections.get(ROWS)) is not None]
         whole = pa.concat_tables(tables)
-        found, own = _found(due, ints(whole, KEY))
-        picked = pa.array(own)
-        yield place[found], {name: flat(whole.column(name)).take(picked) for name in self.rows.names}, None
+        windows, rows = _due_rows(due, ints(whole, KEY))
+        picked = pa.array(rows)
+        yield rank[windows], {name: flat(whole.column(name)).take(picked) for name in self.rows.names}, None
 
     # ------------------------------------------------------------------------------------------------------------- at rest
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """What windows to come need: one cell a window and group, or their rows."""
+        """What later windows need: one cell per window and group, or their rows."""
         if section in LASTS:
             return newest(pa.concat_tables(tables), 0)
         whole = _ending_after(pa.concat_tables(tables), advance.emitted_to)
         if section == ROWS:
             return whole
         layout = self.spec.layout_of(section)
-        known = _windows([whole])
+        windows = _windows([whole])
         merged = merge(layout, [whole.select(layout.schema().names)])
-        at = np.searchsorted(known.number, ints(merged, KEY))
-        merged = merged.append_column(START, pa.array(known.start[at]))
-        return merged.append_column(END, pa.array(known.end[at]))
+        at = np.searchsorted(windows.number, ints(merged, KEY))
+        merged = merged.append_column(START, pa.array(windows.start[at]))
+        return merged.append_column(END, pa.array(windows.end[at]))
 
 
 def _ending_after(table: pa.Table, emitted_to: int) -> pa.Table:
@@ -143,20 +145,22 @@ def _windows(tables: Sequence[pa.Table]) -> _Windows:
     return _Windows(distinct, start[first], end[first])
 
 
-def _found(due: _Windows, numbers: Ints) -> tuple[Ints, Ints]:
-    """For what lies in windows of these numbers: the place among `due`, and which are in one of them."""
+def _due_rows(due: _Windows, numbers: Ints) -> tuple[Ints, Ints]:
+    """For rows of windows with these numbers: the index in `due`, and which rows are in one of them."""
     at = np.minimum(np.searchsorted(due.number, numbers), len(due.number) - 1)
-    own = np.flatnonzero(due.number[at] == numbers)
-    return at[own], own
+    rows = np.flatnonzero(due.number[at] == numbers)
+    return at[rows], rows
 
 
-def _cells(due: _Windows, place: Ints, kept: Sequence[Sections], layout: Layout, store: str) -> WindowCells:
+def _cells(
+    due: _Windows, rank: Ints, sections: Sequence[Sections], layout: Layout, store: str
+) -> WindowCells:
     """The cells of windows that end now."""
     names = layout.schema().names
-    rows = gather(layout, [run[store].select(names) for run in kept if store in run])
-    found, own = _found(due, rows.blocks)
+    rows = gather(layout, [run[store].select(names) for run in sections if store in run])
+    windows, in_windows = _due_rows(due, rows.blocks)
     count = max(rows.groups.count, 1)
-    combined, there = compact(place[found] * count + rows.groups.codes[own], len(due.number) * count)
-    answer = reduce_answer(layout, select(rows.answer, own), combined, len(there))
-    windows, member = np.divmod(there, count)
-    return WindowCells(windows, tuple(key.take(pa.array(member)) for key in rows.groups.keys), answer)
+    combined, there = compact(rank[windows] * count + rows.groups.codes[in_windows], len(due.number) * count)
+    answer = reduce_answer(layout, select(rows.answer, in_windows), combined, len(there))
+    windows, group_index = np.divmod(there, count)
+    return WindowCells(windows, tuple(key.take(pa.array(group_index)) for key in rows.groups.keys), answer)

@@ -1,10 +1,10 @@
 """Bins: where the aggregate of windows that end at rows changes, for every group at once.
 
 A cell at x counts in the windows that end in [x, x + range): it opens a bin at x and one at x + range. Between two
-neighbouring bins of a group every window has the same aggregate, that of the bin with the greatest id at or below its end;
-so a window reads one bin, and nothing is ever taken out of an aggregate. Bins between two ends that close now are one.
-Source: Li 2008, fig. 6-7, where a new bin must start from the bin at or (repaired) *equal* to its id, and (repaired) the
-last bin below punctuation must stay.
+neighbouring bins of a group every window has the same aggregate, that of the bin with the greatest id at or below its
+end; so a window reads one bin, and nothing is ever subtracted. Bins between two ends that close now are one.
+Source: Li 2008, fig. 6-7, where a new bin must start from the bin at or (repaired) *equal* to its id, and (repaired)
+the last bin below punctuation must stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headrace.time import Duration
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Where windows end, each partition's in order of time: instants, partition codes, and the partitions' values."""
+    """Ends of windows, in order of time per partition: instants, partition codes, and the partitions' values."""
 
     at: Ints
     codes: Ints
@@ -45,7 +45,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Bins that hold a row: the windows [low, high) that read each, its group's keys, its cells."""
+    """Non-empty bins: the windows [low, high) that read each, its group's keys, its cells."""
 
     low: Ints
     high: Ints
@@ -53,20 +53,23 @@ class Bins:
     answer: Answer
 
 
-def places_of(ends: Ends, keys: Sequence[pa.Array], at: Ints, length: Duration) -> tuple[Ints, Ints]:
+def windows_holding(ends: Ends, keys: Sequence[pa.Array], at: Ints, length: Duration) -> tuple[Ints, Ints]:
     """The windows [low, high) that hold each row: those of its partition that end at t with at <= t < at + length."""
     rows = len(at)
-    both = [pa.concat_arrays([flat(own), flat(key)]) for own, key in zip(ends.keys, keys, strict=True)]
+    both = [
+        pa.concat_arrays([flat(row_partition), flat(key)])
+        for row_partition, key in zip(ends.keys, keys, strict=True)
+    ]
     codes = group(both, ends.count + rows).codes if both else np.zeros(ends.count + rows, np.int64)
     partition = np.full(int(codes.max(initial=-1)) + 1, -1, np.int64)
     partition[codes[: ends.count]] = ends.codes
-    own = partition[codes[ends.count :]]
+    row_partition = partition[codes[ends.count :]]
     moments = np.unique(ends.at)
     width = len(moments) + 1
-    known = ends.codes * width + np.searchsorted(moments, ends.at)
-    low = np.searchsorted(known, own * width + np.searchsorted(moments, at))
-    high = np.searchsorted(known, own * width + np.searchsorted(moments, at + length))
-    return low, np.where(own < 0, low, high)
+    end_keys = ends.codes * width + np.searchsorted(moments, ends.at)
+    low = np.searchsorted(end_keys, row_partition * width + np.searchsorted(moments, at))
+    high = np.searchsorted(end_keys, row_partition * width + np.searchsorted(moments, at + length))
+    return low, np.where(row_partition < 0, low, high)
 
 
 def bins_of(
@@ -75,12 +78,12 @@ def bins_of(
     """The bins of every group; the first `partitions` keys of the layout are the partition, its blocks instants."""
     cells = gather(layout, tables)
     parts = [key.take(pa.array(cells.groups.codes)) for key in cells.groups.keys[:partitions]]
-    low, high = places_of(ends, parts, cells.blocks, length)
+    low, high = windows_holding(ends, parts, cells.blocks, length)
     return bins_between(layout, cells, low, high, ends.count)
 
 
 def bins_between(layout: Layout, cells: Gathered, low: Ints, high: Ints, count: int) -> Bins:
-    """The bins of cells of which each is in the windows [low, high), out of `count`."""
+    """The bins of cells that are each in the windows [low, high), out of `count`."""
     inside = np.flatnonzero(low < high)
     codes, low, high = cells.groups.codes[inside], low[inside], high[inside]
     width = count + 1
@@ -96,9 +99,9 @@ def bins_between(layout: Layout, cells: Gathered, low: Ints, high: Ints, count: 
 
 def cells_of(bins: Bins) -> WindowCells:
     """Every window with the groups it holds: each reads its bin."""
-    found = list(repeated(bins.low, bins.high - 1))
+    pairs = list(repeated(bins.low, bins.high - 1))
     empty = np.empty(0, np.int64)
-    bin_of = np.concatenate([empty, *(bin_ for bin_, _ in found)])
-    windows = np.concatenate([empty, *(window for _, window in found)])
+    bin_of = np.concatenate([empty, *(bin_ for bin_, _ in pairs)])
+    windows = np.concatenate([empty, *(window for _, window in pairs)])
     picked = pa.array(bin_of)
     return WindowCells(windows, tuple(key.take(picked) for key in bins.keys), select(bins.answer, bin_of))

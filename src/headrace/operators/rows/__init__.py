@@ -1,1 +1,1 @@
-"""The row pipeline: filters, projections, lookups, and rows in state."""
+"""Row pipeline: filters, projections, look-ups, and rows in state."""

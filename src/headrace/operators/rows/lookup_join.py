@@ -1,6 +1,6 @@
-"""Joining a stream's rows with a stored relation: a hash index built once per version, probed by whole batches.
+"""Join of a stream's rows with a stored relation: a hash index built once per version, probed by whole batches.
 
-NULL keys never match. A relation's key need not be unique: each row meets every match, in the relation's row order.
+NULL keys never match. A relation's key need not be unique: each row is joined with every match, in the relation's row order.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def build(keys: Sequence[pa.Array], rows: int) -> Index:
 def probe(index: Index, keys: Sequence[pa.Array], rows: int) -> tuple[Ints, Ints]:
     """Pairs (probing row, relation row) of equal keys, in order of probing rows."""
     codes = _codes(index, keys, rows)
-    found = np.flatnonzero(codes >= 0)
-    hits = codes[found]
+    matching = np.flatnonzero(codes >= 0)
+    hits = codes[matching]
     counts = index.starts[hits + 1] - index.starts[hits]
-    left = np.repeat(found, counts)
+    left = np.repeat(matching, counts)
     within = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
     return left, index.order[np.repeat(index.starts[hits], counts) + within]
 
@@ -53,18 +53,18 @@ def _codes(index: Index, keys: Sequence[pa.Array], rows: int) -> Ints:
     if not keys:
         return np.zeros(rows, np.int64) if len(index.order) else np.full(rows, -1)
     if len(keys) == 1:
-        places = pc.index_in(normalise(keys[0]), value_set=index.keys[0], skip_nulls=True)
-        single: Ints = pc.fill_null(places, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        matches = pc.index_in(normalise(keys[0]), value_set=index.keys[0], skip_nulls=True)
+        single: Ints = pc.fill_null(matches, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         return single
     stacked = [
-        pa.concat_arrays([own, normalise(flat(other)).cast(own.type)])
-        for own, other in zip(index.keys, keys, strict=True)
+        pa.concat_arrays([indexed, normalise(flat(other)).cast(indexed.type)])
+        for indexed, other in zip(index.keys, keys, strict=True)
     ]
-    known = len(index.keys[0])
-    together = group(stacked, known + rows)
+    size = len(index.keys[0])
+    together = group(stacked, size + rows)
     code_of_group = np.full(together.count, -1, np.int64)
-    code_of_group[together.codes[:known]] = np.arange(known)
-    codes = code_of_group[together.codes[known:]]
+    code_of_group[together.codes[:size]] = np.arange(size)
+    codes = code_of_group[together.codes[size:]]
     for key in keys:
         codes[flat(key).is_null().to_numpy(zero_copy_only=False)] = -1
     return codes

@@ -1,6 +1,6 @@
-"""The row-wise part of a query, before any window state: filters and look-ups in stored relations.
+"""Row pipeline of a query, before any window state: filters and look-ups in stored relations.
 
-Rows on which an expression fails leave the query, and are reported as rejected; no other query notices.
+Rows on which an expression fails leave the query, and are reported as rejected; other queries are not affected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RowFilter:
 
     @property
     def summary(self) -> str:
-        """The same: there is no shorter way."""
+        """The same, since a filter has no shorter form."""
         return self.display()
 
 
@@ -62,7 +62,7 @@ class LookupJoin:
 
     @property
     def summary(self) -> str:
-        """The relation, without how rows are found in it."""
+        """The relation, without the look-up condition."""
         return f"{'left join' if self.keep_unmatched else 'join'} relation {self.relation}"
 
 
@@ -89,20 +89,20 @@ class RowPipeline:
     def of(steps: tuple[RowStep, ...], relations: Mapping[str, pa.Table]) -> RowPipeline:
         """Index the relations that the steps look up."""
         prepared = {
-            place: _prepare(step, relations[step.relation])
+            index: _prepare(step, relations[step.relation])
             if isinstance(step, LookupJoin)
             else prepare(step, relations[step.relation])
-            for place, step in enumerate(steps)
+            for index, step in enumerate(steps)
             if not isinstance(step, RowFilter)
         }
         return RowPipeline(steps, prepared, [])
 
     def apply(self, batch: Batch) -> Batch:
         """The rows that remain, with the columns that were joined."""
-        for place, step in enumerate(self.steps):
+        for index, step in enumerate(self.steps):
             if batch.rows == 0:
-                return _without_rows(batch, self.steps[place:])
-            ready = self.prepared.get(place)
+                return _without_rows(batch, self.steps[index:])
+            ready = self.prepared.get(index)
             if isinstance(step, RowFilter):
                 batch = self._filter(batch, step.predicate)
             elif isinstance(step, LookupJoin) and isinstance(ready, Prepared):
@@ -176,19 +176,21 @@ def columns_read(steps: Sequence[RowStep]) -> frozenset[str]:
 
 
 def joins_of(steps: Sequence[RowStep]) -> tuple[LookupJoin | Membership, ...]:
-    """The steps that ask stored relations, without the filters between them."""
-    if not steps or (len(steps) == 1 and isinstance(steps[0], RowFilter)):  # asked of ten thousand at a time
+    """The steps that look up stored relations, without the filters between them."""
+    if not steps or (
+        len(steps) == 1 and isinstance(steps[0], RowFilter)
+    ):  # the common case, called for ten thousand queries
         return ()
     return tuple(step for step in steps if not isinstance(step, RowFilter))
 
 
 def relations_of(steps: Sequence[RowStep]) -> tuple[str, ...]:
-    """The relations that the steps look into, each once."""
+    """The relations that the steps look up, each once."""
     return tuple(dict.fromkeys(step.relation for step in steps if not isinstance(step, RowFilter)))
 
 
 def _without_rows(batch: Batch, steps: Sequence[RowStep]) -> Batch:
-    """A batch that is empty already, with the columns that the steps would have added."""
+    """A batch without rows, with the columns that the steps would have added."""
     added: dict[str, pa.Array] = {}
     for step in steps:
         if isinstance(step, Membership):
@@ -215,15 +217,17 @@ def _paired(batch: Batch, step: LookupJoin, table: pa.Table, left: Ints, right: 
 
 
 def _with_unmatched(batch: Batch, joined: Batch, matched: Ints, step: LookupJoin) -> Batch:
-    alone = np.ones(batch.rows, bool)
-    alone[matched] = False
-    if not alone.any():
+    is_unmatched = np.ones(batch.rows, bool)
+    is_unmatched[matched] = False
+    if not is_unmatched.any():
         return joined
-    lonely = np.flatnonzero(alone)
-    rows = batch.take(lonely)
-    nulls = {f"{step.alias}.{field.name}": pa.nulls(len(lonely), field.type) for field in step.schema.arrow()}
+    unmatched = np.flatnonzero(is_unmatched)
+    rows = batch.take(unmatched)
+    nulls = {
+        f"{step.alias}.{field.name}": pa.nulls(len(unmatched), field.type) for field in step.schema.arrow()
+    }
     columns = {**rows.columns, **nulls}
-    order = np.argsort(np.concatenate([matched, lonely]), kind="stable")
+    order = np.argsort(np.concatenate([matched, unmatched]), kind="stable")
     picked = pa.array(order)
     return Batch(
         {

@@ -1,7 +1,7 @@
-"""Rows at rest: what an operator that keeps rows stores of each, where, and how a task's rows become it.
+"""Stored rows: what an operator that stores rows keeps of each, its slot, and the scanner that makes them.
 
-Expressions that need nothing but the row are evaluated once, when it is scanned; what is stored are their values. Windows
-that count rows count also those that WHERE drops: such a row is stored as a *marker*, with NULLs and `__live` false.
+Expressions that need only the row are evaluated once, when it is scanned; their values are stored. Windows that count
+rows also count those that WHERE drops: such a row is stored as a *marker*, with NULLs and `__live` false.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROWS: Final = "rows"
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """Which event times are kept at all, both ends included, and by how much they are moved."""
+    """The range of event times that are stored, both ends included, and a shift of them."""
 
     low: Instant | None = None
     high: Instant | None = None
@@ -47,11 +47,11 @@ class Bounded:
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """How rows become rows at rest.
+    """How rows become stored rows.
 
-    `below` steps stand under the window, `above` over it. `partition` values are stored first (`c0`, `c1`, ...), then
-    those of `kept`. `counts_all` keeps markers. `routing` are the places of the values that decide the slot; None sends all
-    to `slot`, an empty tuple spreads rows by position. `change`: the column that says whether a row comes or goes, where rows do.
+    `below` steps are under the window, `above` over it. `partition` values are stored first (`c0`, `c1`, ...), then those of
+    `stored`. `counts_all` stores markers. `routing` are the indices of the values that decide the slot; None sends all to
+    `slot`, an empty tuple spreads rows by position. `change`: the column of the sign, if rows are inserted and retracted.
     """
 
     partition: tuple[Expression, ...]
@@ -72,22 +72,24 @@ class RowLayout:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the stored values."""
-        return tuple(f"c{place}" for place in range(len(self.values)))
+        return tuple(f"c{index}" for index in range(len(self.values)))
 
     @property
     def steps(self) -> tuple[RowStep, ...]:
-        """What is done to rows before they are stored."""
+        """The steps applied to rows before they are stored."""
         return (*self.below, *self.above)
 
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:
-        """The steps, where a row that they drop leaves nothing behind; see `Operator.routing_steps`."""
-        leaves_nothing = not self.counts_all and all(isinstance(each, Column) for each in self.partition)
+        """The steps, if a row that they drop leaves no trace; see `Operator.routing_steps`."""
+        leaves_nothing = not self.counts_all and all(
+            isinstance(expression, Column) for expression in self.partition
+        )
         return self.steps if leaves_nothing else ()
 
     def display(self) -> Iterator[str]:
         """As EXPLAIN shows it among an operator's settings."""
-        yield f"stored of each row: {', '.join(show(each) for each in self.values) or 'only that it is there'}"
+        yield f"stored of each row: {', '.join(show(expression) for expression in self.values) or 'only that it is there'}"
         yield from (step.summary for step in (*reversed(self.above), *reversed(self.below)))
 
     def schema(self) -> pa.Schema:
@@ -102,15 +104,15 @@ class RowLayout:
         return read.union(*(columns_of(value) for value in self.values))
 
     def scanner(self, relations: Mapping[str, pa.Table]) -> RowScanner:
-        """A fresh scanner for one task."""
+        """A new scanner for one task."""
         return RowScanner(self, RowPipeline.of(self.below, relations), RowPipeline.of(self.above, relations))
 
     def table(self, batch: Batch, values: Sequence[pa.Array], live: np.ndarray) -> pa.Table:
-        """Rows at rest."""
+        """The state table of some rows."""
         if self.routing is None:
             slots = np.full(batch.rows, self.slot, np.int16)
         else:
-            by = [values[place] for place in self.routing] or [pa.array(batch.position)]
+            by = [values[index] for index in self.routing] or [pa.array(batch.position)]
             slots = slots_of(by, batch.rows)
         head = [pa.array(slots), pa.array(batch.at), pa.array(batch.position), pa.array(live)]
         return pa.table([*head, *(flat(value) for value in values)], schema=self.schema())
@@ -118,7 +120,7 @@ class RowLayout:
 
 @dataclass(slots=True)
 class RowScanner:
-    """Evaluates a task's rows into rows at rest."""
+    """Evaluates a task's rows into stored rows."""
 
     layout: RowLayout
     below: RowPipeline
@@ -127,10 +129,10 @@ class RowScanner:
     rows_in: int = 0
     rows_kept: int = 0
     retractions: list[Ints] = field(default_factory=list)
-    """Places of rows that go."""
+    """Positions of retracted rows."""
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch."""
+        """Add a batch."""
         layout = self.layout
         self.rows_in += batch.rows
         if layout.change is not None:
@@ -139,22 +141,26 @@ class RowScanner:
         batch, partition = self.below.evaluate(batch, layout.partition)
         names = layout.names[: len(partition)]
         carried = {f"__{name}": flat(value) for name, value in zip(names, partition, strict=True)}
-        passed = self.above.apply(Batch({**batch.columns, **carried}, batch.at, batch.position))
-        passed, kept = self.above.evaluate(passed, layout.stored)
-        self.rows_kept += passed.rows
-        if passed.rows:
-            own = [passed.columns[name] for name in carried]
-            self.tables.append(layout.table(passed, [*own, *kept], np.ones(passed.rows, bool)))
+        rows_above = self.above.apply(Batch({**batch.columns, **carried}, batch.at, batch.position))
+        rows_above, values = self.above.evaluate(rows_above, layout.stored)
+        self.rows_kept += rows_above.rows
+        if rows_above.rows:
+            partition_values = [rows_above.columns[name] for name in carried]
+            self.tables.append(
+                layout.table(rows_above, [*partition_values, *values], np.ones(rows_above.rows, bool))
+            )
         if layout.counts_all:
-            self._mark(batch, partition, passed.position)
+            self._mark(batch, partition, rows_above.position)
 
-    def _mark(self, batch: Batch, partition: Sequence[pa.Array], passed: Ints) -> None:
-        dropped = ~np.isin(batch.position, passed)
+    def _mark(self, batch: Batch, partition: Sequence[pa.Array], positions: Ints) -> None:
+        dropped = ~np.isin(batch.position, positions)
         if dropped.any():
             batch = batch.where(dropped)
-            own = [flat(value).filter(pa.array(dropped)) for value in partition]
+            partition_values = [flat(value).filter(pa.array(dropped)) for value in partition]
             nulls = [pa.nulls(batch.rows, to_arrow(value.type)) for value in self.layout.stored]
-            self.tables.append(self.layout.table(batch, [*own, *nulls], np.zeros(batch.rows, bool)))
+            self.tables.append(
+                self.layout.table(batch, [*partition_values, *nulls], np.zeros(batch.rows, bool))
+            )
 
     def finish(self) -> Scanned:
         """The deltas: one section of rows."""
@@ -165,7 +171,7 @@ class RowScanner:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Rows at rest, in memory."""
+    """Stored rows, in memory."""
 
     table: pa.Table
     at: Ints
@@ -198,5 +204,5 @@ def hold(layout: RowLayout, tables: Sequence[pa.Table]) -> Held:
 
 
 def stored_as(layout: RowLayout, named: Sequence[Named]) -> dict[str, str]:
-    """Under which stored name each named kept expression lies."""
+    """The stored name of each named expression."""
     return {item.name: layout.names[layout.values.index(item.expression)] for item in named}

@@ -1,8 +1,8 @@
-"""`x IN (SELECT y FROM r WHERE …)` and EXISTS: is there a row in a stored relation, row by row of a stream?
+"""Semijoin: `x IN (SELECT y FROM r WHERE …)` and EXISTS over a stored relation, evaluated for each row of a stream.
 
-SQL's three values: true where a row matches; else unknown where x is NULL and there is a candidate, or a candidate's y is
-NULL; else false. Candidates are the relation's rows that the subquery's WHERE lets through. Hash indexes find them; what is
-known of the relation's rows alone is found out once a version.
+SQL's three values: true if a row matches; else unknown if x is NULL and there is a candidate, or a candidate's y is
+NULL; else false. Candidates are the relation's rows that pass the subquery's WHERE. Hash indexes find them; what
+depends only on the relation's rows is computed once per version.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from headrace.operators.scalar import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Adds the truth of IN, or of EXISTS when there is no `member`, as the column `name`.
+    """Adds the truth of IN, or of EXISTS without `tested_value`, as the column `name`.
 
-    `left_keys[i] = right_keys[i]` (which, like `own` and `member`, read the relation's plain columns) and `own` and
-    `residual`, over the pairs, say which rows of the relation are candidates; `value = member` which of them match.
+    `left_keys[i] = right_keys[i]` (which, like `own` and `tested_value`, read the relation's plain columns) and `own`
+    and `residual`, over the pairs, select the candidates; `value = tested_value` selects those that match.
     """
 
     name: str
@@ -40,27 +40,27 @@ class Membership:
     tested_value: Expression | None
 
     def display(self) -> str:
-        """What a subquery of WHERE asks, and which rows of its relation it asks."""
+        """The test of a subquery of WHERE, and the rows of its relation."""
         pairs = zip(self.left_keys, self.right_keys, strict=True)
         tests = [f"{show(left)} = {self.alias}.{show(right)}" for left, right in pairs]
         tests += [show(part) for part in (self.own, self.residual) if part is not None]
-        asked = (
+        test = (
             "exists in"
             if self.value is None or self.tested_value is None
             else f"{show(self.value)} in {show(self.tested_value)} of"
         )
         where = f" where {' and '.join(tests)}" if tests else ""
-        return f"{self.name}: {asked} relation {self.relation}{where}"
+        return f"{self.name}: {test} relation {self.relation}{where}"
 
     @property
     def summary(self) -> str:
-        """The relation, without what is asked of it."""
+        """The relation, without the test."""
         return f"test rows against relation {self.relation} ({self.name})"
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of the relation under an index; `reasons` says on which of them the relation's own part failed, and why."""
+    """Rows of the relation under an index; `reasons` are those on which the relation's own condition failed, and why."""
 
     table: pa.Table
     index: Index
@@ -69,7 +69,7 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """A relation made ready for one step: its candidates, those with a value under it, those whose value is NULL."""
+    """A relation prepared for one step: its candidates, those with a value under it, those whose value is NULL."""
 
     all: _Rows
     valued: _Rows
@@ -85,12 +85,12 @@ def prepare(step: Membership, table: pa.Table) -> Candidates:
     evaluation = Evaluation(columns, table.num_rows)
     keys = [evaluation.values(key) for key in step.right_keys]
     keep = np.ones(table.num_rows, bool) if step.own is None else evaluation.mask(step.own)
-    member = pa.nulls(table.num_rows) if step.tested_value is None else evaluation.values(step.tested_value)
+    values = pa.nulls(table.num_rows) if step.tested_value is None else evaluation.values(step.tested_value)
     reasons: dict[int, str] = {}
     if evaluation.errors is not None:
         keep = keep | evaluation.errors.mask
         reasons = dict(evaluation.errors.reasons)
-    no_value = member.is_null().to_numpy(zero_copy_only=False)
+    no_value = values.is_null().to_numpy(zero_copy_only=False)
 
     def under(rows: np.ndarray, by: Sequence[pa.Array]) -> _Rows:
         numbers = np.flatnonzero(rows)
@@ -99,12 +99,12 @@ def prepare(step: Membership, table: pa.Table) -> Candidates:
         failed = {place: reasons[row] for place, row in enumerate(numbers.tolist()) if row in reasons}
         return _Rows(table.take(picked), index, failed)
 
-    valued = under(keep & ~no_value, [*keys, member]) if step.tested_value is not None else under(keep, keys)
+    valued = under(keep & ~no_value, [*keys, values]) if step.tested_value is not None else under(keep, keys)
     return Candidates(under(keep, keys), valued, under(keep & no_value, keys))
 
 
 def truth(step: Membership, candidates: Candidates, batch: Batch) -> tuple[pa.Array, Reasons]:
-    """The step's column, and the rows on which it fails: those that no candidate matches while the test of one fails."""
+    """The step's column, and the rows on which it fails: those without a match for which the test of a candidate fails."""
     evaluation = Evaluation(batch.columns, batch.rows)
     keys = [evaluation.values(key) for key in step.left_keys]
     failed: Reasons = {}
@@ -128,34 +128,34 @@ def truth(step: Membership, candidates: Candidates, batch: Batch) -> tuple[pa.Ar
 def _matching(
     step: Membership, rows: _Rows, keys: Sequence[pa.Array], batch: Batch, probing: Ints, failed: Reasons
 ) -> np.ndarray:
-    """Which rows of the batch, among those that ask, meet a candidate; notes those for which a candidate's test fails."""
-    met = np.zeros(batch.rows, bool)
+    """Which of the `probing` rows match a candidate; adds to `failed` those for which a candidate's test fails."""
+    matches = np.zeros(batch.rows, bool)
     if not len(probing) or not rows.table.num_rows:
-        return met
+        return matches
     picked = pa.array(probing)
     first_only = step.residual is None and not rows.reasons
     if first_only and not keys:
-        met[probing] = True
-        return met
+        matches[probing] = True
+        return matches
     left, right = probe(rows.index, [key.take(picked) for key in keys], len(probing))
     left = probing[left]
     if first_only:
-        met[left] = True
-        return met
-    for place in np.flatnonzero(np.isin(right, list(rows.reasons))).tolist():
-        failed.setdefault(int(left[place]), rows.reasons[int(right[place])])
+        matches[left] = True
+        return matches
+    for index in np.flatnonzero(np.isin(right, list(rows.reasons))).tolist():
+        failed.setdefault(int(left[index]), rows.reasons[int(right[index])])
     sound = ~np.isin(right, list(rows.reasons))
     left, right = left[sound], right[sound]
     if step.residual is not None and len(left):
         evaluation = Evaluation(_paired(step, rows.table, batch, left, right), len(left))
         match = evaluation.mask(step.residual)
         if evaluation.errors is not None:
-            for place in np.flatnonzero(evaluation.errors.mask).tolist():
-                failed.setdefault(int(left[place]), evaluation.errors.reasons[place])
+            for index in np.flatnonzero(evaluation.errors.mask).tolist():
+                failed.setdefault(int(left[index]), evaluation.errors.reasons[index])
             match &= ~evaluation.errors.mask
         left = left[match]
-    met[left] = True
-    return met
+    matches[left] = True
+    return matches
 
 
 def _paired(step: Membership, table: pa.Table, batch: Batch, left: Ints, right: Ints) -> dict[str, pa.Array]:

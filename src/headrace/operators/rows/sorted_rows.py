@@ -1,6 +1,7 @@
-"""Rows of one side of a join at rest, in order of (key hash, time): which of them can meet a given row?
+"""Sorted rows of one side of a join, in order of (key hash, time), and their search.
 
-A table is searched, never built anew: what a search costs follows the rows that ask, and the logarithm of those that lie there.
+A table is searched without building an index: the cost of a search follows the probing rows, and the logarithm of the
+stored ones.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ def key_hashes(keys: Sequence[pa.Array], rows: int) -> Ints:
     mixed = np.zeros(rows, np.uint64)
     for key in keys:
         mixed = mixed * _ODD + hashes(key).view(np.uint64)
-    found: Ints = mixed.view(np.int64)
-    return found
+    result: Ints = mixed.view(np.int64)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """A table in order of (hash, time): each row's hash, time, and the last instant at which it can meet another."""
+    """A table in order of (hash, time): each row's hash, time, and the last instant at which it can be joined."""
 
     table: pa.Table
     hash: Ints
@@ -43,7 +44,7 @@ class Sorted:
 
     @staticmethod
     def of(table: pa.Table) -> Sorted:
-        """A table that is in order."""
+        """A table in order of (hash, time)."""
         hash_, at, until = (ints(table, name) for name in (HASH, TIME, END))
         return Sorted(table, hash_, at, until)
 
@@ -61,9 +62,9 @@ def in_order(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def overlapping_pairs(probing: Sorted, held: Sorted, longest: Duration | None) -> Iterator[tuple[Ints, Ints]]:
-    """(asking row, held row) of one hash whose intervals have an instant in common, a bounded number of pairs at a time.
+    """(probing row, stored row) of one hash whose intervals have an instant in common, a bounded number of pairs at a time.
 
-    `longest`: no held row's interval is longer; None when they may have no end.
+    `longest`: no stored row's interval is longer; None if they may have no end.
     """
     if not probing.rows or not held.rows:
         return
@@ -73,26 +74,26 @@ def overlapping_pairs(probing: Sorted, held: Sorted, longest: Duration | None) -
     high = np.maximum(low, _bisected(held.at, first, last, probing.until, after=True))
     for start, stop in _portions(high - low):
         row, other = _spread(low, high - low, start, stop)
-        meets = held.until[other] >= probing.at[row]
-        yield row[meets], other[meets]
+        overlaps = held.until[other] >= probing.at[row]
+        yield row[overlaps], other[overlaps]
 
 
 def of_one_hash(probing: Ints, held: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """(asking row, held row) of equal ones of two ascending columns of hashes, a bounded number of pairs at a time."""
+    """(probing row, stored row) of equal hashes in two ascending columns, a bounded number of pairs at a time."""
     first, last = (np.searchsorted(held, probing, side) for side in ("left", "right"))
     for start, stop in _portions(last - first):
         yield _spread(first, last - first, start, stop)
 
 
 def _spread(low: Ints, counts: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
-    """The pairs of rows start..stop, each with so many from `low` on."""
+    """The pairs of rows start..stop, each with `counts` rows from `low` on."""
     counts = counts[start:stop]
     row = np.repeat(np.arange(start, stop), counts)
     return row, np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts) + low[row]
 
 
 def _bisected(at: Ints, first: Ints, last: Ints, bound: Ints, *, after: bool) -> Ints:
-    """In each stretch [first, last) of ascending times: the first place at (or with `after`, past) the bound."""
+    """The first index at (or with `after`, past) the bound in each interval [first, last) of ascending times."""
     low, high = first.astype(np.int64), last.astype(np.int64)
     while (searching := low < high).any():
         middle = (low + high) // 2
@@ -103,7 +104,7 @@ def _bisected(at: Ints, first: Ints, last: Ints, bound: Ints, *, after: bool) ->
 
 
 def _portions(counts: Ints) -> Iterator[tuple[int, int]]:
-    """Stretches of rows with a bounded number of pairs, or one row."""
+    """Intervals of rows with a bounded number of pairs, or one row."""
     total, start = np.cumsum(counts), 0
     while start < len(counts):
         done = total[start - 1] if start else 0
@@ -113,9 +114,9 @@ def _portions(counts: Ints) -> Iterator[tuple[int, int]]:
 
 
 def usable(keys: Sequence[pa.Array], rows: int) -> npt.NDArray[np.bool_]:
-    """The rows of which no key is NULL: others meet nobody."""
-    found = np.ones(rows, bool)
+    """The rows without a NULL key: others have no match."""
+    result = np.ones(rows, bool)
     for key in keys:
         if key.null_count:
-            found &= ~flat(key).is_null().to_numpy(zero_copy_only=False)
-    return found
+            result &= ~flat(key).is_null().to_numpy(zero_copy_only=False)
+    return result

@@ -1,6 +1,6 @@
-"""Scalar expressions over Arrow: Spark SQL's values, row by row errors, a column at a time.
+"""Scalar expressions over Arrow: Spark SQL's values, errors per row, a column at a time.
 
-`Evaluation` is the door. The kernels of the functions stand in `kernels`, by canonical name.
+`Evaluation` is the entry point. The kernels of the functions are in `kernels`, by canonical name.
 """
 
 from headrace.operators.scalar.evaluation.evaluate import Evaluated, Evaluation, evaluate, predicate

@@ -1,1 +1,1 @@
-"""Aggregates of thousands of queries that group alike and differ in their predicates, folded together."""
+"""Shared aggregation: queries with the same grouping and different predicates, folded together."""

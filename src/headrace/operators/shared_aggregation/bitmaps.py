@@ -1,7 +1,7 @@
-"""Shared aggregation from bitmaps: every query's rows as words, aggregated without looking at single rows.
+"""Shared aggregation from bitmaps: every query's rows as words, aggregated without visiting single rows.
 
-The cost is queries times words, whatever the predicates hold; one pass over the batch, and one more for each further
-column whose MIN or MAX is wanted (lanes are sorted by one column at a time).
+The cost is queries times words, whatever the predicates; one pass over the batch, and one more for each further column
+with MIN or MAX (lanes are sorted by one column at a time).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headrace.operators.shared_aggregation.planes import (
     last_lanes,
     sums_of_doubles,
 )
-from headrace.operators.shared_aggregation.query_cells import Asked, occupied
+from headrace.operators.shared_aggregation.query_cells import FoldInput, occupied
 
 _CELLS: Final = 1 << 22
 """Cells of all queries that are held at once."""
@@ -43,17 +43,17 @@ def takes(partial_columns: Sequence[PartialColumn]) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Column:
-    """One partial in the order of lanes: the `number` it has in the question, and what is aggregated.
+    """One partial in the order of lanes: its `number` in the input, and what is aggregated.
 
-    `valid` are the rows that count where that is not all, partials of one `kind` count the same; `planes` of integer sums,
-    `values` of doubles and extremes.
+    `valid` are the rows that count, None if all do; partials of one `kind` count the same rows; `slices` of integer
+    sums, `values` of doubles and extremes.
     """
 
     partial_column: PartialColumn
     number: int
     kind: int
     valid: Words | None
-    planes: tuple[BitSlices, ...]
+    slices: tuple[BitSlices, ...]
     values: np.ndarray | None
 
 
@@ -61,7 +61,7 @@ class _Column:
 class _Pass:
     """A layout of the batch and what is aggregated over it, in the order of lanes.
 
-    `at` are the places of the part's attributes. `lane_of` a row is known when single rows are patched.
+    `at` are the ranks of the part's attributes. `lane_of` a row is set if single rows are patched.
     """
 
     lanes: Lanes
@@ -71,38 +71,38 @@ class _Pass:
 
 
 def fold(
-    batch: Prepared, number: int, question: Asked
+    batch: Prepared, number: int, fold_input: FoldInput
 ) -> Iterator[tuple[Ints, Ints, Mapping[PartialColumn, Cells]]]:
     """The cells of one part's queries, some (pane, group)s at a time."""
     compiled = batch.parts[number]
     slots = compiled.part.slots
     live = ~np.isin(slots, np.array(sorted(batch.dead), np.int64))
-    passes = [_laid(batch, number, question, partial_columns) for partial_columns in _passes(question)]
+    passes = [_laid(batch, number, fold_input, partial_columns) for partial_columns in _passes(fold_input)]
     step = max(1, _CELLS // max(len(slots), 1))
-    for first in range(0, question.count, step):
-        stop = min(question.count, first + step)
+    for first in range(0, fold_input.count, step):
+        stop = min(fold_input.count, first + step)
         dense = [
             partial_column.partial.identity((len(slots), stop - first))
-            for partial_column in question.partial_columns
+            for partial_column in fold_input.partial_columns
         ]
-        for one in passes:
-            for block in blocks(one.lanes, first, stop):
-                columns = _Block(one, block)
-                for tile in _tiles(compiled, batch, one, block):
+        for pass_ in passes:
+            for block in blocks(pass_.lanes, first, stop):
+                columns = _Block(pass_, block)
+                for tile in _tiles(compiled, batch, pass_, block):
                     columns.add(tile, dense, first)
         dense[0][0][~live] = 0
-        yield occupied(dict(zip(question.partial_columns, dense, strict=True)), slots, first, question)
+        yield occupied(dict(zip(fold_input.partial_columns, dense, strict=True)), slots, first, fold_input)
 
 
-def _passes(question: Asked) -> list[tuple[PartialColumn, ...]]:
-    """Counts, sums and the extremes of one column together; extremes of every other column by themselves."""
+def _passes(fold_input: FoldInput) -> list[tuple[PartialColumn, ...]]:
+    """Counts, sums and the extremes of one column together; extremes of every other column separately."""
     additive = tuple(
         partial_column
-        for partial_column in question.partial_columns
+        for partial_column in fold_input.partial_columns
         if not isinstance(partial_column.partial, Extreme)
     )
     extremes: dict[object, tuple[PartialColumn, ...]] = {}
-    for partial_column in question.partial_columns:
+    for partial_column in fold_input.partial_columns:
         if isinstance(partial_column.partial, Extreme):
             extremes[partial_column.expression] = (
                 *extremes.get(partial_column.expression, ()),
@@ -112,100 +112,112 @@ def _passes(question: Asked) -> list[tuple[PartialColumn, ...]]:
     return [(*additive, *first), *others]
 
 
-def _laid(batch: Prepared, number: int, question: Asked, partial_columns: tuple[PartialColumn, ...]) -> _Pass:
-    values, exact = _sorting(question, partial_columns)
-    lanes = laid_out(question.codes, question.count, values, exact=exact)
+def _laid(
+    batch: Prepared, number: int, fold_input: FoldInput, partial_columns: tuple[PartialColumn, ...]
+) -> _Pass:
+    values, exact = _sorting(fold_input, partial_columns)
+    lanes = laid_out(fold_input.codes, fold_input.count, values, exact=exact)
     real = np.unpackbits(lanes.mask.view(np.uint8), bitorder="little").view(bool)
     lane_of = None
     if batch.patches:
-        lane_of = np.empty(question.rows, np.int64)
+        lane_of = np.empty(fold_input.rows, np.int64)
         there = np.flatnonzero(real)
         lane_of[lanes.row[there]] = there
     at = [
-        one.astype(np.min_scalar_type(attribute.null))[lanes.row]
-        for attribute, one in zip(batch.parts[number].part.attributes, batch.at[number], strict=True)
+        ranks.astype(np.min_scalar_type(attribute.null))[lanes.row]
+        for attribute, ranks in zip(batch.parts[number].part.attributes, batch.at[number], strict=True)
     ]
     kinds: dict[object, int] = {}
     return _Pass(
         lanes,
         at,
-        [_column(partial_column, question, lanes, real, kinds) for partial_column in partial_columns],
+        [_column(partial_column, fold_input, lanes, real, kinds) for partial_column in partial_columns],
         lane_of,
     )
 
 
-def _sorting(question: Asked, partial_columns: Sequence[PartialColumn]) -> tuple[np.ndarray | None, bool]:
-    """By what lanes of a cell are sorted, and whether it must be exact: by the column of extremes, else that of a sum."""
+def _sorting(
+    fold_input: FoldInput, partial_columns: Sequence[PartialColumn]
+) -> tuple[np.ndarray | None, bool]:
+    """The values that sort the lanes of a cell, and whether exactly: the column of extremes, else that of a sum."""
     for partial_column in partial_columns:
         if isinstance(partial_column.partial, Extreme):
-            return question.arguments[partial_column].values, True
+            return fold_input.arguments[partial_column].values, True
     for partial_column in partial_columns:
         if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
-            return _integers(partial_column, question.arguments[partial_column].values)[-1], False
+            return _integers(partial_column, fold_input.arguments[partial_column].values)[-1], False
     return None, False
 
 
 def _column(
-    partial_column: PartialColumn, question: Asked, lanes: Lanes, real: np.ndarray, kinds: dict[object, int]
+    partial_column: PartialColumn,
+    fold_input: FoldInput,
+    lanes: Lanes,
+    real: np.ndarray,
+    kinds: dict[object, int],
 ) -> _Column:
-    argument, counted, valid = question.arguments[partial_column], real, None
+    argument, counted, valid = fold_input.arguments[partial_column], real, None
     if argument.valid is not None:
         counted = real & argument.valid[lanes.row]
         valid = words_of(counted)
     kind = kinds.setdefault(None if valid is None else partial_column.expression, len(kinds))
-    planes: tuple[BitSlices, ...] = ()
+    slices: tuple[BitSlices, ...] = ()
     values = None
     if isinstance(partial_column.partial, Sum) and partial_column.partial.integer:
-        columns = (Short.of(each).taken(lanes.row) for each in _integers(partial_column, argument.values))
-        planes = tuple(BitSlices.of(each, counted) for each in columns)
+        columns = (
+            Short.of(integers).taken(lanes.row) for integers in _integers(partial_column, argument.values)
+        )
+        slices = tuple(BitSlices.of(integers, counted) for integers in columns)
     elif not isinstance(partial_column.partial, Count):
         values = argument.values[lanes.row]
         values = np.where(counted, values, 0.0) if isinstance(partial_column.partial, Sum) else values
     return _Column(
-        partial_column, question.partial_columns.index(partial_column), kind, valid, planes, values
+        partial_column, fold_input.partial_columns.index(partial_column), kind, valid, slices, values
     )
 
 
 def _integers(partial_column: PartialColumn, values: np.ndarray) -> list[Ints]:
-    """What is summed by itself: limbs, those of a BIGINT as one number."""
+    """The integers that are summed separately: limbs, those of a BIGINT as one number."""
     if partial_column.encoding == "limbs2":
         return [(values[:, 1] << 32) | values[:, 0]]
     return [values] if values.ndim == 1 else [values[:, limb] for limb in range(values.shape[1])]
 
 
-def _tiles(compiled: Compiled, batch: Prepared, one: _Pass, block: Block) -> Iterator[Tile]:
-    here = [places[block.lanes].astype(np.int64) for places in one.at]
-    for tile in tiles_of(compiled.plan, here, one.lanes.mask[block.low : block.high]):
-        if one.lane_of is not None:
-            _patch(tile, compiled.part.slots, batch, one.lane_of, block)
+def _tiles(compiled: Compiled, batch: Prepared, pass_: _Pass, block: Block) -> Iterator[Tile]:
+    here = [ranks[block.lanes].astype(np.int64) for ranks in pass_.at]
+    for tile in tiles_of(compiled.plan, here, pass_.lanes.mask[block.low : block.high]):
+        if pass_.lane_of is not None:
+            _patch(tile, compiled.part.slots, batch, pass_.lane_of, block)
         yield tile
 
 
 def _patch(tile: Tile, slots: Ints, batch: Prepared, lane_of: Ints, block: Block) -> None:
-    for place in np.flatnonzero(np.isin(slots[tile.low : tile.high], list(batch.patches))):
-        rows, true = batch.patches[int(slots[tile.low + place])]
+    for index in np.flatnonzero(np.isin(slots[tile.low : tile.high], list(batch.patches))):
+        rows, true = batch.patches[int(slots[tile.low + index])]
         lanes = lane_of[rows] - block.low * LANES
         inside = (lanes >= 0) & (lanes < (block.high - block.low) * LANES)
         bit = np.left_shift(np.uint64(1), (lanes[inside] & 63).astype(np.uint64))
-        words, wanted = lanes[inside] >> 6, true[inside]
-        np.bitwise_or.at(tile.words[place], words, bit)
-        np.bitwise_xor.at(tile.words[place], words[~wanted], bit[~wanted])
+        words, selected = lanes[inside] >> 6, true[inside]
+        np.bitwise_or.at(tile.words[index], words, bit)
+        np.bitwise_xor.at(tile.words[index], words[~selected], bit[~selected])
 
 
 class _Block:
-    """The columns of a block, each cut out once for all tiles."""
+    """The columns of a block, each sliced once for all tiles."""
 
-    def __init__(self, one: _Pass, block: Block) -> None:
+    def __init__(self, pass_: _Pass, block: Block) -> None:
         self._block, self._words = block, slice(block.low, block.high)
-        self._columns = [(each, [planes.of_block(block) for planes in each.planes]) for each in one.columns]
+        self._columns = [
+            (column, [slices.of_block(block) for slices in column.slices]) for column in pass_.columns
+        ]
 
     def add(self, tile: Tile, dense: Sequence[Cells], first: int) -> None:
-        """Combine the block's partials of a tile's queries into theirs."""
+        """Combine the block's partials of a tile's queries into `dense`."""
         cells = self._block.cells - first
         narrow = slice(int(cells[0]), int(cells[-1]) + 1)
         where: slice | Ints = narrow if narrow.stop - narrow.start == len(cells) else cells
         counts: dict[int, tuple[Words, Floats, Ints]] = {}
-        for column, planes in self._columns:
+        for column, slices in self._columns:
             if column.kind not in counts:
                 held = tile.words if column.valid is None else tile.words & column.valid[self._words]
                 by_word = np.bitwise_count(held).astype(np.float32)
@@ -213,14 +225,14 @@ class _Block:
             into = dense[column.number]
             before = tuple(part[tile.low : tile.high, where] for part in into)
             for whole, part in zip(
-                into, self._cells(column, planes, tile.words, before, counts[column.kind]), strict=True
+                into, self._cells(column, slices, tile.words, before, counts[column.kind]), strict=True
             ):
                 whole[tile.low : tile.high, where] = part
 
     def _cells(
         self,
         column: _Column,
-        planes: Sequence[BlockBitSlices],
+        slices: Sequence[BlockBitSlices],
         words: Words,
         before: Cells,
         counted: tuple[Words, Floats, Ints],
@@ -229,8 +241,8 @@ class _Block:
         partial = column.partial_column.partial
         if isinstance(partial, Count):
             return (before[0] + by_cell,)
-        if planes:
-            sums = [each.sums(words, self._block, by_word, by_cell) for each in planes]
+        if slices:
+            sums = [part.sums(words, self._block, by_word, by_cell) for part in slices]
             if column.partial_column.encoding == "limbs2":
                 ((low, high),) = sums
                 return before[0] + low, before[1] + high

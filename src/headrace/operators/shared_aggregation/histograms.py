@@ -1,7 +1,7 @@
-"""Shared aggregation of queries about one attribute each: a histogram over places, its running sums, a look-up a query.
+"""Shared aggregation of queries of one attribute each: a histogram over ranks, its running sums, a look-up per query.
 
-A query's rows are the XOR of nested sets "place r or higher", so its count is an alternating sum of as many running sums as
-its domain has flips: one for a threshold, two for a range. A batch costs its rows once, whatever the number of
+A query's rows are the XOR of nested sets "rank r or higher", so its count is an alternating sum of as many running sums
+as its domain has flips: one for a threshold, two for a range. A batch costs its rows once, whatever the number of
 queries. For counts and integer sums only: doubles must not be subtracted, extremes cannot be.
 """
 
@@ -18,7 +18,7 @@ from headrace.operators.partials.partial import Cells, Column, Count, Sum
 from headrace.operators.query_index.boxes.box_index import AttributeIndex
 from headrace.operators.query_index.matching.prepare import Prepared
 from headrace.operators.shared_aggregation.pairs import Part, fold_patched
-from headrace.operators.shared_aggregation.query_cells import Asked, occupied
+from headrace.operators.shared_aggregation.query_cells import FoldInput, occupied
 
 _CELLS: Final = 1 << 22
 
@@ -33,12 +33,12 @@ def takes(batch: Prepared, number: int, partial_columns: Sequence[PartialColumn]
     return exact and batch.parts[number].of_one_attribute
 
 
-def table_size(batch: Prepared, number: int, question: Asked) -> int:
-    """Cells of the histograms: what has to be summed beside the rows."""
-    return sum(attribute.null + 1 for attribute in batch.parts[number].part.attributes) * question.count
+def table_size(batch: Prepared, number: int, fold_input: FoldInput) -> int:
+    """Cells of the histograms, which are summed in addition to the rows."""
+    return sum(attribute.null + 1 for attribute in batch.parts[number].part.attributes) * fold_input.count
 
 
-def fold(batch: Prepared, number: int, question: Asked) -> Iterator[Part]:
+def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part]:
     """The cells of one part's queries."""
     part = batch.parts[number].part
     special = np.array(sorted({*batch.dead, *batch.patches}), np.int64)
@@ -46,33 +46,37 @@ def fold(batch: Prepared, number: int, question: Asked) -> Iterator[Part]:
     for attribute, at in zip(part.attributes, batch.at[number], strict=True):
         everywhere[attribute.boxes] = False
         running = {
-            partial_column: _running(attribute, at, partial_column, question)
-            for partial_column in question.partial_columns
+            partial_column: _running(attribute, at, partial_column, fold_input)
+            for partial_column in fold_input.partial_columns
         }
-        step = max(1, _CELLS // max(question.count, 1))
+        step = max(1, _CELLS // max(fold_input.count, 1))
         for low in range(0, len(attribute.boxes), step):
             some = np.arange(low, min(low + step, len(attribute.boxes)))
             dense = {
                 partial_column: tuple(_looked_up(attribute, some, part_) for part_ in running[partial_column])
-                for partial_column in question.partial_columns
+                for partial_column in fold_input.partial_columns
             }
             slots = part.slots[attribute.boxes[some]]
-            dense[question.partial_columns[0]][0][np.isin(slots, special)] = 0
-            yield occupied(dense, slots, 0, question)
+            dense[fold_input.partial_columns[0]][0][np.isin(slots, special)] = 0
+            yield occupied(dense, slots, 0, fold_input)
     slots = part.slots[everywhere]
     slots = slots[~np.isin(slots, special)]
     if len(slots):
-        yield _of_all_rows(slots, question)
-    yield from fold_patched(batch, number, question)
+        yield _of_all_rows(slots, fold_input)
+    yield from fold_patched(batch, number, fold_input)
 
 
-def _running(attribute: AttributeIndex, at: Ints, partial_column: PartialColumn, question: Asked) -> Cells:
-    """(places, cells): at row r the sum over places r and higher; at `blank` nothing, at `null` the NULLs."""
-    places = attribute.null + 1
+def _running(
+    attribute: AttributeIndex, at: Ints, partial_column: PartialColumn, fold_input: FoldInput
+) -> Cells:
+    """(ranks, cells): at row r the sum over ranks r and higher; at `blank` zero, at `null` the NULLs."""
+    ranks = attribute.null + 1
     lifted = partial_column.partial.lift(
-        question.arguments[partial_column], at * question.count + question.codes, places * question.count
+        fold_input.arguments[partial_column],
+        at * fold_input.count + fold_input.codes,
+        ranks * fold_input.count,
     )
-    tables = tuple(part.reshape(places, question.count) for part in lifted)
+    tables = tuple(part.reshape(ranks, fold_input.count) for part in lifted)
     for table in tables:
         upward = table[attribute.blank - 1 :: -1]
         np.add.accumulate(upward, axis=0, out=upward)
@@ -80,31 +84,31 @@ def _running(attribute: AttributeIndex, at: Ints, partial_column: PartialColumn,
 
 
 def _looked_up(attribute: AttributeIndex, some: Ints, table: Column) -> Column:
-    """(queries, cells): the alternating sums of the bitmaps' totals; NULLs, which lie outside, are always added."""
-    found = table.take(attribute.first[some], axis=0)
+    """(queries, cells): the alternating sums of the bitmaps' totals; NULLs, which are outside, are always added."""
+    totals = table.take(attribute.first[some], axis=0)
     sign = -1
     rest = [(np.arange(len(attribute.boxes)), attribute.second), *attribute.more]
     for boxes, bitmaps in rest:
         low, high = np.searchsorted(boxes, [some[0], some[-1] + 1])
         numbers = bitmaps[low:high]
         signs = np.where(numbers == attribute.null, 1, sign)[:, None]
-        found[boxes[low:high] - some[0]] += signs * table.take(numbers, axis=0)
+        totals[boxes[low:high] - some[0]] += signs * table.take(numbers, axis=0)
         sign = -sign
-    return found
+    return totals
 
 
-def _of_all_rows(slots: Ints, question: Asked) -> Part:
-    """Queries that name no attribute want every row: one fold, repeated."""
+def _of_all_rows(slots: Ints, fold_input: FoldInput) -> Part:
+    """Queries that name no attribute select every row: one fold, repeated."""
     cells = {
         partial_column: partial_column.partial.lift(
-            question.arguments[partial_column], question.codes, question.count
+            fold_input.arguments[partial_column], fold_input.codes, fold_input.count
         )
-        for partial_column in question.partial_columns
+        for partial_column in fold_input.partial_columns
     }
     dense = {
         partial_column: tuple(
-            np.broadcast_to(part, (len(slots), question.count)) for part in cells[partial_column]
+            np.broadcast_to(part, (len(slots), fold_input.count)) for part in cells[partial_column]
         )
         for partial_column in cells
     }
-    return occupied(dense, slots, 0, question)
+    return occupied(dense, slots, 0, fold_input)

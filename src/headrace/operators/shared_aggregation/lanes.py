@@ -1,8 +1,8 @@
-"""How are rows laid out so that the rows of one cell are whole words of every query's bitmap?
+"""Lane layout of rows, in which the rows of one cell are whole words of every query's bitmap.
 
-Rows are sorted by cell, within the cell by value where a column is asked for; each cell starts at a new word of 64 lanes.
-Then a count is a sum of population counts over a run of words, whatever the query; the first and last lanes of a query
-are its extremes; and the values of one word are so near to each other that a sum needs few of their bits.
+Rows are sorted by cell, within the cell by the values of a column if there is one; each cell starts at a new word of 64
+lanes. Then a count is a sum of population counts over a run of words, whatever the query; the first and last lanes of a
+query are its extremes; and the values of one word are so close to each other that a sum needs few of their bits.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from headrace.operators.query_index.boxes.by_column import BLOCK_WORDS, LANES, W
 from headrace.operators.query_index.matching.prepare import words_of
 
 _SHORT: Final = 1 << 16
-"""Numbers below this are sorted digit by digit: a tenth of the time."""
-_FEW_BITS: Final = 3
-"""Sorting by fewer leading bits of a value hardly brings like values together."""
+"""Ranges below this are sorted digit by digit: a tenth of the time."""
+_LEAST_BITS: Final = 3
+"""With fewer leading bits, sorting hardly brings similar values together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,10 +62,10 @@ class Block:
 
 
 def laid_out(codes: Ints, count: int, values: np.ndarray | None = None, *, exact: bool = True) -> Lanes:
-    """Lay out rows by cell; within a cell by `values` (NaN last; not `exact`: nearly), or as they come."""
+    """Arrange rows by cell; within a cell by `values` (NaN last; not `exact`: approximately), or in input order."""
     narrow = codes.astype(np.uint16) if count <= _SHORT else codes
     spare = 16 - max(count - 1, 0).bit_length()
-    if values is not None and not exact and values.dtype == np.int64 and spare < _FEW_BITS:
+    if values is not None and not exact and values.dtype == np.int64 and spare < _LEAST_BITS:
         values = None
     if values is None:
         order = np.argsort(narrow, kind="stable")
@@ -93,7 +93,7 @@ def _by_value(values: np.ndarray) -> Ints:
 
 
 def _leading(values: Ints, bits: int) -> npt.NDArray[np.uint16]:
-    """The leading bits of what integers are above the least."""
+    """The leading bits of integers less their minimum."""
     if not len(values):
         return np.empty(0, np.uint16)
     low = int(values.min())
@@ -104,12 +104,12 @@ def _leading(values: Ints, bits: int) -> npt.NDArray[np.uint16]:
 
 
 def words_needed(codes: Ints, count: int) -> int:
-    """How many words a layout would have: rows / 64 and half a word for each cell."""
+    """The number of words of a layout: rows / 64 and half a word for each cell."""
     return int((-(-np.bincount(codes, minlength=count) // LANES)).sum())
 
 
 def blocks(lanes: Lanes, first: int, stop: int) -> Iterator[Block]:
-    """The words of cells [first, stop) in blocks that fit the cache; a large cell may go over several."""
+    """The words of cells [first, stop) in blocks that fit the cache; a large cell may span several."""
     end = int(lanes.starts[stop])
     low = int(lanes.starts[first])
     while low < end:

@@ -1,10 +1,10 @@
-"""Sums and extremes of a column for every query at once, from bitmaps: numbers as planes of bits.
+"""Bit-sliced sums and extremes of a column for every query at once, from bitmaps.
 
-The least value of each word of 64 rows is taken out, and counted as often as a query wants a row of the word. What is
-left of an integer column is cut into bit planes, one bitmap a bit; its sum over the rows of a query is the sum of
-popcount(query AND plane) times its weight: exact, and without ever unpacking a bitmap. Where lanes are sorted by the column
-a word spans few values, so few planes are left. Doubles are the one case that unpacks: a matrix product a cell. Minima and
-maxima are the first and last lane, where lanes are sorted by the value.
+The least value of each word of 64 rows is subtracted, and counted as often as a query selects a row of the word. The
+rest of an integer column is cut into bit slices, one bitmap per bit; its sum over the rows of a query is the sum of
+popcount(query AND slice) times its weight: exact, and without ever unpacking a bitmap. If lanes are sorted by the
+column a word spans few values, so few slices are left. Only doubles are unpacked: a matrix product per cell. Minima and
+maxima are the first and last lane, if lanes are sorted by the value.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from headrace.operators.query_index.matching.prepare import words_of
 from headrace.operators.shared_aggregation.lanes import Block
 
 _AT_ONCE: Final = 10
-"""Planes whose weighted counts of a word of 64 rows still fit 16 bits: 64 * (2^10 - 1) < 2^16."""
+"""Slices whose weighted counts of a word of 64 rows fit 16 bits: 64 * (2^10 - 1) < 2^16."""
 _HALF: Final = 32
 _DIGIT: Final = 12
-"""Bits of a word's least value that are weighed at once: 64 * (2^12 - 1) < 2^18, see `Block.sums`."""
+"""Bits of a word's least value that are weighted at once: 64 * (2^12 - 1) < 2^18, see `Block.sums`."""
 _WORTH_IT: Final = 2
-"""Planes that bases must save on average."""
+"""Slices that bases must save on average."""
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Short:
-    """Integers as what they are above the least, in as few bytes as these take: less memory to pick from at random."""
+    """Integers less their minimum, in as few bytes as these take: less memory for random access."""
 
     numbers: np.ndarray
     least: int
 
     @staticmethod
     def of(values: Ints) -> Short:
-        """Integers as they come."""
+        """The integers of an array, in its order."""
         if not len(values):
             return Short(np.empty(0, np.uint8), 0)
         least = int(values.min())
@@ -57,19 +57,19 @@ class Short:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BitSlices:
-    """An integer column in the order of lanes. A number is `least`, and the base of its word, and what the planes hold.
+    """An integer column in the order of lanes. A number is `least` plus the base of its word plus its bits in `slices`.
 
-    `bases` are None where words have none; `widths` says of each word how many planes its lanes need.
+    `bases` are None if words have none; `widths` is how many slices the lanes of each word need.
     """
 
     least: int
     bases: Words | None
     widths: Ints
-    planes: tuple[Words, ...]
+    slices: tuple[Words, ...]
 
     @staticmethod
     def of(column: Short, valid: np.ndarray) -> BitSlices:
-        """The bases and planes of the valid lanes; lanes that are not valid hold 0 in every plane."""
+        """The bases and slices of the valid lanes; lanes that are not valid hold 0 in every slice."""
         by_word, there = column.numbers.reshape(-1, LANES), valid.reshape(-1, LANES)
         none = by_word.dtype.type(0)
         lowest = np.where(there, by_word, np.iinfo(by_word.dtype).max).min(
@@ -83,21 +83,21 @@ class BitSlices:
         if float((_widths(plain) - widths).mean()) < _WORTH_IT:
             bases, rest, widths = None, plain, _widths(plain)
         bits = range(int(widths.max(initial=0)))
-        one, flat = by_word.dtype.type(1), rest.reshape(-1)
+        unit, flat = by_word.dtype.type(1), rest.reshape(-1)
         return BitSlices(
             column.least,
             bases,
             widths,
-            tuple(words_of((flat >> by_word.dtype.type(bit)) & one) for bit in bits),
+            tuple(words_of((flat >> by_word.dtype.type(bit)) & unit) for bit in bits),
         )
 
     def of_block(self, block: Block) -> BlockBitSlices:
-        """What of them a block needs."""
+        """The parts that a block needs."""
         here = slice(block.low, block.high)
-        width = min(int(self.widths[here].max()), len(self.planes))
+        width = min(int(self.widths[here].max()), len(self.slices))
         starts = [*range(0, min(width, _HALF), _AT_ONCE), *range(_HALF, width, _AT_ONCE)]
         groups = [
-            (start, tuple(plane[here] for plane in self.planes[start:stop]))
+            (start, tuple(bit_slice[here] for bit_slice in self.slices[start:stop]))
             for start, stop in pairwise([*starts, width])
         ]
         bases = () if self.bases is None else tuple(_digits(self.bases[here], block))
@@ -109,7 +109,7 @@ class BlockBitSlices:
     """An integer column of a block: the sum over rows is low + 2^32 high + least * (number of valid rows).
 
     `bases` are the digits of the words' bases, each with its weight, by word and cell as `Block.belongs`; `groups` the
-    planes, some at a time, with the weight of the first.
+    slices, some at a time, with the weight of the first.
     """
 
     least: int
@@ -117,7 +117,7 @@ class BlockBitSlices:
     groups: tuple[tuple[int, tuple[Words, ...]], ...]
 
     def sums(self, queries: Words, block: Block, counts: Floats, valid: Ints) -> tuple[Ints, Ints]:
-        """Sums per query and cell as (low, high), to be read low + 2^32 high.
+        """Sums per query and cell as (low, high), which means low + 2^32 high.
 
         `counts` and `valid` are the rows that count, by word and by cell.
         """
@@ -125,12 +125,12 @@ class BlockBitSlices:
         for weight, digits in self.bases:
             _add(low, high, (counts @ digits).astype(np.int64), weight)
         held, ones = np.empty_like(queries), np.empty(queries.shape, np.uint8)
-        for base, planes in self.groups:
-            np.bitwise_count(np.bitwise_and(queries, planes[0], out=held), out=ones)
-            total: npt.NDArray[np.unsignedinteger] = ones if len(planes) == 1 else ones.astype(np.uint16)
-            for place, plane in enumerate(planes[1:], 1):
-                np.bitwise_count(np.bitwise_and(queries, plane, out=held), out=ones)
-                total += np.left_shift(ones, place, dtype=np.uint16)
+        for base, slices in self.groups:
+            np.bitwise_count(np.bitwise_and(queries, slices[0], out=held), out=ones)
+            total: npt.NDArray[np.unsignedinteger] = ones if len(slices) == 1 else ones.astype(np.uint16)
+            for shift, bit_slice in enumerate(slices[1:], 1):
+                np.bitwise_count(np.bitwise_and(queries, bit_slice, out=held), out=ones)
+                total += np.left_shift(ones, shift, dtype=np.uint16)
             _add(low, high, block.sums(total.astype(np.float32)), base)
         return low, high
 
@@ -161,39 +161,39 @@ def sums_of_doubles(queries: Words, values: npt.NDArray[np.float64], block: Bloc
     """Sums per query and cell; `values` by lane, 0 where a lane does not count."""
     finite = np.isfinite(values)
     plain = values if finite.all() else np.where(finite, values, 0.0)
-    found = np.empty((len(queries), len(block.begins)))
+    result = np.empty((len(queries), len(block.begins)))
     ends = np.r_[block.begins[1:], block.high - block.low]
     for cell, (begin, end) in enumerate(zip(block.begins.tolist(), ends.tolist(), strict=True)):
         held = np.ascontiguousarray(queries[:, begin:end]).view(np.uint8)
         bits = np.unpackbits(held, axis=1, bitorder="little")
-        found[:, cell] = bits.astype(np.float64) @ plain[begin * LANES : end * LANES]
+        result[:, cell] = bits.astype(np.float64) @ plain[begin * LANES : end * LANES]
     if plain is not values:
-        _spoil(found, queries, values, block)
-    return found
+        _spoil(result, queries, values, block)
+    return result
 
 
-def _spoil(found: npt.NDArray[np.float64], queries: Words, values: np.ndarray, block: Block) -> None:
-    """Add the infinities and NaNs, which a product with 0 would have spread to queries that do not want them."""
+def _spoil(result: npt.NDArray[np.float64], queries: Words, values: np.ndarray, block: Block) -> None:
+    """Add the infinities and NaNs, which a product with 0 would have spread to queries that do not select them."""
     for special in (np.inf, -np.inf, np.nan):
         mask = np.isnan(values) if np.isnan(special) else values == special
         if mask.any():
             there = block.sums(np.bitwise_count(queries & words_of(mask)).astype(np.float32)) > 0
             with np.errstate(invalid="ignore"):
-                found[there] += special
+                result[there] += special
 
 
 def first_lanes(queries: Words, begins: Ints) -> Ints:
-    """The first lane of each query in each cell; far beyond all lanes where it has none."""
+    """The first lane of each query in each cell; far beyond all lanes if it has none."""
     lowest = np.bitwise_count((queries & (~queries + np.uint64(1))) - np.uint64(1)).astype(np.int64)
     lanes = np.where(queries == 0, np.int64(2**62), lowest + np.arange(queries.shape[1]) * LANES)
-    found: Ints = np.minimum.reduceat(lanes, begins, axis=1)
-    return found
+    result: Ints = np.minimum.reduceat(lanes, begins, axis=1)
+    return result
 
 
 def last_lanes(queries: Words, begins: Ints) -> Ints:
-    """The last lane of each query in each cell; -1 where it has none."""
-    alone = queries & ~(queries >> np.uint64(1))  # the top bit stays and the one below goes: no rounding up
-    highest = np.frexp(alone.astype(np.float64))[1].astype(np.int64) - 1
+    """The last lane of each query in each cell; -1 if it has none."""
+    without_second = queries & ~(queries >> np.uint64(1))  # clears the bit below the top bit: no rounding up
+    highest = np.frexp(without_second.astype(np.float64))[1].astype(np.int64) - 1
     lanes = np.where(queries == 0, np.int64(-1), highest + np.arange(queries.shape[1]) * LANES)
-    found: Ints = np.maximum.reduceat(lanes, begins, axis=1)
-    return found
+    result: Ints = np.maximum.reduceat(lanes, begins, axis=1)
+    return result

@@ -1,4 +1,4 @@
-"""What is asked of a shared fold, and what comes out: the partials of every query, pane and group that has rows."""
+"""Input and output of a shared fold: the partials of every query, pane and group that has rows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from headrace.operators.partials.partial import Argument, Cells, Column, concate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class FoldInput:
     """Rows by cell, and what is aggregated.
 
-    `codes[row]` in 0..count-1 is the row's (pane, group), as `block_groups.by_block_and_group` numbers them; `arguments`
-    the batch's values for each partial. The first of `feds` counts rows.
+    `codes[row]` in 0..count-1 is the row's (pane, group), as `block_codes.by_block_and_group` numbers them; `arguments`
+    the batch's values for each partial. The first of `partial_columns` counts rows.
     """
 
     codes: Ints
@@ -36,13 +36,13 @@ class Asked:
         return len(self.codes)
 
 
-def asked(
+def fold_input_of(
     partial_columns: Sequence[PartialColumn],
     arguments: Mapping[Expression, pa.Array],
     codes: Ints,
     count: int,
-) -> Asked:
-    """From evaluated arguments, as `grouped.lift` takes them."""
+) -> FoldInput:
+    """The input from evaluated arguments, as `aggregate_calls.lift` takes them."""
     ready: dict[PartialColumn, Argument] = {}
     dictionaries: dict[PartialColumn, pa.Array] = {}
     for partial_column in partial_columns:
@@ -51,14 +51,14 @@ def asked(
             dictionaries[partial_column] = dictionary
         ready[partial_column] = at_rest.argument(partial_column, values, dictionaries.get(partial_column))
     assert partial_columns[0] == at_rest.rows_partial()
-    return Asked(codes, count, tuple(partial_columns), ready, dictionaries)
+    return FoldInput(codes, count, tuple(partial_columns), ready, dictionaries)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryCells:
     """Cells that have rows: cell i is of the query in slot `slots[i]` and of (pane, group) `codes[i]`.
 
-    Each (slot, code) occurs once. `answer` goes into `Layout.table` as it is, per query or with the query as a key.
+    Each (slot, code) occurs once. `answer` is passed to `Layout.table` unchanged, per query or with the query as a key.
     """
 
     slots: Ints
@@ -72,29 +72,29 @@ class QueryCells:
 
 
 def gathered(
-    parts: Sequence[tuple[Ints, Ints, Mapping[PartialColumn, Cells]]], question: Asked
+    parts: Sequence[tuple[Ints, Ints, Mapping[PartialColumn, Cells]]], fold_input: FoldInput
 ) -> QueryCells:
     """One answer of (slots, codes, cells) parts whose cells are distinct."""
     cells = {
         partial_column: concatenate([part[2][partial_column] for part in parts], partial_column.partial)
-        for partial_column in question.partial_columns
+        for partial_column in fold_input.partial_columns
     }
     empty = np.empty(0, np.int64)
     return QueryCells(
         np.concatenate([empty, *(part[0] for part in parts)]),
         np.concatenate([empty, *(part[1] for part in parts)]),
-        Answer(cells, question.dictionaries),
+        Answer(cells, fold_input.dictionaries),
     )
 
 
 def occupied(
-    dense: Mapping[PartialColumn, Cells], slots: Ints, first: int, question: Asked
+    dense: Mapping[PartialColumn, Cells], slots: Ints, first: int, fold_input: FoldInput
 ) -> tuple[Ints, Ints, Mapping[PartialColumn, Cells]]:
     """The cells that have rows, of dense ones of shape (queries, cells from `first` on)."""
-    query, cell = np.nonzero(dense[question.partial_columns[0]][0])
+    query, cell = np.nonzero(dense[fold_input.partial_columns[0]][0])
     picked: dict[PartialColumn, Cells] = {
         partial_column: tuple(part[query, cell] for part in dense[partial_column])
-        for partial_column in question.partial_columns
+        for partial_column in fold_input.partial_columns
     }
     return slots[query], cell.astype(np.int64) + first, picked
 

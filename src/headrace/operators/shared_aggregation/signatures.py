@@ -1,7 +1,7 @@
-"""Shared aggregation by signature: rows wanted by the same queries fold into the same cells, whoever these queries are.
+"""Shared aggregation by signature: rows selected by the same queries are folded into the same cells.
 
-The *signature* of a row is the set of queries that want it. Rows are folded by (signature, cell), then what was folded is
-given to every query of the signature. It pays while signatures are few beside rows (few attributes, few constants,
+The *signature* of a row is the set of queries that select it. Rows are folded by (signature, cell), then each query of
+the signature gets these cells. It pays while signatures are few compared with rows (few attributes, few constants,
 skewed values); on four attributes a hundred range queries already make every third row a signature of its own.
 """
 
@@ -20,73 +20,75 @@ from headrace.operators.query_index.boxes.by_column import Words
 from headrace.operators.query_index.index import Compiled
 from headrace.operators.query_index.matching.prepare import Prepared
 from headrace.operators.shared_aggregation.pairs import Part, fold_patched
-from headrace.operators.shared_aggregation.query_cells import Asked
+from headrace.operators.shared_aggregation.query_cells import FoldInput
 
 _CELLS: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Signatures:
-    """`of[row]` is the number of a row's signature, `wanted[number]` its queries as truth values, in order of the part."""
+    """`of[row]` is the number of a row's signature, `selected[number]` its queries as truth values, in order of the part."""
 
     of: Ints
-    wanted: np.ndarray
+    selected: np.ndarray
 
     @property
     def count(self) -> int:
-        """How many different ones."""
-        return len(self.wanted)
+        """Number of distinct signatures."""
+        return len(self.selected)
 
 
 def signatures(compiled: Compiled, at: Sequence[Ints], rows: int) -> Signatures:
-    """The signatures of rows at these places; needs the row-major tables. Exact: bitmaps are compared, not hashes."""
+    """The signatures of rows with these ranks; needs the row-major tables. Exact: bitmaps are compared, not hashes."""
     part = compiled.part
-    codes, first = _distinct_places([attribute.null + 1 for attribute in part.attributes], at, rows)
+    codes, first = _distinct_ranks([attribute.null + 1 for attribute in part.attributes], at, rows)
     words = -(-part.boxes // 64)
     bits = np.concatenate(
         [
             np.empty((0, words), np.uint64),
-            *by_row.blocks_of(part, compiled.tables, [one[first] for one in at], len(first)),
+            *by_row.blocks_of(part, compiled.tables, [ranks[first] for ranks in at], len(first)),
         ]
     )
-    numbers, kept = _distinct_bits(bits)
-    return Signatures(numbers[codes], by_row.queries_of(part, bits[kept]))
+    numbers, first_rows = _distinct_bits(bits)
+    return Signatures(numbers[codes], by_row.queries_of(part, bits[first_rows]))
 
 
-def fold(batch: Prepared, number: int, question: Asked) -> Iterator[Part]:
-    """The cells of one part's queries. Partials of every kind are taken: they are folded, then combined."""
+def fold(batch: Prepared, number: int, fold_input: FoldInput) -> Iterator[Part]:
+    """The cells of one part's queries. Partials of every kind are supported: they are folded, then combined."""
     compiled = batch.parts[number]
     slots = compiled.part.slots
     special = np.array(sorted({*batch.dead, *batch.patches}), np.int64)
-    found = signatures(compiled, batch.at[number], question.rows)
-    found.wanted[:, np.isin(slots, special)] = False
-    codes, present = compact(found.of * question.count + question.codes, found.count * question.count)
+    row_signatures = signatures(compiled, batch.at[number], fold_input.rows)
+    row_signatures.selected[:, np.isin(slots, special)] = False
+    codes, present = compact(
+        row_signatures.of * fold_input.count + fold_input.codes, row_signatures.count * fold_input.count
+    )
     with np.errstate(all="ignore"):
         folded = {
             partial_column: partial_column.partial.lift(
-                question.arguments[partial_column], codes, len(present)
+                fold_input.arguments[partial_column], codes, len(present)
             )
-            for partial_column in question.partial_columns
+            for partial_column in fold_input.partial_columns
         }
-    signature, cell = np.divmod(present, question.count)
-    step = max(1, _CELLS // max(question.count, 1))
+    signature, cell = np.divmod(present, fold_input.count)
+    step = max(1, _CELLS // max(fold_input.count, 1))
     for low in range(0, len(slots), step):  # the queries of each signature get its cells
-        entries, queries = np.nonzero(found.wanted[:, low : low + step][signature])
-        into, made = compact(queries * question.count + cell[entries], step * question.count)
+        entries, queries = np.nonzero(row_signatures.selected[:, low : low + step][signature])
+        into, made = compact(queries * fold_input.count + cell[entries], step * fold_input.count)
         with np.errstate(all="ignore"):
             cells = {
                 partial_column: partial_column.partial.reduce(
                     tuple(part[entries] for part in folded[partial_column]), into, len(made)
                 )
-                for partial_column in question.partial_columns
+                for partial_column in fold_input.partial_columns
             }
-        query, code = np.divmod(made, question.count)
+        query, code = np.divmod(made, fold_input.count)
         yield slots[low + query], code, cells
-    yield from fold_patched(batch, number, question)
+    yield from fold_patched(batch, number, fold_input)
 
 
-def _distinct_places(sizes: Sequence[int], at: Sequence[Ints], rows: int) -> tuple[Ints, Ints]:
-    """Numbers of the distinct combinations of places, and a row that has each."""
+def _distinct_ranks(sizes: Sequence[int], at: Sequence[Ints], rows: int) -> tuple[Ints, Ints]:
+    """Numbers of the distinct combinations of ranks, and a row that has each."""
     codes = np.zeros(rows, np.int64)
     present = np.zeros(min(rows, 1), np.int64)
     for size, here in zip(sizes, at, strict=True):
@@ -103,7 +105,7 @@ def _distinct_bits(bits: Words) -> tuple[Ints, Ints]:
     kind = pa.binary(bits.shape[1] * 8)
     raw = pa.Array.from_buffers(kind, len(bits), [None, pa.py_buffer(np.ascontiguousarray(bits))])
     numbers = raw.dictionary_encode().indices.to_numpy().astype(np.int64)
-    kept = np.flatnonzero(
+    first_rows = np.flatnonzero(
         np.r_[True, np.maximum.accumulate(numbers)[1:] > np.maximum.accumulate(numbers)[:-1]]
     )
-    return numbers, kept if len(bits) else np.empty(0, np.int64)
+    return numbers, first_rows if len(bits) else np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""One batch folded for all queries of an index: by which strategy, and the cells that come out."""
+"""Fold of one batch for all queries of an index, by the cheapest strategy for each part."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from headrace.operators.query_index.matching.prepare import Failed, Prepared, pr
 from headrace.operators.query_index.matching.probe import probe
 from headrace.operators.shared_aggregation import bitmaps, histograms, pairs
 from headrace.operators.shared_aggregation.lanes import words_needed
-from headrace.operators.shared_aggregation.query_cells import Asked, QueryCells, asked, gathered
+from headrace.operators.shared_aggregation.query_cells import FoldInput, QueryCells, fold_input_of, gathered
 from headrace.operators.shared_aggregation.signatures import fold as by_signature
 from headrace.operators.shared_aggregation.signatures import signatures
 
 Strategy = Choice["bitmaps", "histograms", "probing", "pairs", "signatures"]
 
 SAMPLE: Final = 1024
-FEW_SIGNATURES: Final = 0.2
-"""Signatures group when a sample has fewer than this share of rows in distinct ones."""
+MOST_SIGNATURES: Final = 0.2
+"""Signatures are a group key if a sample has fewer than this share of rows in distinct ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Folded:
-    """The cells of all queries, the rows on which one failed (by slot), and how each part of the index was folded."""
+    """The cells of all queries, the rows on which one failed (by slot), and the strategy of each part of the index."""
 
     cells: QueryCells
     failed: Mapping[int, Failed]
@@ -51,74 +51,74 @@ def fold(
 ) -> Folded:
     """Fold a batch into partials per query and cell.
 
-    `columns` hold the rows by internal name, `arguments` the values of the feds' expressions on them, `codes` in
-    0..count-1 the (pane, group) of each row. The first of `feds` must count rows. Rows on which a group key or an argument
-    fails must have been taken out before. All strategies give equal cells (sums of doubles to rounding).
+    `columns` hold the rows by internal name, `arguments` the values of the partials' expressions on them, `codes` in
+    0..count-1 the (pane, group) of each row. The first of `partial_columns` must count rows. Rows on which a group key
+    or an argument fails must not be in the batch. All strategies give equal cells (sums of doubles to rounding).
     """
-    question = asked(partial_columns, arguments, codes, count)
-    batch = prepared(index, columns, question.rows)
+    fold_input = fold_input_of(partial_columns, arguments, codes, count)
+    batch = prepared(index, columns, fold_input.rows)
     parts = []
     used: list[Strategy] = []
     for number in range(len(batch.at)):
-        way = strategy or chosen(batch, number, question)
-        if way not in possible(batch, number, question):
+        way = strategy or chosen(batch, number, fold_input)
+        if way not in possible(batch, number, fold_input):
             way = "pairs"
         used.append(way)
-        parts += list(_folded(batch, number, question, way))
-    parts += list(pairs.fold_decided(batch.decided, question))
-    return Folded(gathered(parts, question), batch.failed, tuple(used))
+        parts += list(_folded(batch, number, fold_input, way))
+    parts += list(pairs.fold_decided(batch.decided, fold_input))
+    return Folded(gathered(parts, fold_input), batch.failed, tuple(used))
 
 
-def chosen(batch: Prepared, number: int, question: Asked) -> Strategy:
-    """The cheapest strategy for a part by what a sample of the batch says, in nanoseconds measured on one core."""
+def chosen(batch: Prepared, number: int, fold_input: FoldInput) -> Strategy:
+    """The cheapest strategy for a part, estimated from a sample of the batch, in nanoseconds measured on one core."""
     part, at = batch.parts[number].part, batch.at[number]
     rows = min(batch.rows, SAMPLE)
     sample = np.linspace(0, batch.rows - 1, rows).astype(np.int64)
-    can = possible(batch, number, question)
-    if "histograms" in can and histograms.table_size(batch, number, question) <= 4 * batch.rows:
+    can = possible(batch, number, fold_input)
+    if "histograms" in can and histograms.table_size(batch, number, fold_input) <= 4 * batch.rows:
         return "histograms"
-    looked_at = probe(part, [one[sample] for one in at], rows).candidates * (batch.rows / rows)
-    words = words_needed(question.codes, question.count) * part.boxes
+    visited = probe(part, [ranks[sample] for ranks in at], rows).candidates * (batch.rows / rows)
+    words = words_needed(fold_input.codes, fold_input.count) * part.boxes
     cost: dict[Strategy, float] = {
-        "probing": 22.0 * batch.rows + 40.0 * looked_at,
+        "probing": 22.0 * batch.rows + 40.0 * visited,
         "bitmaps": 110.0 * batch.rows + 12.0 * words,
-        "pairs": 100.0 * batch.rows + 134.0 * part.boxes * (batch.rows / 64) + 20.0 * looked_at,
+        "pairs": 100.0 * batch.rows + 134.0 * part.boxes * (batch.rows / 64) + 20.0 * visited,
     }
     if "signatures" in can and rows == SAMPLE:
-        cost |= _by_signature_cost(batch.parts[number], [one[sample] for one in at], batch.rows)
+        cost |= _by_signature_cost(batch.parts[number], [ranks[sample] for ranks in at], batch.rows)
     return min((way for way in cost if way in can), key=lambda way: cost[way])
 
 
 def _by_signature_cost(compiled: Compiled, sample: list[Ints], rows: int) -> dict[Strategy, float]:
-    """Nothing where signatures are too many to be a group key: they would still grow with the batch."""
-    found = signatures(compiled, sample, SAMPLE)
-    share = found.count / SAMPLE
-    if share >= FEW_SIGNATURES:
+    """Empty if signatures are too many to be a group key: they would still grow with the batch."""
+    row_signatures = signatures(compiled, sample, SAMPLE)
+    share = row_signatures.count / SAMPLE
+    if share >= MOST_SIGNATURES:
         return {}
     combinations = math.prod(attribute.null + 1 for attribute in compiled.part.attributes)
     numbering = 30.0 if combinations <= 4 * rows else 80.0
     bits = min(1.0, combinations / rows) * 0.5 * compiled.part.boxes
-    wanted = float(found.wanted[found.of].sum()) / SAMPLE
-    return {"signatures": rows * (numbering + bits + 12.0 * share * wanted)}
+    queries_per_row = float(row_signatures.selected[row_signatures.of].sum()) / SAMPLE
+    return {"signatures": rows * (numbering + bits + 12.0 * share * queries_per_row)}
 
 
-def possible(batch: Prepared, number: int, question: Asked) -> frozenset[Strategy]:
-    """The strategies that can fold what is asked for a part."""
-    found: set[Strategy] = {"pairs", "probing"}
-    if bitmaps.takes(question.partial_columns):
-        found.add("bitmaps")
-    if histograms.takes(batch, number, question.partial_columns):
-        found.add("histograms")
+def possible(batch: Prepared, number: int, fold_input: FoldInput) -> frozenset[Strategy]:
+    """The strategies that can fold these partials for a part."""
+    strategies: set[Strategy] = {"pairs", "probing"}
+    if bitmaps.takes(fold_input.partial_columns):
+        strategies.add("bitmaps")
+    if histograms.takes(batch, number, fold_input.partial_columns):
+        strategies.add("histograms")
     if by_row.fits(batch.parts[number].part):
-        found.add("signatures")
-    return frozenset(found)
+        strategies.add("signatures")
+    return frozenset(strategies)
 
 
-def _folded(batch: Prepared, number: int, question: Asked, way: Strategy) -> Iterator[pairs.Part]:
+def _folded(batch: Prepared, number: int, fold_input: FoldInput, way: Strategy) -> Iterator[pairs.Part]:
     if way == "bitmaps":
-        return bitmaps.fold(batch, number, question)
+        return bitmaps.fold(batch, number, fold_input)
     if way == "histograms":
-        return histograms.fold(batch, number, question)
+        return histograms.fold(batch, number, fold_input)
     if way == "signatures":
-        return by_signature(batch, number, question)
-    return pairs.fold(batch, number, question, probing=way == "probing")
+        return by_signature(batch, number, fold_input)
+    return pairs.fold(batch, number, fold_input, probing=way == "probing")

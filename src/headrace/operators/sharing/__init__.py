@@ -1,1 +1,1 @@
-"""Work that many queries have in common."""
+"""Sharing of work between queries: scans, panes and aggregation."""

@@ -1,8 +1,8 @@
-"""Can a window that is new be made of the panes that a present one holds, and how?
+"""Pane backfill: the panes of a new query, made from those of a running query.
 
-A query that joins at run time has seen nothing. Where another one folds the same rows into panes whose edges are all that
-the new one's panes have, its cells are what the new one would have folded itself: they are combined into the wider panes and
-over the keys that are no longer wanted, and no row is read again.
+A query that is registered while rows arrive has no history. If another query folds the same rows into panes that have
+all edges of the new query's panes, its cells are combined into the wider panes and over the keys that the new query
+does not have, without reading a row again.
 Source: Aurora's shared windows (Carney et al. 2002), and history from present windows (PAT-6).
 """
 
@@ -27,7 +27,7 @@ from headrace.time import BEGINNING, Instant
 
 
 def can_give(source_operator: PaneAggregate, new_operator: PaneAggregate) -> bool:
-    """Whether the donor's panes hold all that the taker's are made of: the same rows, its keys, its partials, its edges."""
+    """Whether the source's panes are fine enough for the new operator: the same rows, all its keys, partials and pane edges."""
     if (new_operator.stream, new_operator.steps, new_operator.sheds) != (
         source_operator.stream,
         source_operator.steps,
@@ -47,37 +47,34 @@ def can_give(source_operator: PaneAggregate, new_operator: PaneAggregate) -> boo
         source_operator.panes, new_operator.panes
     ):
         return False
-    return _places(source_operator, new_operator) is not None
+    return _source_stores(source_operator, new_operator) is not None
 
 
-def _holds_edges(source_operator: Panes, new_operator: Panes) -> bool:
-    """Whether every edge of the taker's panes is one of the donor's, which are no landmark's: these forget their edges."""
-    if source_operator.back is None or new_operator.slide % source_operator.slide:
+def _holds_edges(source: Panes, new: Panes) -> bool:
+    """Whether every edge of the new panes is one of the source's. Landmark sources have none, since their panes are merged."""
+    if source.back is None or new.slide % source.slide:
         return False
-    edges = {0, source_operator.cut}
-    return all(
-        (new_operator.anchor + cut - source_operator.anchor) % source_operator.slide in edges
-        for cut in {0, new_operator.cut}
-    )
+    edges = {0, source.cut}
+    return all((new.anchor + cut - source.anchor) % source.slide in edges for cut in {0, new.cut})
 
 
-def _places(source_operator: PaneAggregate, new_operator: PaneAggregate) -> list[int] | None:
-    """For each store of the taker that of the donor; None where one is missing or lacks a partial."""
-    given, found = source_operator.grouped.distinct_arguments, [0]
+def _source_stores(source_operator: PaneAggregate, new_operator: PaneAggregate) -> list[int] | None:
+    """For each store of the new operator that of the source; None if one is missing or lacks a partial."""
+    arguments, stores = source_operator.grouped.distinct_arguments, [0]
     for argument in new_operator.grouped.distinct_arguments:
-        if argument not in given:
+        if argument not in arguments:
             return None
-        found.append(1 + given.index(argument))
+        stores.append(1 + arguments.index(argument))
     held = set(source_operator.layouts[0].partial_columns)
     return (
-        found
+        stores
         if all(partial_column in held for partial_column in new_operator.layouts[0].partial_columns)
         else None
     )
 
 
 def needed_from(operator: PaneAggregate, emitted_to: Instant) -> Instant:
-    """The start of the first window that ends after `closed`: rows before it are in none that is still to be told."""
+    """The start of the first window that ends after `emitted_to`: earlier rows are in no window that is still to be emitted."""
     if operator.range is None or emitted_to == BEGINNING:
         return BEGINNING
     panes = operator.panes
@@ -91,28 +88,28 @@ def transferred(
     since: Instant,
     emitted_to: Instant,
 ) -> dict[str, pa.Table]:
-    """The taker's deltas, as if it had folded the rows from `since` on itself.
+    """The new operator's deltas, as if it had folded the rows from `since` on itself.
 
-    `runs` are the donor's state as it lies, after it had answered up to `closed`.
+    `runs` are the source's state, after it answered up to `emitted_to`.
     """
     wide = together((source_operator,)) if source_operator.family_key is not None else source_operator
-    places = _places(source_operator, new_operator)
-    assert places is not None
+    stores = _source_stores(source_operator, new_operator)
+    assert stores is not None
     first = source_operator.panes.of_instant(since) if since != BEGINNING else -HIGHEST
     deltas: dict[str, pa.Table] = {}
-    for own, place in enumerate(places):
-        layout = wide.layouts[place]
-        # A pane that has closed since is still among a run's open ones, and whole among the closed ones of a later run.
+    for store, source_store in enumerate(stores):
+        layout = wide.layouts[source_store]
+        # A pane that closed later is still in a run's open section, and complete in the sealed section of a later run.
         still_open = (
             first if emitted_to == BEGINNING else max(first, source_operator.panes.of_instant(emitted_to))
         )
-        starts = {f"sealed{place}": first, f"open{place}": still_open}
-        if not place:
+        starts = {f"sealed{source_store}": first, f"open{source_store}": still_open}
+        if not source_store:
             starts |= {SPARSE_SEALED: first, SPARSE_OPEN: still_open}
         tables = list(_panes_of(source_operator, layout, runs, starts))
         if tables:
-            deltas[f"open{own}"] = _refolded(
-                source_operator, new_operator, layout, new_operator.layouts[own], tables
+            deltas[f"open{store}"] = _refolded(
+                source_operator, new_operator, layout, new_operator.layouts[store], tables
             )
     return {name: table for name, table in deltas.items() if table.num_rows}
 
@@ -120,40 +117,42 @@ def transferred(
 def _panes_of(
     source_operator: PaneAggregate, layout: Layout, runs: Sequence[Sections], starts: Mapping[str, int]
 ) -> Iterator[pa.Table]:
-    """The donor's own panes, of each section from a pane on, without the blocks above them."""
+    """The source's own panes, of each section from a pane on, without the blocks above them."""
     for run in runs:
         for section, first in starts.items():
-            found = [run[section]] if section in run else []
-            for table in between(found, block_key(0, first), block_key(0, HIGHEST)):
-                mine = table
+            tables = [run[section]] if section in run else []
+            for table in between(tables, block_key(0, first), block_key(0, HIGHEST)):
+                rows = table
                 if source_operator.family_key is not None:
-                    member = pc.equal(flat(table.column(layout.key_names[0])), number_of(source_operator.id))
-                    mine = table.filter(member)
-                if mine.num_rows:
-                    yield layout.lifted(mine) if layout.are_rows(mine) else mine.cast(layout.schema())
+                    is_own = pc.equal(flat(table.column(layout.key_names[0])), number_of(source_operator.id))
+                    rows = table.filter(is_own)
+                if rows.num_rows:
+                    yield layout.lifted(rows) if layout.are_rows(rows) else rows.cast(layout.schema())
 
 
 def _refolded(
     source_operator: PaneAggregate,
     new_operator: PaneAggregate,
-    given: Layout,
-    wanted: Layout,
+    source_layout: Layout,
+    layout: Layout,
     tables: Sequence[pa.Table],
 ) -> pa.Table:
-    """The cells of one store, by the panes and keys of the taker."""
-    places = {key.expression: name for key, name in zip(given.keys, given.key_names, strict=True)}
-    columns = [KEY, SLOT, *(places[key.expression] for key in wanted.keys)]
-    for partial_column in wanted.partial_columns:
-        columns += given.cell_names(given.partial_columns.index(partial_column))
-    narrow = [pa.table([table.column(name) for name in columns], schema=wanted.schema()) for table in tables]
-    rows = gather(wanted, narrow)
+    """The cells of one store, by the panes and keys of the new operator."""
+    columns_by_key = {
+        key.expression: name for key, name in zip(source_layout.keys, source_layout.key_names, strict=True)
+    }
+    columns = [KEY, SLOT, *(columns_by_key[key.expression] for key in layout.keys)]
+    for partial_column in layout.partial_columns:
+        columns += source_layout.cell_names(source_layout.partial_columns.index(partial_column))
+    narrow = [pa.table([table.column(name) for name in columns], schema=layout.schema()) for table in tables]
+    rows = gather(layout, narrow)
     starts = source_operator.panes.starts(rows.blocks - block_key(0, 0))
     panes = new_operator.panes.of_instants(starts)
-    merged = merge_gathered(wanted, replace(rows, blocks=pane_keys(panes)))
+    merged = merge_gathered(layout, replace(rows, blocks=pane_keys(panes)))
     if new_operator.panes.has_gaps:
         inside = (ints(merged, KEY) - block_key(0, 0)) & 1
         merged = merged.filter(pa.array(inside.astype(bool)))
-    names = wanted.key_names[: len(new_operator.keys)]
+    names = layout.key_names[: len(new_operator.keys)]
     slots = fresh_slots(
         [flat(merged.column(name)) for name in names], merged.num_rows, new_operator.single_slot
     )

@@ -1,8 +1,8 @@
-"""Which rows does each of many operators need to see? Those that pass its first filter.
+"""Routed scans: one index of the first filters of many operators, which finds the rows of each.
 
-Operators that share nothing else, a thousand `SELECT … WHERE` above all, would each filter every row. Here one index of their
-first filters is asked, and each gets the rows that pass or fail it, as they are: it filters those once more, keeps and
-rejects as it does alone, and never sees the others. An operator to whom no row of a batch goes costs nothing.
+Operators that share nothing else, such as a thousand `SELECT … WHERE`, would each filter every row. Here one index of
+their first filters is probed, and each operator gets the rows that pass or fail its filter: it filters those once more,
+stores and rejects as it would alone, and never reads the others. An operator without rows in a batch costs nothing.
 Source: PSoup and CACQ (grouped filters).
 """
 
@@ -25,12 +25,12 @@ from headrace.operators.query_index.predicate_index import Conditions, Plans, no
 from headrace.operators.rows.row_pipeline import RowFilter
 
 _BITS_AT_ONCE: Final = 1 << 26
-"""Rows are matched so many at a time that the bitmaps of all operators stay below 8 MB."""
-_FEWEST: Final = 64
+"""Rows are matched in portions for which the bitmaps of all operators stay below 8 MB."""
+_LEAST_ROWS: Final = 64
 
 
 def first_filter(operator: Operator) -> Expression | None:
-    """The condition without which a row does not matter to the operator; None where every row may matter."""
+    """The condition without which a row does not affect the operator; None if every row may."""
     steps = operator.routing_steps
     if not steps or not isinstance(steps[0], RowFilter):
         return None
@@ -39,7 +39,7 @@ def first_filter(operator: Operator) -> Expression | None:
 
 @dataclass(frozen=True)
 class _RoutingPlan(Conditions[Operator]):
-    """The first filters of operators that otherwise work alone."""
+    """The first filters of operators that share nothing else."""
 
     @staticmethod
     def condition_of(query: Operator) -> Expression | None:
@@ -51,7 +51,7 @@ _plans: Final = Plans(none_yet(_RoutingPlan))
 
 @dataclass(slots=True)
 class RoutedRows:
-    """The scan half of several operators, each with a scanner of its own."""
+    """The scanners of several operators, each with its own rows."""
 
     plan: _RoutingPlan
     scanners: Mapping[str, Scanner]
@@ -60,44 +60,44 @@ class RoutedRows:
 
     @staticmethod
     def of(queries: tuple[Operator, ...], scanners: Mapping[str, Scanner]) -> RoutedRows:
-        """Prepare to give rows to all members, each of which has a first filter."""
+        """A routed scan of all these queries, each of which has a first filter."""
         return RoutedRows(_plans.of(queries), scanners)
 
     @property
     def representative(self) -> str:
-        """The first member's id."""
+        """The first query's id."""
         return self.plan.queries[0].id
 
     def add(self, batch: Batch) -> None:
-        """Give each member its rows of a batch."""
+        """Pass each query its rows of a batch."""
         self.rows_in += batch.rows
-        step = max(_FEWEST, _BITS_AT_ONCE // max(1, len(self.plan.index)))
-        wanted: dict[int, list[Ints]] = {}
+        step = max(_LEAST_ROWS, _BITS_AT_ONCE // max(1, len(self.plan.index)))
+        by_slot: dict[int, list[Ints]] = {}
         for low in range(0, batch.rows, step):
             for slot, rows in self._matched(batch, low, min(batch.rows, low + step)):
-                wanted.setdefault(slot, []).append(rows)
+                by_slot.setdefault(slot, []).append(rows)
         for query, slot in zip(self.plan.queries, self.plan.slots.tolist(), strict=True):
-            if slot in wanted:
-                mine = batch.take(np.concatenate(wanted[slot]))
-                self.seen[query.id] = self.seen.get(query.id, 0) + mine.rows
-                self.scanners[query.id].add(mine)
+            if slot in by_slot:
+                rows_of_query = batch.take(np.concatenate(by_slot[slot]))
+                self.seen[query.id] = self.seen.get(query.id, 0) + rows_of_query.rows
+                self.scanners[query.id].add(rows_of_query)
 
     def _matched(self, batch: Batch, low: int, high: int) -> Iterator[tuple[int, Ints]]:
-        """By slot, the rows from `low` on that pass a condition or fail it; only where there are any."""
+        """By slot, the rows from `low` on that pass a condition or fail it; only slots with rows."""
         columns = {name: column.slice(low, high - low) for name, column in batch.columns.items()}
-        found = match(self.plan.index, columns, high - low)
-        for place in np.flatnonzero(found.words.any(axis=1) | np.isin(found.slots, list(found.failed))):
-            slot = int(found.slots[place])
-            rows = np.flatnonzero(truths(found.words[place], found.rows))
-            if slot in found.failed:
-                rows = np.union1d(rows, found.failed[slot].rows)
+        matches = match(self.plan.index, columns, high - low)
+        for index in np.flatnonzero(matches.words.any(axis=1) | np.isin(matches.slots, list(matches.failed))):
+            slot = int(matches.slots[index])
+            rows = np.flatnonzero(truths(matches.words[index], matches.rows))
+            if slot in matches.failed:
+                rows = np.union1d(rows, matches.failed[slot].rows)
             yield slot, rows + low
 
     def finish(self) -> ScanOutput:
-        """What each member made of its rows, and how many there were of all."""
-        found = ScanOutput()
+        """What each query made of its rows, with the number of all rows."""
+        output = ScanOutput()
         for query in self.plan.queries:
             scanned = self.scanners[query.id].finish()
             missed = self.rows_in - self.seen.get(query.id, 0)
-            found.add(query, replace(scanned, rows_in=scanned.rows_in + missed))
-        return found
+            output.add(query, replace(scanned, rows_in=scanned.rows_in + missed))
+        return output

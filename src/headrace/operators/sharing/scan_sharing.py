@@ -1,9 +1,9 @@
-"""Which operators of a scan task fold their rows together, and how.
+"""Scan groups: which operators of a scan task fold their rows together, and how.
 
-Aggregates that join alike and group alike are folded once for all their conditions and windows (`shared_aggregates`);
-those that count distinct values, once for all their windows (`shared_panes`). Everything else works by itself, on the rows
-that pass its first filter, which one index finds for all (`routed_scans`). What leaves the task is the same in each case: an
-operator's deltas as it would have made them alone.
+Aggregates with the same joins and grouping are folded once for all their conditions and windows (`shared_aggregates`);
+those that count distinct values, once for all their windows (`shared_panes`). Everything else is unshared, on the rows
+that pass its first filter, which one index finds for all (`routed_scans`). The output of the task is the same in each
+case: an operator's deltas as it would have made them alone.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from headrace.operators.sharing.shared_aggregates import SharedPredicates
 from headrace.operators.sharing.shared_panes import SharedPanes
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
-FEW_PREDICATES: Final = 12
-"""Up to so many conditions, each filters the rows by itself: measured, an index pays from about twelve on."""
+MOST_SEPARATE_FILTERS: Final = 12
+"""Up to this many conditions, each filters the rows by itself: measured, an index pays from about twelve on."""
 
 _ANY: Final = "any condition"
 _Key: TypeAlias = tuple[object, object]
 
 
 class ScanGroup(Protocol):
-    """The scan half of one or several operators."""
+    """The scanner of one or several operators."""
 
     @property
     def representative(self) -> str:
-        """The id of one of the operators: none of them folds anywhere else."""
+        """The id of one of the operators, which is in no other scan group."""
         ...
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch of accepted rows."""
+        """Add a batch of accepted rows."""
         ...
 
     def finish(self) -> ScanOutput:
@@ -58,7 +58,7 @@ class ScanGroup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Unshared:
-    """An operator that shares with nobody."""
+    """An operator that shares its scan with no other."""
 
     operator: Operator
     scanner: Scanner
@@ -74,14 +74,14 @@ class Unshared:
 
     def finish(self) -> ScanOutput:
         """Its deltas."""
-        found = ScanOutput()
-        found.add(self.operator, self.scanner.finish())
-        return found
+        output = ScanOutput()
+        output.add(self.operator, self.scanner.finish())
+        return output
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionScan:
-    """All selections over the stream that keep something."""
+    """All selections over the stream that store bitmaps."""
 
     queries: tuple[Selection, ...]
     shared: SharedSelections
@@ -96,25 +96,25 @@ class SelectionScan:
         self.shared.add(batch)
 
     def finish(self) -> ScanOutput:
-        """Everybody's containers as one table, and what each saw."""
-        found = ScanOutput()
+        """All containers as one table, and what was scanned for each selection."""
+        output = ScanOutput()
         for operator, (_, seen) in zip(self.queries, self.shared.of_each(), strict=True):
-            found.add(operator, seen)
+            output.add(operator, seen)
         tables = [table for table in self.shared.tables if table.num_rows]
         if tables:
-            found.put(f"{state_name(self.queries[0])}/{BITS}", united(tables))
-        return found
+            output.put(f"{state_name(self.queries[0])}/{BITS}", united(tables))
+        return output
 
 
-SharingKind: TypeAlias = Choice["alone", "routed", "panes", "conditions", "selections"]
+SharingKind: TypeAlias = Choice["unshared", "routed", "panes", "conditions", "selections"]
 
 
 def scan_groups(
     operators: Iterable[Operator], relations: Mapping[str, pa.Table], row_layout_states: Collection[str] = ()
 ) -> list[ScanGroup]:
-    """Scanners for one task's operators, those that can share together.
+    """Scanners for one task's operators, with those that can share together.
 
-    `adapting` names the states in which groups of few rows lie as these; an operator that folds alone makes such.
+    `row_layout_states` names the states in which sparse groups are stored as rows; an unshared operator makes such rows.
     """
     return [_scan_group(how, queries, relations, row_layout_states) for how, queries in groups(operators)]
 
@@ -125,14 +125,14 @@ def _scan_group(
     relations: Mapping[str, pa.Table],
     row_layout_states: Collection[str],
 ) -> ScanGroup:
-    if how == "alone":
+    if how == "unshared":
         (operator,) = queries
         return Unshared(operator, _scanner(operator, relations, row_layout_states))
     if how == "routed":
-        scanners = {each.id: _scanner(each, relations, row_layout_states) for each in queries}
+        scanners = {operator.id: _scanner(operator, relations, row_layout_states) for operator in queries}
         return RoutedRows.of(tuple(queries), scanners)
     if how == "selections":
-        selecting = tuple(asked for each in queries if (asked := each.on_request) is not None)
+        selecting = tuple(selection for operator in queries if (selection := operator.on_request) is not None)
         return SelectionScan(selecting, SharedSelections.of(selecting))
     sharing = tuple(over_panes(queries))
     shared = SharedPanes if how == "panes" else SharedPredicates
@@ -146,69 +146,69 @@ def _scanner(
 
 
 def groups(operators: Iterable[Operator]) -> Iterator[tuple[SharingKind, Sequence[Operator]]]:
-    """Who folds together, of operators that see the same rows, and how.
+    """Operators over the same rows, grouped by how they share.
 
-    By common panes (the same rows and keys); by an index of their conditions (the same joins and keys); alone, with an index
-    that gives each its rows, or without.
+    By common panes (the same rows and keys); by an index of their conditions (the same joins and keys); unshared, with
+    an index that routes rows to each, or without.
     """
-    apart: list[Operator] = []
+    unshared: list[Operator] = []
     for how, queries in _sharing(operators):
-        if how == "alone":
-            apart += queries
+        if how == "unshared":
+            unshared += queries
         else:
             yield how, queries
-    filtered = [(each, first_filter(each)) for each in apart]
-    routed = _are_many(found for _, found in filtered if found is not None)
+    filtered = [(operator, first_filter(operator)) for operator in unshared]
+    routed = _are_many(condition for _, condition in filtered if condition is not None)
     if routed:
-        yield "routed", [each for each, found in filtered if found is not None]
-    for each, found in filtered:
-        if found is None or not routed:
-            yield "alone", (each,)
+        yield "routed", [operator for operator, condition in filtered if condition is not None]
+    for operator, condition in filtered:
+        if condition is None or not routed:
+            yield "unshared", (operator,)
 
 
 def _sharing(operators: Iterable[Operator]) -> Iterator[tuple[SharingKind, Sequence[Operator]]]:
-    alike: dict[_Key, list[PaneAggregate]] = {}
+    by_grouping: dict[_Key, list[PaneAggregate]] = {}
     families: dict[tuple[str, tuple[RowStep, ...]], list[PaneAggregate]] = {}
     selections: list[Selection] = []
     for operator in operators:
-        if (asked := operator.on_request) is not None:
-            if asked.materialize == "partial":  # of the others nothing is kept
-                selections.append(asked)
+        if (selection := operator.on_request) is not None:
+            if selection.materialize == "partial":  # the others store nothing
+                selections.append(selection)
             continue
         scan_group = operator.over_panes
         if scan_group is None or not shares(scan_group):
-            yield "alone", (operator,)
+            yield "unshared", (operator,)
         elif scan_group.family is not None and _is_filtered(scan_group):
             families.setdefault((scan_group.family, joins_of(scan_group.steps)), []).append(scan_group)
         else:
-            alike.setdefault((scan_group.steps, _keys(scan_group)), []).append(scan_group)
+            by_grouping.setdefault((scan_group.steps, _keys(scan_group)), []).append(scan_group)
     if selections:
         yield "selections", selections
-    # those of a family have the same keys and arguments: one is asked for all
+    # queries of a family have the same keys and arguments: one represents all
     for (_, joins), queries in families.items():
         if queries[0].grouped.distinct_arguments:
             for query in queries:
-                alike.setdefault((query.steps, _keys(query)), []).append(query)
+                by_grouping.setdefault((query.steps, _keys(query)), []).append(query)
         else:
-            alike.setdefault((_ANY, (joins, _keys(queries[0]))), []).extend(queries)
-    for (steps, _), queries in alike.items():
+            by_grouping.setdefault((_ANY, (joins, _keys(queries[0]))), []).extend(queries)
+    for (steps, _), queries in by_grouping.items():
         yield from _together(queries, any_condition=steps == _ANY)
 
 
 def shares(operator: PaneAggregate) -> bool:
-    """True for windows that cover all time and answer only for rows: others must see every row by themselves.
+    """Whether its windows cover all time and answer only for rows: other operators must read every row by themselves.
 
-    Synopses say of themselves how wrong they are; a row folded into them once is not folded again.
+    Synopses are left out: their error bound does not allow folding cells twice.
     """
-    alike = not operator.answers_empty and operator.revisions is None and not operator.panes.has_gaps
-    return alike and not operator.has_own_panes and not uses_synopses(operator.aggregates)
+    covers_time = not operator.answers_empty and operator.revisions is None and not operator.panes.has_gaps
+    return covers_time and not operator.has_own_panes and not uses_synopses(operator.aggregates)
 
 
 def _are_many(predicates: Iterable[object]) -> bool:
-    found: set[object] = set()
+    distinct: set[object] = set()
     for predicate in predicates:
-        found.add(predicate)
-        if len(found) > FEW_PREDICATES:
+        distinct.add(predicate)
+        if len(distinct) > MOST_SEPARATE_FILTERS:
             return True
     return False
 
@@ -216,7 +216,7 @@ def _are_many(predicates: Iterable[object]) -> bool:
 def _is_filtered(operator: PaneAggregate) -> bool:
     """Whether rows may as well be filtered after all joins: by one filter, or by some of which none can fail.
 
-    A row that one filter leaves out is not seen by the next, nor is one that joins with nothing.
+    A row that one filter drops does not reach the next, nor does one without a match in a join.
     """
     if len(operator.steps) < 2:
         return True
@@ -237,4 +237,4 @@ def _together(
     for query in queries:
         by_steps.setdefault(query.steps, []).append(query)
     for same in by_steps.values():
-        yield "panes" if len(same) > 1 else "alone", same
+        yield "panes" if len(same) > 1 else "unshared", same

@@ -1,8 +1,8 @@
-"""One fold for many conditions: a thousand filters over the same groups cost one pass over the rows.
+"""Shared fold for many conditions: a thousand filters over the same groups cost one pass over the rows.
 
-The conditions of all members are one query index; a batch is joined with the relations that all of them ask, then matched
-and folded for all of them at once, by the panes that their windows have in common. Each member's own panes are then made of
-those cells, a family at a time.
+The conditions of all queries are one query index. A batch is joined with the relations that all of them look up, then
+matched and folded for all of them at once, by the panes that their windows have in common. Each query's own panes are
+then made of those cells, a family at a time.
 Source: PSoup and CACQ (grouped filters); the kernels are `query_index` and `shared_aggregation`.
 """
 
@@ -39,9 +39,9 @@ from headrace.operators.sharing.shared_plan import SharedPlan, plan_of
 from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 FOLDED_AT_ONCE: Final = 1 << 20
-"""Rows that are matched and folded together: the more rows a cell has, the less it costs to fold one."""
+"""Rows that are matched and folded together: the more rows per cell, the less it costs to fold one."""
 _MOST_BYTES: Final = 1 << 28
-"""Long texts are not held so long."""
+"""Held bytes from which rows are folded earlier, for long texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +53,23 @@ class _Held:
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """Number of rows."""
         return self.batch.rows
 
     @property
     def bytes(self) -> int:
-        """What they take."""
+        """Bytes of the columns."""
         return sum(column.nbytes for column in self.batch.columns.values())
 
 
 @dataclass(slots=True)
 class SharedPredicates:
-    """The scan half of several pane aggregates that join and group alike."""
+    """The scanner of several pane aggregates with the same joins and grouping."""
 
     plan: SharedPlan
     joins: RowPipeline
-    own: Mapping[str, Scanner]
-    """Each member by itself: for batches on which a join, a key or an argument fails, which it must for some of them alone."""
+    scanners: Mapping[str, Scanner]
+    """Each query's scanner: for batches on which a join, a key or an argument fails, which may concern only some queries."""
     tables: list[pa.Table] = field(default_factory=list)
     rejected: dict[int, list[Rejected]] = field(default_factory=dict)
     rows_in: int = 0
@@ -77,48 +77,50 @@ class SharedPredicates:
 
     @staticmethod
     def of(queries: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> SharedPredicates:
-        """Prepare to fold for all members, whose keys are equal and whose steps are the same joins, and filters."""
-        own = _Lazily({member.id: member for member in queries}, relations)
-        return SharedPredicates(plan_of(queries), RowPipeline.of(joins_of(queries[0].steps), relations), own)
+        """A scan of all these queries, whose keys are equal and whose steps are the same joins, and filters."""
+        scanners = _Lazily({query.id: query for query in queries}, relations)
+        return SharedPredicates(
+            plan_of(queries), RowPipeline.of(joins_of(queries[0].steps), relations), scanners
+        )
 
     @property
     def representative(self) -> str:
-        """The first member's id."""
+        """The first query's id."""
         return self.plan.queries[0].id
 
     def add(self, batch: Batch) -> None:
-        """Take in a batch; it is folded once for all, as soon as there are enough rows."""
+        """Add a batch; it is folded once for all queries when there are enough rows."""
         joined = self.joins.apply(batch)
         evaluation = Evaluation(joined.readable, joined.rows)
-        values = tuple(evaluation.values(each) for each in self.plan.inputs)
+        values = tuple(evaluation.values(input_) for input_ in self.plan.inputs)
         if self.joins.rejected or evaluation.errors is not None:
             self.joins.rejected.clear()
-            for member in self.plan.queries:
-                self.own[member.id].add(batch)
+            for query in self.plan.queries:
+                self.scanners[query.id].add(batch)
             return
         self.rows_in += batch.rows
         if not joined.rows:
             return
         self.held.append(_Held(joined, values))
-        rows, size = (sum(getattr(each, of) for each in self.held) for of in ("rows", "bytes"))
+        rows, size = (sum(getattr(input_, of) for input_ in self.held) for of in ("rows", "bytes"))
         if rows >= FOLDED_AT_ONCE or size >= _MOST_BYTES:
             self._fold()
 
     def _fold(self) -> None:
-        """Fold what is held."""
+        """Fold the held batches."""
         held, self.held = self.held, []
         if not held:
             return
         at, position = (
-            np.concatenate([getattr(each.batch, of) for each in held]) for of in ("at", "position")
+            np.concatenate([getattr(waiting.batch, of) for waiting in held]) for of in ("at", "position")
         )
-        batch = Batch(_Joined([each.batch.columns for each in held]), at, position)
-        values = [_joined(parts) for parts in zip(*(each.values for each in held), strict=True)]
+        batch = Batch(_Joined([waiting.batch.columns for waiting in held]), at, position)
+        values = [_joined(parts) for parts in zip(*(waiting.values for waiting in held), strict=True)]
         keys = values[: len(self.plan.layout.keys) - 1]
         arguments = dict(zip(self.plan.arguments, values[len(keys) :], strict=True))
-        places, starts = common_panes(self.plan.combs, batch.at)
+        pane_indices, starts = common_panes(self.plan.combs, batch.at)
         groups = group(keys, batch.rows)
-        codes, count, found, owner, _ = by_block_and_group(places, groups)
+        codes, count, pair_panes, owner, _ = by_block_and_group(pane_indices, groups)
         folded = fold(
             self.plan.index, batch.columns, self.plan.layout.partial_columns, arguments, codes, count
         )
@@ -127,52 +129,53 @@ class SharedPredicates:
         picked = [key.take(pa.array(owner[cells.codes])) for key in groups.keys]
         slots = fresh_slots(groups.keys, groups.count, None)[owner[cells.codes]]
         table = self.plan.layout.table(
-            starts[found[cells.codes]], [pa.array(cells.slots), *picked], slots, cells.answer
+            starts[pair_panes[cells.codes]], [pa.array(cells.slots), *picked], slots, cells.answer
         )
         self.tables.append(table)
 
     def _note(self, batch: Batch, failed: Mapping[int, Failed]) -> None:
         for slot, rows in failed.items():
-            told = Rejected(batch.at[rows.rows], batch.position[rows.rows], rows.reasons)
-            self.rejected.setdefault(slot, []).append(told)
+            rejects = Rejected(batch.at[rows.rows], batch.position[rows.rows], rows.reasons)
+            self.rejected.setdefault(slot, []).append(rejects)
 
     def finish(self) -> ScanOutput:
-        """Each member's deltas, as it would have made them alone."""
+        """Each query's deltas, as it would have made them alone."""
         self._fold()
-        plan, found = self.plan, ScanOutput()
+        plan, output = self.plan, ScanOutput()
         cells = gather(plan.layout, self.tables)
         slot_of_row = cells.groups.keys[0].to_numpy()[cells.groups.codes] if cells.rows else np.empty(0, int)
         order = np.argsort(slot_of_row, kind="stable")
         edges = np.searchsorted(slot_of_row[order], np.arange(plan.index.next_slot + 1))
-        kept = np.bincount(slot_of_row, _row_counts(plan.layout, cells), plan.index.next_slot)
-        for family, places in plan.families.items():
+        rows_by_slot = np.bincount(slot_of_row, _row_counts(plan.layout, cells), plan.index.next_slot)
+        for family, indices in plan.families.items():
             if cells.rows:
-                found.put(f"{family}/open0", self._family(places, cells, order, edges))
-        rows = kept[plan.slots].astype(np.int64).tolist()
-        for member, slot, rows_kept in zip(plan.queries, plan.slots.tolist(), rows, strict=True):
+                output.put(f"{family}/open0", self._family(indices, cells, order, edges))
+        rows = rows_by_slot[plan.slots].astype(np.int64).tolist()
+        for query, slot, rows_kept in zip(plan.queries, plan.slots.tolist(), rows, strict=True):
             rejected = tuple(self.rejected.get(slot, ()))
             shared = Scanned({}, rejected, self.rows_in, rows_kept)
-            found.add(
-                member, _with(self.own[member.id].finish(), shared) if member.id in self.own else shared
+            output.add(
+                query,
+                _with(self.scanners[query.id].finish(), shared) if query.id in self.scanners else shared,
             )
-        return found
+        return output
 
-    def _family(self, places: Ints, cells: Gathered, order: Ints, edges: Ints) -> pa.Table:
-        """The cells of one family's members, as rows of their own panes."""
-        example, count = self.plan.queries[places[0]], len(places)
-        slots = self.plan.slots[places]
+    def _family(self, indices: Ints, cells: Gathered, order: Ints, edges: Ints) -> pa.Table:
+        """The cells of one family's queries, as rows of their own panes."""
+        example, count = self.plan.queries[indices[0]], len(indices)
+        slots = self.plan.slots[indices]
         first, counts = edges[slots], edges[slots + 1] - edges[slots]
-        whose = np.repeat(np.arange(count), counts)
-        rows = order[np.arange(len(whose)) - np.repeat(np.cumsum(counts) - counts, counts) + first[whose]]
+        owner = np.repeat(np.arange(count), counts)
+        rows = order[np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts) + first[owner]]
         codes, live = compact(
-            whose * cells.groups.count + cells.groups.codes[rows], count * cells.groups.count
+            owner * cells.groups.count + cells.groups.codes[rows], count * cells.groups.count
         )
-        member, code = np.divmod(live, cells.groups.count)
-        numbers = self.plan.numbers[places]
-        keys = (pa.array(numbers[member]), *(key.take(pa.array(code)) for key in cells.groups.keys[1:]))
+        query_index, code = np.divmod(live, cells.groups.count)
+        numbers = self.plan.numbers[indices]
+        keys = (pa.array(numbers[query_index]), *(key.take(pa.array(code)) for key in cells.groups.keys[1:]))
         at_rest = cells.slots[rows]
-        routed = self.plan.routed[places]
-        at_rest = np.where(routed[whose] >= 0, routed[whose], at_rest)
+        routed = self.plan.routed[indices]
+        at_rest = np.where(routed[owner] >= 0, routed[owner], at_rest)
         blocks = pane_keys(example.panes.of_instants(cells.blocks[rows]))
         layout = together((example,)).layouts[0]
         return merge_gathered(
@@ -181,7 +184,7 @@ class SharedPredicates:
 
 
 def _with(alone: Scanned, shared: Scanned) -> Scanned:
-    """What a member made by itself, and what it has of the shared folds."""
+    """The sum of what a query's own scanner made and its part of the shared folds."""
     return Scanned(
         alone.deltas,
         (*alone.rejected, *shared.rejected),
@@ -196,7 +199,7 @@ def _row_counts(layout: Layout, cells: Gathered) -> Ints:
 
 
 class _Joined(Mapping[str, pa.Array]):
-    """The columns of several batches as of one; each is joined when it is asked for."""
+    """The columns of several batches as those of one; each is concatenated on first use."""
 
     def __init__(self, batches: Sequence[Mapping[str, pa.Array]]) -> None:
         self._batches, self._joined = batches, dict[str, pa.Array]()
@@ -218,7 +221,7 @@ def _joined(parts: Sequence[pa.Array]) -> pa.Array:
 
 
 class _Lazily(dict[str, Scanner]):
-    """Scanners made when they are first asked for: hardly any batch needs them."""
+    """Scanners made on first use: hardly any batch needs them."""
 
     def __init__(self, queries: Mapping[str, PaneAggregate], relations: Mapping[str, pa.Table]) -> None:
         super().__init__()

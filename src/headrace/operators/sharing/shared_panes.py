@@ -1,9 +1,9 @@
-"""One fold for many windows: aggregates over the same rows and groups share the work of a scan task.
+"""Shared fold for many windows: aggregates over the same rows and groups share the work of a scan task.
 
-Queries that keep the same rows and group them by the same keys differ only in their windows and aggregates. Their rows
-are folded once, by the panes that all their windows have in common, into the union of their partials; each query's own
-panes are then made of those few cells instead of of the rows. What leaves the task is what each query would have made
-alone, so state, replay and everything after know nothing of the sharing.
+Queries with the same rows and keys differ only in their windows and aggregates. Their rows are folded once, by the
+panes that all their windows have in common, into the union of their partials; each query's own panes are then made of
+those few cells instead of the rows. The output of the task is what each query would have made alone, so state, replay
+and everything after are not affected.
 Source: Krishnamurthy, Wu, Franklin 2006 (shared paired windows); Li 2008, section 6.5.
 """
 
@@ -33,20 +33,20 @@ from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 from headrace.time import Instant
 
 _MOST_GRID: Final = 4096
-"""Up to so many panes of the greatest common divisor in a batch, they are counted instead of searched."""
+"""Up to this many panes of the greatest common divisor in a batch, they are counted instead of searched."""
 _LEAST_GAIN: Final = 4
-"""Sharing pays while a common cell holds at least so many rows."""
+"""Sharing pays while a common cell holds at least this many rows."""
 
 
 @dataclass(slots=True)
 class SharedPanes:
-    """The scan half of several pane aggregates over the same rows and keys."""
+    """The scanner of several pane aggregates over the same rows and keys."""
 
     queries: tuple[PaneAggregate, ...]
     union: Grouped
     pipeline: RowPipeline
-    own: Mapping[str, Scanner]
-    """Each member by itself: for batches on which an expression fails, since it must fail for its query alone."""
+    scanners: Mapping[str, Scanner]
+    """Each query's scanner: for batches on which an expression fails, since it must fail for its query alone."""
     tables: list[list[pa.Table]] = field(default_factory=list)
     rows_in: int = 0
     rows_kept: int = 0
@@ -54,79 +54,79 @@ class SharedPanes:
 
     @staticmethod
     def of(queries: tuple[PaneAggregate, ...], relations: Mapping[str, pa.Table]) -> SharedPanes:
-        """Prepare to fold for all members, which have equal steps and keys."""
+        """A scan of all these queries, which have equal steps and keys."""
         calls = dict.fromkeys(item.call for query in queries for item in query.aggregates)
         union = Grouped(
-            queries[0].keys, tuple(NamedAggregate(f"a{place}", call) for place, call in enumerate(calls))
+            queries[0].keys, tuple(NamedAggregate(f"a{index}", call) for index, call in enumerate(calls))
         )
-        own = {query.id: query.scanner(relations) for query in queries}
-        return SharedPanes(queries, union, RowPipeline.of(queries[0].steps, relations), own)
+        scanners = {query.id: query.scanner(relations) for query in queries}
+        return SharedPanes(queries, union, RowPipeline.of(queries[0].steps, relations), scanners)
 
     @property
     def representative(self) -> str:
-        """The first member's id."""
+        """The first query's id."""
         return self.queries[0].id
 
     def add(self, batch: Batch) -> None:
-        """Fold a batch once for all; or once for each, where sharing does not pay or an expression fails."""
+        """Fold a batch once for all; or once for each, if sharing does not pay or an expression fails."""
         if not self.pays or not self._fold(batch):
-            for scanner in self.own.values():
+            for scanner in self.scanners.values():
                 scanner.add(batch)
 
     def _fold(self, batch: Batch) -> bool:
-        kept = self.pipeline.apply(batch)
+        passing = self.pipeline.apply(batch)
         failed = bool(self.pipeline.rejected)
         self.pipeline.rejected.clear()
-        evaluation = Evaluation(kept.readable, kept.rows)
-        values = [] if failed else [evaluation.values(each) for each in self.union.inputs()]
+        evaluation = Evaluation(passing.readable, passing.rows)
+        values = [] if failed else [evaluation.values(input_) for input_ in self.union.inputs()]
         if failed or evaluation.errors is not None:
             return False
         self.rows_in += batch.rows
-        self.rows_kept += kept.rows
-        if kept.rows:
-            places, starts = common_panes([query.panes for query in self.queries], kept.at)
-            folded = fold(self.union, places, values, None)
+        self.rows_kept += passing.rows
+        if passing.rows:
+            pane_indices, starts = common_panes([query.panes for query in self.queries], passing.at)
+            folded = fold(self.union, pane_indices, values, None)
             self.tables.append([_starting(table, starts) for table in folded])
-            self.pays = _LEAST_GAIN * folded[0].num_rows <= kept.rows
+            self.pays = _LEAST_GAIN * folded[0].num_rows <= passing.rows
         return True
 
     def finish(self) -> ScanOutput:
-        """Each member's deltas, as it would have made them alone."""
+        """Each query's deltas, as it would have made them alone."""
         stores = [
-            gather(layout, [folded[place] for folded in self.tables])
-            for place, layout in enumerate(self.union.layouts)
+            gather(layout, [folded[store] for folded in self.tables])
+            for store, layout in enumerate(self.union.layouts)
         ]
-        found = ScanOutput()
+        output = ScanOutput()
         for query in self.queries:
-            found.add(query, self._deltas(query, stores))
-        return found
+            output.add(query, self._deltas(query, stores))
+        return output
 
     def _deltas(self, query: PaneAggregate, stores: Sequence[Gathered]) -> Scanned:
-        alone = self.own[query.id].finish()
-        deltas = dict(alone.deltas)
+        scanned = self.scanners[query.id].finish()
+        deltas = dict(scanned.deltas)
         arguments = self.union.distinct_arguments
-        places = [0, *(1 + arguments.index(argument) for argument in query.grouped.distinct_arguments)]
-        for own, (place, layout) in enumerate(zip(places, query.layouts, strict=True)):
-            if stores[place].rows:
-                table = _refold(query, layout, stores[place])
-                section = f"open{own}"
+        union_stores = [0, *(1 + arguments.index(argument) for argument in query.grouped.distinct_arguments)]
+        for store, (union_store, layout) in enumerate(zip(union_stores, query.layouts, strict=True)):
+            if stores[union_store].rows:
+                table = _refold(query, layout, stores[union_store])
+                section = f"open{store}"
                 deltas[section] = merge(layout, [table, deltas[section]]) if section in deltas else table
         return replace(
-            alone,
+            scanned,
             deltas=deltas,
-            rows_in=alone.rows_in + self.rows_in,
-            rows_kept=alone.rows_kept + self.rows_kept,
+            rows_in=scanned.rows_in + self.rows_in,
+            rows_kept=scanned.rows_kept + self.rows_kept,
         )
 
 
 def _starting(table: pa.Table, starts: Ints) -> pa.Table:
     """A folded table whose cells are named by the instants at which their panes start."""
-    places = ints(table, KEY)
-    return table.set_column(0, KEY, pa.array(starts[places]))
+    pane_indices = ints(table, KEY)
+    return table.set_column(0, KEY, pa.array(starts[pane_indices]))
 
 
 def _refold(query: PaneAggregate, layout: Layout, cells: Gathered) -> pa.Table:
-    """Common cells as rows of a member's own panes."""
+    """Common cells as rows of a query's own panes."""
     slots = cells.slots
     if query.single_slot is not None:
         slots = np.full(cells.rows, query.single_slot, np.int16)
@@ -135,9 +135,9 @@ def _refold(query: PaneAggregate, layout: Layout, cells: Gathered) -> pa.Table:
 
 
 def common_panes(combs: Sequence[Panes], at: Ints) -> tuple[Ints, Ints]:
-    """The panes that no edge of any comb crosses: for each row its pane's place, and for each place its start.
+    """The panes that no edge of any comb crosses: for each row the index of its pane, and the start of each pane.
 
-    Where rows lie far apart only the panes that hold one are named: an edge of each comb, the last at or before the row.
+    If rows are sparse in time only non-empty panes are listed: an edge of each comb, the last at or before the row.
     """
     low, high = int(at.min()), int(at.max())
     base, width = _grid(combs)
@@ -148,8 +148,8 @@ def common_panes(combs: Sequence[Panes], at: Ints) -> tuple[Ints, Ints]:
         return (at - start) // width, start + np.arange(count) * width
     if sum(panes.per_slide * ((high - low) // panes.slide + 2) for panes in combs) > _MOST_GRID + len(at):
         begins = functools.reduce(np.maximum, (panes.starts(panes.of_instants(at)) for panes in combs))
-        starts, places = np.unique(begins, return_inverse=True)
-        return places, starts
+        starts, pane_indices = np.unique(begins, return_inverse=True)
+        return pane_indices, starts
     edges = np.unique(np.concatenate([_edges(panes, low, high) for panes in combs]))
     return np.searchsorted(edges, at, side="right") - 1, edges
 

@@ -1,4 +1,4 @@
-"""What thousands of aggregates that group alike ask of a shared fold, kept while queries come and go."""
+"""Plans of shared folds of thousands of aggregates with the same grouping, updated as queries are added and dropped."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ _PREDICATE: Final = Named("__predicate", Column("__predicate", BIGINT))
 
 @dataclass(frozen=True)
 class SharedPlan(Conditions[PaneAggregate]):
-    """What the members of a shared fold ask for together."""
+    """The conditions, partials and panes of the queries of a shared fold."""
 
     @cached_property
     def families(self) -> dict[str, Ints]:
-        """The places of members by the name of their family."""
-        found: dict[str, list[int]] = {}
-        for place, member in enumerate(self.queries):
-            assert member.family is not None
-            found.setdefault(member.family, []).append(place)
-        return {family: np.array(places, np.int64) for family, places in found.items()}
+        """The indices of queries by the name of their family."""
+        by_family: dict[str, list[int]] = {}
+        for index, query in enumerate(self.queries):
+            assert query.family is not None
+            by_family.setdefault(query.family, []).append(index)
+        return {family: np.array(indices, np.int64) for family, indices in by_family.items()}
 
     @cached_property
     def numbers(self) -> Ints:
-        """The members' numbers."""
-        return np.array([number_of(member.id) for member in self.queries], np.int64)
+        """The queries' numbers."""
+        return np.array([number_of(query.id) for query in self.queries], np.int64)
 
     @cached_property
     def routed(self) -> Ints:
-        """The slot to which all rows of a member go, -1 where each goes to its own."""
-        slots = (-1 if each.single_slot is None else each.single_slot for each in self.queries)
+        """The slot to which all rows of a query are routed, -1 if each is routed by its keys."""
+        slots = (-1 if query.single_slot is None else query.single_slot for query in self.queries)
         return np.fromiter(slots, np.int16, len(self.queries))
 
     @cached_property
     def layout(self) -> Layout:
-        """The cells of all members: by condition, then by the keys they share."""
+        """The cells of all queries: by condition, then by the keys they share."""
         partial_columns = dict.fromkeys(
-            partial_column for one in self._examples for partial_column in one.layouts[0].partial_columns
+            partial_column for query in self._examples for partial_column in query.layouts[0].partial_columns
         )
         return Layout((_PREDICATE, *self.queries[0].keys), tuple(partial_columns))
 
     @cached_property
     def combs(self) -> tuple[Panes, ...]:
-        """The distinct panes of members."""
-        return tuple(dict.fromkeys(one.panes for one in self._examples))
+        """The distinct panes of the queries."""
+        return tuple(dict.fromkeys(query.panes for query in self._examples))
 
     @property
     def _examples(self) -> list[PaneAggregate]:
-        """One member of each family: its windows and aggregates are those of all."""
-        return [self.queries[places[0]] for places in self.families.values()]
+        """One query of each family: its windows and aggregates are those of all."""
+        return [self.queries[indices[0]] for indices in self.families.values()]
 
     @cached_property
     def arguments(self) -> tuple[Expression, ...]:
-        """What is aggregated."""
+        """The aggregated expressions."""
         partial_columns = (
             partial_column.expression
             for partial_column in self.layout.partial_columns
@@ -79,12 +79,12 @@ class SharedPlan(Conditions[PaneAggregate]):
 
 
 def rebuilt_plan(queries: tuple[PaneAggregate, ...]) -> SharedPlan:
-    """The plan of members, all conditions compiled."""
+    """The plan of these queries, with all conditions compiled."""
     return none_yet(SharedPlan).rebuilt(queries)
 
 
 def plan_from(before: SharedPlan, queries: tuple[PaneAggregate, ...]) -> SharedPlan:
-    """The plan of members by what distinguishes them from those of another plan."""
+    """The plan of these queries, derived from another plan by what differs."""
     return before.changed(queries)
 
 
@@ -92,5 +92,5 @@ _plans: Final = Plans(none_yet(SharedPlan))
 
 
 def plan_of(queries: tuple[PaneAggregate, ...]) -> SharedPlan:
-    """The plan of members with equal keys, of which this process remembers some."""
+    """The plan of queries with equal keys; this process caches some."""
     return _plans.of(queries)

@@ -1,1 +1,1 @@
-"""Operators without a driver, for tests."""
+"""Local driver of operators, for tests."""

@@ -1,6 +1,6 @@
-"""An operator driven in this process, without Spark: what the runtime does with it, epoch by epoch, and nothing else.
+"""Local driver: an operator run in this process, epoch by epoch as the runtime does, without Spark.
 
-`hr.test` and the laws use it. Rows come as epochs of splits; each split has its own scanner, each task its own slots.
+`hr.test` and the laws use it. Rows arrive as epochs of splits; each split has its own scanner, each task its own slots.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.time import BEGINNING, FOREVER, Instant
 
 @dataclass(frozen=True, slots=True)
 class DriveResult:
-    """What an operator gave over all epochs: result rows (None: never any), rejects, and the state that is left."""
+    """The output of an operator over all epochs: result rows (None: never any), rejects, and the remaining state."""
 
     results: pa.Table | None
     rejected: tuple[Rejected, ...]
@@ -28,7 +28,7 @@ class DriveResult:
 
     @property
     def state_rows(self) -> int:
-        """How much state is left."""
+        """Number of rows of the remaining state."""
         return sum(table.num_rows for run in self.runs for table in run.values())
 
 
@@ -42,7 +42,7 @@ def answer(
     relations: Mapping[str, pa.Table] | None = None,
     compact_after: Collection[int] | Mapping[int, int] = (),
 ) -> pa.Table | None:
-    """All result rows; None when no epoch gave a table. See `drive`."""
+    """All result rows; None if no epoch gave a table. See `drive`."""
     driven = drive(
         operator, epochs, punctuations, tasks, final=final, relations=relations, compact_after=compact_after
     )
@@ -62,19 +62,20 @@ def drive(
 ) -> DriveResult:
     """Run the operator over epochs (each a sequence of splits), with the punctuation after each.
 
-    `tasks`: state tasks, one number or one per epoch. `compact_after`: epochs, counted from 0, after which runs are merged
-    into one a task: all of them, or as many of the newest as the mapping says. `keeping`: epochs in which panes keep groups of at most so many rows as these. `final` closes what is open, as if the stream ended there.
+    `tasks`: state tasks, one number or one per epoch. `compact_after`: epochs, counted from 0, after which runs are
+    merged into one per task: all of them, or as many of the newest as the mapping gives. `keeping`: row layout limits
+    by epoch. `final` closes what is open, as if the stream ended there.
     """
     state = _State(operator, relations or {}, keeping or {})
     for number, (splits, punctuation) in enumerate(zip(epochs, punctuations, strict=True)):
         state.epoch(number, splits, punctuation, tasks if isinstance(tasks, int) else tasks[number])
         if number in compact_after:
             state.compact(compact_after[number] if isinstance(compact_after, Mapping) else len(state.runs))
-    left = tuple(state.runs)
+    remaining = tuple(state.runs)
     if final:
-        state.step([], Advance(state.closed, FOREVER, state.greatest, final=True), state.tasks)
-    found = pa.concat_tables(state.results) if state.results else None
-    return DriveResult(found, tuple(state.rejected), left)
+        state.step([], Advance(state.emitted_to, FOREVER, state.max_event_time, final=True), state.tasks)
+    results = pa.concat_tables(state.results) if state.results else None
+    return DriveResult(results, tuple(state.rejected), remaining)
 
 
 class _State:
@@ -87,8 +88,8 @@ class _State:
         self.runs: list[Sections] = []
         self.results: list[pa.Table] = []
         self.rejected: list[Rejected] = []
-        self.closed: Instant = BEGINNING
-        self.greatest: Instant = BEGINNING
+        self.emitted_to: Instant = BEGINNING
+        self.max_event_time: Instant = BEGINNING
         self.tasks = 1
 
     def epoch(self, number: int, splits: Sequence[Batch], punctuation: Instant, tasks: int) -> None:
@@ -100,9 +101,9 @@ class _State:
             deltas.append(scanned.deltas)
             self.rejected += scanned.rejected
             if batch.rows:
-                self.greatest = max(self.greatest, int(batch.at.max()))
-        self.step(deltas, Advance(self.closed, punctuation, self.greatest), tasks)
-        self.closed, self.tasks = punctuation, tasks
+                self.max_event_time = max(self.max_event_time, int(batch.at.max()))
+        self.step(deltas, Advance(self.emitted_to, punctuation, self.max_event_time), tasks)
+        self.emitted_to, self.tasks = punctuation, tasks
 
     def step(self, deltas: Sequence[Sections], advance: Advance, tasks: int) -> None:
         made: list[Sections] = []
@@ -116,17 +117,17 @@ class _State:
 
     def compact(self, newest: int) -> None:
         cut = max(0, len(self.runs) - newest)
-        kept, chosen = self.runs[:cut], self.runs[cut:]
-        advance = Advance(self.closed, self.closed, self.greatest)
+        older, chosen = self.runs[:cut], self.runs[cut:]
+        advance = Advance(self.emitted_to, self.emitted_to, self.max_event_time)
         merged: list[Sections] = []
         for owned in _owners(self.tasks):
-            mine = _of(chosen, owned)
-            names = sorted({name for run in mine for name in run})
+            owned_runs = _of(chosen, owned)
+            names = sorted({name for run in owned_runs for name in run})
             tables = self.operator.before_merge(
-                {name: [run[name] for run in mine if name in run] for name in names}, advance
+                {name: [run[name] for run in owned_runs if name in run] for name in names}, advance
             )
             merged.append({name: self.operator.compact(name, tables[name], advance) for name in tables})
-        self.runs = [*kept, *(run for run in merged if run)]
+        self.runs = [*older, *(run for run in merged if run)]
 
 
 def _owners(tasks: int) -> list[range]:
@@ -135,7 +136,7 @@ def _owners(tasks: int) -> list[range]:
 
 
 def _of(runs: Sequence[Sections], owned: range) -> list[Sections]:
-    """The rows of a task's slots, order kept; tables without any are there, but empty."""
+    """The rows of a task's slots in their order, with empty tables included."""
     if len(owned) == SLOTS:
         return list(runs)
     return [
@@ -145,5 +146,5 @@ def _of(runs: Sequence[Sections], owned: range) -> list[Sections]:
 
 def _within(table: pa.Table, owned: range) -> np.ndarray:
     slots = ints(table, SLOT)
-    found: np.ndarray = (slots >= owned.start) & (slots < owned.stop)
-    return found
+    mask: np.ndarray = (slots >= owned.start) & (slots < owned.stop)
+    return mask

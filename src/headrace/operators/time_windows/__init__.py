@@ -1,1 +1,1 @@
-"""Windows of time over panes."""
+"""Time windows over panes and rows."""

@@ -1,7 +1,7 @@
-"""Windows of single groups that close before the stream's: what group-wise punctuation answers early, and once.
+"""Group punctuation: windows of single groups that are emitted before the stream's punctuation passes them.
 
-A promise for some groups (Li 2008, section 4.2) lets their windows be told as soon as it passes the windows' ends. The
-stream's own punctuation, when it comes to these windows, tells the other groups.
+A promise for some groups (Li 2008, section 4.2) lets their windows be emitted as soon as it passes the windows' ends.
+The stream's own punctuation, when it passes these windows, emits the other groups.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from headrace.operators.time_windows.pane_aggregate import PaneAggregate
 
 BoundsOf: TypeAlias = Callable[[Mapping[str, pa.Array], int, Mapping[str, Instant]], Ints]
-"""For so many rows of these columns the instant below which promises say that none of their groups follow."""
+"""For rows of these columns, the instant below which promises guarantee that none of their groups follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupAdvance:
-    """How far groups are by promises on some columns, by the promises' names, and how far they go now."""
+    """The punctuation of groups by promises on some columns, before and now, by the promises' names."""
 
     columns: tuple[str, ...]
     before: Mapping[str, Instant]
@@ -41,7 +41,7 @@ class GroupAdvance:
 
 
 def grouping_columns(operator: PaneAggregate, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Which of the columns are keys of an operator whose windows can close group by group; of others none."""
+    """Those of the columns that are keys of an operator whose windows can close group by group; none for others."""
     closes_by_group = (
         operator.family is None
         and not operator.finish.needs_whole_window
@@ -49,11 +49,13 @@ def grouping_columns(operator: PaneAggregate, columns: tuple[str, ...]) -> tuple
         and operator.revisions is None
         and operator.panes.back is not None
     )
-    return tuple(name for name in columns if _place(operator, name) is not None) if closes_by_group else ()
+    return (
+        tuple(name for name in columns if _key_indices(operator, name) is not None) if closes_by_group else ()
+    )
 
 
 def without_done(operator: PaneAggregate, section: str, table: pa.Table, groups: GroupAdvance) -> pa.Table:
-    """Rows of its state about to be merged, but those of groups of which no row will ever follow and all has been told."""
+    """Rows about to be merged, without groups that were emitted completely and get no more rows."""
     whole = {name: at for name, at in groups.punctuations.items() if at == FOREVER}
     if not whole or KEY not in table.column_names or section == SEEN or not table.num_rows:
         return table
@@ -67,7 +69,7 @@ def advance_groups(
     advance: Advance,
     groups: GroupAdvance,
 ) -> Step:
-    """The operator's step, where groups that are ahead are told as far as their own punctuation, and not again."""
+    """The operator's step, where groups beyond the stream's punctuation are emitted up to their own, once."""
     step = operator.advance(runs, deltas, advance)
     tables = []
     if step.results is not None:
@@ -87,23 +89,25 @@ def _early(
     advance: Advance,
     groups: GroupAdvance,
 ) -> pa.Table | None:
-    """Windows that end above the stream's punctuation, of groups whose own has passed them in this turn."""
-    moved = {
+    """Windows that end above the stream's punctuation, of groups whose own has passed them in this step."""
+    advanced = {
         name: at
         for name, at in groups.punctuations.items()
         if at > max(advance.punctuation, groups.before.get(name, BEGINNING))
     }
-    if not moved:
+    if not advanced:
         return None
-    parts = _rows_of(operator, runs, deltas, advance, groups, moved)
+    parts = _rows_of(operator, runs, deltas, advance, groups, advanced)
     if not parts:
         return None
-    step = operator.advance([], parts, Advance(BEGINNING, max(moved.values()), advance.max_event_time))
+    step = operator.advance([], parts, Advance(BEGINNING, max(advanced.values()), advance.max_event_time))
     if step.results is None:
         return None
-    told, at = step.results, _at(step.results)
-    done = np.maximum(_bounds(operator, told, groups, groups.before, HIDDEN), advance.punctuation)
-    return told.filter(pa.array((at > done) & (at <= _bounds(operator, told, groups, moved, HIDDEN))))
+    results, at = step.results, _at(step.results)
+    done = np.maximum(_bounds(operator, results, groups, groups.before, HIDDEN), advance.punctuation)
+    return results.filter(
+        pa.array((at > done) & (at <= _bounds(operator, results, groups, advanced, HIDDEN)))
+    )
 
 
 def _rows_of(
@@ -112,51 +116,51 @@ def _rows_of(
     deltas: Sequence[Sections],
     advance: Advance,
     groups: GroupAdvance,
-    moved: Mapping[str, Instant],
+    advanced: Mapping[str, Instant],
 ) -> list[Sections]:
-    """Partials of the groups that moved, in panes that a window not told yet may hold, all as rows that just came."""
+    """Partials of the groups that advanced, in panes that a window not emitted yet may hold, as if their rows were new."""
     panes = operator.panes
-    begun = advance.emitted_to != BEGINNING
-    opened = block_key(0, panes.of_instant(advance.emitted_to) if begun else -HIGHEST)
-    reached = min(max(advance.emitted_to, groups.before.get(name, BEGINNING)) for name in moved)
-    first = panes.first(panes.last_closed(reached) + 1) if reached != BEGINNING else -HIGHEST
+    has_emitted = advance.emitted_to != BEGINNING
+    opened = block_key(0, panes.of_instant(advance.emitted_to) if has_emitted else -HIGHEST)
+    emitted_to = min(max(advance.emitted_to, groups.before.get(name, BEGINNING)) for name in advanced)
+    first = panes.first(panes.last_closed(emitted_to) + 1) if emitted_to != BEGINNING else -HIGHEST
     assert first is not None
     low, high = block_key(0, first), block_key(0, HIGHEST)
-    found: list[Sections] = []
-    for place in range(len(operator.layouts)):
-        held = [run[f"open{place}"] for run in runs if f"open{place}" in run]
-        sealed = [run[f"sealed{place}"] for run in runs if f"sealed{place}" in run]
-        arrived = [delta[f"open{place}"] for delta in deltas if f"open{place}" in delta]
+    sections: list[Sections] = []
+    for store in range(len(operator.layouts)):
+        held = [run[f"open{store}"] for run in runs if f"open{store}" in run]
+        sealed = [run[f"sealed{store}"] for run in runs if f"sealed{store}" in run]
+        arrived = [delta[f"open{store}"] for delta in deltas if f"open{store}" in delta]
         live = between(held, max(low, opened), high) + between([*sealed, *arrived], low, high)
         for table in live:
-            mine = table.filter(pa.array(_bounds(operator, table, groups, moved, "k") > BEGINNING))
-            if mine.num_rows:
-                found.append({f"open{place}": mine})
-    return found
+            rows = table.filter(pa.array(_bounds(operator, table, groups, advanced, "k") > BEGINNING))
+            if rows.num_rows:
+                sections.append({f"open{store}": rows})
+    return sections
 
 
 def _bounds(
     operator: PaneAggregate, table: pa.Table, groups: GroupAdvance, bounds: Mapping[str, Instant], prefix: str
 ) -> Ints:
-    """The bound of each row's group; its keys are at rest (`k0`) or the hidden columns of results."""
+    """The bound of each row's group; its keys are those of state (`k0`) or the hidden columns of results."""
     if not bounds:
         return np.full(table.num_rows, BEGINNING, np.int64)
     columns = {}
     for name in groups.columns:
-        places = _place(operator, name)
-        assert places is not None
-        rest, hidden = places
-        columns[name] = flat(table.column(f"{prefix}{rest if prefix == 'k' else hidden}"))
+        indices = _key_indices(operator, name)
+        assert indices is not None
+        key, hidden = indices
+        columns[name] = flat(table.column(f"{prefix}{key if prefix == 'k' else hidden}"))
     return groups.bounds_of(columns, table.num_rows, bounds)
 
 
-def _place(operator: PaneAggregate, column: str) -> tuple[int, int] | None:
-    """Where a column stands among the group's keys and among the hidden columns of results; None if it is missing."""
+def _key_indices(operator: PaneAggregate, column: str) -> tuple[int, int] | None:
+    """The index of a column in the group's keys and in the hidden columns of results; None if it is missing."""
     ordered = [key.expression for key in operator.finish.sort]
-    for place, key in enumerate(operator.keys):
+    for index, key in enumerate(operator.keys):
         if isinstance(key.expression, Column) and key.expression.name == column:
             hidden = Column(key.name, key.expression.type)
-            return (place, ordered.index(hidden)) if hidden in ordered else None
+            return (index, ordered.index(hidden)) if hidden in ordered else None
     return None
 
 

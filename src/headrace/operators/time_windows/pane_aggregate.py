@@ -1,8 +1,8 @@
-"""Windowed aggregation over panes: sliding, tumbling and landmark windows of time, any range and slide.
+"""Windowed aggregation over panes: sliding, tumbling and landmark time windows, any range and slide.
 
 Each row is folded once into the partials of its pane and group; windows are combined from closed panes only (Paned-WID,
-Li 2008, section 6.3, with the pane cut of `panes`). DISTINCT aggregates keep, beside, a store whose groups are also the
-distinct values.
+Li 2008, section 6.3, with the pane cut of `panes`). DISTINCT aggregates have an additional store whose groups include
+the distinct values.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ _LEAST_PANES_FOR_BLOCKS: Final = 8
 class PaneAggregate(BaseOperator):
     """`Finish(Aggregate(Windowed(TimeSlide | Landmark)))` of one query.
 
-    `single_slot`: route all groups to one slot, for queries whose windows must meet in one place. `range` is None for
-    landmark windows. `window_alias` names the window's bounds in the columns handed to `finish`.
+    `single_slot`: route all groups to one slot, for queries whose windows must be in one place. `range` is None for
+    landmark windows. `window_alias` names the window's bounds in the columns passed to `finish`.
     """
 
     id: str
@@ -84,41 +84,42 @@ class PaneAggregate(BaseOperator):
     emit_empty: bool = False
     relations: tuple[str, ...] = ()
     revisions: Revisions | None = None
-    """Rows below the punctuation come too, and the windows that had been answered without them are answered again."""
+    """With revisions, rows below the punctuation are read too, and the windows that were answered without them are revised.
+    """
     below: int = 0
-    """How many of the steps stand below the window: rows they drop are in no window, others only in no answer."""
+    """The number of steps below the window: rows they drop are in no window, rows dropped by others only in no answer."""
     family: str | None = None
     """The name of the state it shares with queries of its shape; see `headrace.operators.families.family`."""
     row_layout_limit: int | None = None
-    """Groups of at most so many rows in a pane lie as their rows; None: all are folded. See `adaptive_panes`."""
+    """Groups of at most this many rows in a pane are stored as rows; None: all are folded. See `adaptive_panes`."""
     has_own_panes: bool = False
-    """Whether it folds rows and keeps panes by itself, also where queries alike could do it for it."""
+    """Whether it folds rows and stores panes by itself, even if they could be shared."""
     sheds: bool = False
-    """Whether it is shown the rows that the stream keeps, with what each stands for, instead of all."""
+    """Whether it reads the sample of rows that the stream keeps under shedding, with their weights, instead of all rows."""
     rule: str = ""
 
     @property
     def answers_empty(self) -> bool:
-        """True when a window that no row reaches has an answer all the same."""
+        """Whether windows without rows have answers."""
         return self.emit_empty and not self.keys
 
     @property
     def grouped(self) -> Grouped:
-        """What is aggregated by what."""
+        """Its group keys and aggregates."""
         return Grouped(self.keys, self.aggregates)
 
     @property
     def adapts(self) -> bool:
-        """True where a group of few rows can lie as these rows: not where all of the past, or late rows, meet them again."""
+        """Whether sparse groups can be stored as rows: not for landmarks and revisions, which read them again."""
         once = self.revisions is None and not self.answers_empty and self.panes.back is not None
         return once and not uses_synopses(self.aggregates)
 
     def with_row_layout(self, *, folds: bool = True) -> PaneAggregate:
-        """The operator while it keeps groups of few rows as these; without `folds` all groups, until their rows meet."""
+        """The operator that stores sparse groups as rows; without `folds` all groups, until they are merged."""
         return self.keeping(sparse_group_limit(self.layouts[0]) if folds else EVERY_ROW)
 
     def keeping(self, most: int | None) -> PaneAggregate:
-        """The operator while it keeps groups of at most so many rows in a pane as these."""
+        """The operator that stores groups of at most `most` rows in a pane as rows."""
         return replace(self, row_layout_limit=most) if self.adapts else self
 
     @property
@@ -128,12 +129,12 @@ class PaneAggregate(BaseOperator):
 
     @property
     def row_steps(self) -> tuple[RowStep, ...]:
-        """What is done to rows before they are folded."""
+        """The steps applied to rows before they are folded."""
         return self.steps
 
     @property
     def finishing(self) -> Finish:
-        """What is made of its groups."""
+        """The steps above its groups."""
         return self.finish
 
     @property
@@ -143,25 +144,25 @@ class PaneAggregate(BaseOperator):
 
     @property
     def routing_steps(self) -> tuple[RowStep, ...]:
-        """Its steps, unless a row that they drop makes a window answer all the same."""
+        """Its steps, unless windows without rows have answers, or it is unshared."""
         return () if self.answers_empty or self.has_own_panes else self.steps
 
     def unshared(self) -> PaneAggregate:
-        """The operator, folding and storing its panes by itself."""
+        """The operator that folds and stores its panes by itself."""
         return replace(self, family=None, has_own_panes=True)
 
     @property
     def family_key(self) -> str | None:
-        """The name of its family, where its query can have one."""
+        """The name of its family, if its query can have one."""
         return self.family
 
     def without_family(self) -> PaneAggregate:
-        """The operator with a state of its own: groups that are ahead are told query by query, not family by family."""
+        """The operator with its own state: group punctuation is applied query by query, not family by family."""
         return replace(self, family=None)
 
-    def together(self, members: Sequence[Operator]) -> PaneAggregate:
-        """One aggregate for all members of its family, grouped by member first."""
-        return self if self.family is None else cohort.together(cohort.over_panes(members))
+    def together(self, queries: Sequence[Operator]) -> PaneAggregate:
+        """One aggregate for all queries of its family, grouped by query first."""
+        return self if self.family is None else cohort.together(cohort.over_panes(queries))
 
     def for_family(self, deltas: Sections) -> Sections:
         """Its deltas with its number as the first group key."""
@@ -172,16 +173,16 @@ class PaneAggregate(BaseOperator):
         return list(tables) if self.family is None else cohort.Cohort.of((self,)).own_rows(tables)
 
     def owners(
-        self, members: Sequence[Operator], advance_of: Callable[[Operator], Advance]
+        self, queries: Sequence[Operator], advance_of: Callable[[Operator], Advance]
     ) -> Sequence[tuple[StateOwner, Advance]]:
         """The cohorts of its family."""
         if self.family is None:
             return [(self, advance_of(self))]
-        return cohort.cohorts(members, {each.id: advance_of(each) for each in members})
+        return cohort.cohorts(queries, {query.id: advance_of(query) for query in queries})
 
     @property
     def store(self) -> PaneStore:
-        """How its panes are kept once they are closed."""
+        """The store of its closed panes."""
         return PaneStore(self.panes, self.top_level, self.revisions, self.row_layout_limit)
 
     @property
@@ -201,12 +202,10 @@ class PaneAggregate(BaseOperator):
 
     @property
     def top_level(self) -> int:
-        """The highest level of blocks worth keeping."""
-        emission_limit = self.panes.per_window
+        """The highest level of blocks worth storing."""
+        per_window = self.panes.per_window
         return (
-            0
-            if emission_limit is None or emission_limit < _LEAST_PANES_FOR_BLOCKS
-            else emission_limit.bit_length() - 1
+            0 if per_window is None or per_window < _LEAST_PANES_FOR_BLOCKS else per_window.bit_length() - 1
         )
 
     @property
@@ -217,7 +216,7 @@ class PaneAggregate(BaseOperator):
     def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
-        """Up to where to answer in one step, see `emission_limit`."""
+        """The instant up to which to answer in one step, see `emission_limit`."""
         keys, empty = len(self.keys), self.answers_empty
         return emission_limit(self.panes, runs, deltas, advance, cap, keys=keys, answers_empty=empty)
 
@@ -227,17 +226,17 @@ class PaneAggregate(BaseOperator):
         return True
 
     def group_columns(self, columns: tuple[str, ...]) -> tuple[str, ...]:
-        """Which of the columns are group keys, where windows close group by group."""
+        """Those of the columns that are group keys, if windows close group by group."""
         return group_punctuation.grouping_columns(self, columns)
 
     def advance_groups(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, groups: GroupAdvance
     ) -> Step:
-        """`advance`, where single groups go as far as their own punctuation."""
+        """`advance`, where single groups advance to their own punctuation."""
         return group_punctuation.advance_groups(self, runs, deltas, advance, groups)
 
     def without_done(self, section: str, table: pa.Table, groups: GroupAdvance) -> pa.Table:
-        """Rows about to be merged, without groups of which all was emitted and no row will follow."""
+        """Rows about to be merged, without groups that were emitted completely and get no more rows."""
         return group_punctuation.without_done(self, section, table, groups)
 
     @property
@@ -251,11 +250,11 @@ class PaneAggregate(BaseOperator):
         self,
         length: Duration,
         runs: Sequence[Sections],
-        closed: Instant,
+        emitted_to: Instant,
         now: Instant,  # noqa: ARG002
     ) -> pa.Table | None:
         """The last window of that length, from its panes."""
-        return pane_subwindow.of_panes(self, length, runs, closed)
+        return pane_subwindow.of_panes(self, length, runs, emitted_to)
 
     def display(self) -> Iterator[str]:
         """From HAVING down to the panes and the steps below."""
@@ -268,43 +267,45 @@ class PaneAggregate(BaseOperator):
 
     @property
     def synopsis_bytes(self) -> Mapping[str, int]:
-        """Of each sketch so many in each pane."""
+        """Bytes of each sketch in each pane."""
         return pane_display.sketch_bytes(self)
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Seal the panes that punctuation passed, build their blocks, answer the windows that closed."""
+        """Seal the panes below punctuation, build their blocks, answer the windows that closed."""
         closed = close(self, runs, deltas, advance)
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
-        told = EmittedCounts()
+        counts = EmittedCounts()
         for chunk in closed.chunks:
-            told = told.plus(len(chunk.windows), chunk.held)
+            counts = counts.plus(len(chunk.windows), chunk.held)
             table, bad = finish(self.finish, chunk.columns, chunk.windows, chunk.ends, chunk.failed)
             tables.append(table)
             rejected += bad
         results = pa.concat_tables(tables) if tables else None
-        return Step(closed.state, results, tuple(rejected), closed.open_windows, closed.revised_windows, told)
+        return Step(
+            closed.state, results, tuple(rejected), closed.open_windows, closed.revised_windows, counts
+        )
 
     def before_merge(
         self, sections: Mapping[str, Sequence[pa.Table]], advance: Advance
     ) -> Mapping[str, Sequence[pa.Table]]:
-        """Sections about to be merged, with groups folded of which the parts have many rows together."""
+        """Sections about to be merged, where groups that are no longer sparse are folded."""
         if SPARSE_OPEN not in sections and SPARSE_SEALED not in sections:
             return sections
         needed = dict(sections)
-        for name, kept in ((SPARSE_OPEN, self.store.opened), (SPARSE_SEALED, self.store.live)):
+        for name, still_needed in ((SPARSE_OPEN, self.store.opened), (SPARSE_SEALED, self.store.live)):
             if name in sections:
-                needed[name] = kept(sections[name], advance.emitted_to)
+                needed[name] = still_needed(sections[name], advance.emitted_to)
         return grown_into_partials(self.layouts[0], needed, self.row_layout_limit)
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """Merge parts of open panes; drop blocks no later window holds; a landmark's past becomes one pane."""
+        """Merge parts of open panes; drop blocks that no later window holds; merge a landmark's closed panes into one."""
         if section == SEEN:
             return one_extent([*tables])
         if section in (SPARSE_SEALED, SPARSE_OPEN):
-            kept = self.store.live if section == SPARSE_SEALED else self.store.opened
-            found = kept(tables, advance.emitted_to) or [tables[0].slice(0, 0)]
-            return found[0] if len(found) == 1 else in_order(found)
+            still_needed = self.store.live if section == SPARSE_SEALED else self.store.opened
+            needed = still_needed(tables, advance.emitted_to) or [tables[0].slice(0, 0)]
+            return needed[0] if len(needed) == 1 else in_order(needed)
         layout = self.layouts[int(section.removeprefix("open").removeprefix("sealed"))]
         if section.startswith("open"):
             opened = self.store.opened(tables, advance.emitted_to)
@@ -320,19 +321,19 @@ class PaneAggregate(BaseOperator):
 
 
 def _landmark_pane(layout: Layout, tables: Sequence[pa.Table], edge: int | None) -> pa.Table:
-    """A landmark's past as one pane; with an `edge` only what lies below it, since a window may still end after it."""
+    """A landmark's closed panes as one; with an `edge` only those below it, since a window may still end after it."""
     whole = merge(layout, tables)
     keys = ints(whole, KEY)
-    past = len(keys) if edge is None else int(np.searchsorted(keys, block_key(0, edge)))
-    if not past:
+    closed = len(keys) if edge is None else int(np.searchsorted(keys, block_key(0, edge)))
+    if not closed:
         return whole
-    collapsed = np.r_[np.full(past, keys[past - 1]), keys[past:]]
+    collapsed = np.r_[np.full(closed, keys[closed - 1]), keys[closed:]]
     return merge(layout, [whole.set_column(0, KEY, pa.array(collapsed))])
 
 
 @dataclass(slots=True)
 class PaneScanner:
-    """The scan half: one table of partials a batch and store, merged at the end."""
+    """The scanner: one table of partials per batch and store, merged at the end."""
 
     operator: PaneAggregate
     below: RowPipeline
@@ -372,14 +373,14 @@ class PaneScanner:
     def finish(self) -> Scanned:
         """The deltas: one row per pane and group."""
         deltas = {}
-        for place, layout in enumerate(self.operator.layouts):
-            tables = [folded[place] for folded in self.tables]
-            if len(tables) > 1 and place == 0 and self.rows:
+        for store, layout in enumerate(self.operator.layouts):
+            tables = [folded[store] for folded in self.tables]
+            if len(tables) > 1 and store == 0 and self.rows:
                 tables, self.rows = _halves(
                     settle(layout, [*tables, *self.rows], self.operator.row_layout_limit)
                 )
             if tables:
-                deltas[f"open{place}"] = tables[0] if len(tables) == 1 else merge(layout, tables)
+                deltas[f"open{store}"] = tables[0] if len(tables) == 1 else merge(layout, tables)
         if self.rows:
             deltas[SPARSE_OPEN] = self.rows[0]
         if self.seen:
@@ -389,5 +390,5 @@ class PaneScanner:
 
 
 def _halves(settled: list[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
-    """The partials, and the rows where there are any."""
+    """The partials, and the rows if there are any."""
     return settled[:1], [table for table in settled[1:] if table.num_rows]

@@ -1,4 +1,4 @@
-"""An aggregate over panes in words: its window and what it costs, its partials, its groups."""
+"""EXPLAIN lines of an aggregate over panes: its window and cost, its partials, its groups."""
 
 from __future__ import annotations
 
@@ -54,54 +54,54 @@ def routed(operator: PaneAggregate) -> str:
 
 
 def _sparse_groups(operator: PaneAggregate) -> Iterator[str]:
-    """Whether groups of few rows lie as these, or when they would."""
+    """Whether sparse groups are stored as rows, or when they would be."""
     layout = operator.layouts[0]
     most = sparse_group_limit(layout)
     if not operator.adapts or operator.family is None or not most:
         return
     sizes = f"{row_bytes(layout)} bytes a row, {partial_bytes(layout)} a partial"
-    few = f"groups of at most {most} {'row' if most == 1 else 'rows'} in a pane"
+    sparse = f"groups of at most {most} {'row' if most == 1 else 'rows'} in a pane"
     if operator.row_layout_limit is not None and operator.row_layout_limit >= EVERY_ROW:
         yield f"rows are not folded into panes as they come: too few share a group's pane ({sizes})"
     elif operator.row_layout_limit is not None:
-        yield f"{few} are stored as rows, since many are that small ({sizes})"
+        yield f"{sparse} are stored as rows, since many are that small ({sizes})"
     else:
-        yield f"{few} are stored as rows when many are that small ({sizes})"
+        yield f"{sparse} are stored as rows when many are that small ({sizes})"
 
 
 def _costs(operator: PaneAggregate) -> Iterator[str]:
-    """What the cost model says of windows that close alone and of many that close together, and when panes pay."""
+    """Estimates of the cost model for windows that close alone and for many that close together, and when panes pay."""
     subtracts = all(
         partial_column.partial.subtracts
         for layout in operator.layouts
         for partial_column in layout.partial_columns
     )
-    for many in (1, MOST_WINDOWS):
-        found = cost(operator.panes, many)
+    for windows in (1, MOST_WINDOWS):
+        costs = cost(operator.panes, windows)
         rolled = (
-            f"{found.differences:,.0f} as differences" if subtracts else f"{found.rolling:,.0f} rolled over"
+            f"{costs.differences:,.0f} as differences" if subtracts else f"{costs.rolling:,.0f} rolled over"
         )
-        ways = f"{found.each:,.0f} from each pane, {found.blocks:,.0f} from blocks, {rolled}"
-        together = "1 window alone" if many == 1 else f"{many} windows together"
-        yield f"  cells a group, {together}: {ways}: {found.least(subtracts=subtracts)}"
+        ways = f"{costs.each:,.0f} from each pane, {costs.blocks:,.0f} from blocks, {rolled}"
+        together = "1 window alone" if windows == 1 else f"{windows} windows together"
+        yield f"  cells a group, {together}: {ways}: {costs.least(subtracts=subtracts)}"
     yield f"  panes pay from {rows_for_panes_to_pay(operator.panes):.1f} rows of a group in a window on"
 
 
 def window(operator: PaneAggregate) -> str:
     """`window every 10 SECONDS of 6 panes`."""
     panes = operator.panes
-    reach = (
-        "all of the past"
+    extent = (
+        "all panes"
         if panes.per_window is None
         else "1 pane"
         if panes.per_window == 1
         else f"{panes.per_window} panes"
     )
-    return f"window every {render_duration(panes.slide)} of {reach}"
+    return f"window every {render_duration(panes.slide)} of {extent}"
 
 
 def partials(operator: PaneAggregate) -> list[str]:
-    """What is kept in each pane: `count(*)`, `sum(price)`."""
+    """The partials of each pane: `count(*)`, `sum(price)`."""
     return [
         f"{_kind(partial_column)}({argument(partial_column)})"
         for layout in operator.layouts
@@ -117,7 +117,7 @@ def _kind(partial_column: PartialColumn) -> str:
 
 
 def _synopses(operator: PaneAggregate) -> Iterator[str]:
-    """A line for each synopsis: how much a group takes in a pane of many rows, and in a window."""
+    """A line for each synopsis: its size for a group in a pane of many rows."""
     for partial_column in operator.layouts[0].partial_columns:
         if isinstance(partial_column.partial, Synopsis) and partial_column.expression is not None:
             size = partial_column.partial.kind.full_bytes
@@ -125,7 +125,7 @@ def _synopses(operator: PaneAggregate) -> Iterator[str]:
 
 
 def sketch_bytes(operator: PaneAggregate) -> dict[str, int]:
-    """How many bytes each sketch takes at most, for one group in one pane."""
+    """Maximum bytes of each sketch, for one group in one pane."""
     return {
         f"{type(partial_column.partial.kind).__name__.lower()}({argument(partial_column)})": partial_column.partial.kind.full_bytes
         for partial_column in operator.layouts[0].partial_columns

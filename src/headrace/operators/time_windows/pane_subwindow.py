@@ -1,6 +1,6 @@
-"""Answers over a shorter window, from the panes that an aggregate keeps for its own.
+"""Shorter windows, answered from the panes that an aggregate stores for its own window.
 
-A window of panes holds every window that begins at one of its slides and ends where it does.
+A window of panes contains every window that begins at one of its slides and ends where it does.
 """
 
 from __future__ import annotations
@@ -29,28 +29,29 @@ if TYPE_CHECKING:
 
 
 def of_length(operator: PaneAggregate, length: Duration) -> PaneAggregate:
-    """The operator as it would be with a window of that length."""
+    """The operator with a window of that length."""
     assert operator.range is not None
     return replace(operator, panes=shortened(operator.panes, operator.range - length), range=length)
 
 
 def of_panes(
-    operator: PaneAggregate, length: Duration, runs: Sequence[Sections], closed: Instant
+    operator: PaneAggregate, length: Duration, runs: Sequence[Sections], emitted_to: Instant
 ) -> pa.Table | None:
-    """The last window of that length which ends at or before `closed`; None where there is no row."""
-    if closed in (BEGINNING, FOREVER):
+    """The last window of that length which ends at or before `emitted_to`; None if it has no row."""
+    if emitted_to in (BEGINNING, FOREVER):
         return None
-    asked = of_length(operator, length)
-    asked = asked.together((asked,))
+    shorter = of_length(operator, length)
+    shorter = shorter.together((shorter,))
     stores = [
-        Sealed((), ClosedPanes(asked.store.closed(runs, place)), {}) for place, _ in enumerate(asked.layouts)
+        Sealed((), ClosedPanes(shorter.store.closed(runs, store)), {})
+        for store, _ in enumerate(shorter.layouts)
     ]
-    window = asked.panes.last_closed(closed)
-    if asked.answers_empty and window < _first_window(asked, runs):
+    window = shorter.panes.last_closed(emitted_to)
+    if shorter.answers_empty and window < _first_window(shorter, runs):
         return None
     tables = [
         finish(operator.finish, chunk.columns, chunk.windows, chunk.ends, chunk.failed)[0]
-        for chunk in chunks_of(asked, stores, range(window, window + 1))
+        for chunk in chunks_of(shorter, stores, range(window, window + 1))
     ]
     return pa.concat_tables(tables) if tables else None
 

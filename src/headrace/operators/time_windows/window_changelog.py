@@ -1,7 +1,7 @@
-"""ISTREAM and DSTREAM of a query whose windows slide in time: each window's rows against those of the one before.
+"""ISTREAM and DSTREAM of sliding time windows: differences between each window's rows and those of the one before.
 
-Composes with any operator that answers windows: it keeps the rows of the last window that closed, and takes bag
-differences. All rows of a window must meet, so the inner operator sends everything to one slot.
+Composes with any operator that answers windows: it stores the rows of the last window that closed, and emits bag
+differences. All rows of a window must be in one place, so the inner operator routes everything to one slot.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BEFORE: Final = "before"
 
 @dataclass(frozen=True, slots=True)
 class WindowChanges(Around):
-    """`Emit(...)` over the operator `inner`, whose windows follow each other as `panes` says; `slot` is where they meet."""
+    """`Emit(...)` over the operator `inner`, whose windows follow each other by `panes`; all rows are in `slot`."""
 
     inner: Operator
     panes: Panes
@@ -44,21 +44,21 @@ class WindowChanges(Around):
     def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
-        """As far as the inner operator."""
+        """The same as the inner operator's."""
         return self.inner.emission_limit([_without(run) for run in runs], deltas, advance, cap)
 
     def display(self) -> Iterator[str]:
-        """What is taken of the differences, then the inner operator's lines."""
-        yield f"{self.kind}: what differs from each window to the next"
+        """The kind of differences, then the inner operator's lines."""
+        yield f"{self.kind}: differences between each window and the next"
         yield from self.inner.display()
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Answer the windows that closed, and tell what differs from each to the next."""
+        """Answer the windows that closed, and emit the differences between each and the next."""
         step = self.inner.advance([_without(run) for run in runs], deltas, advance)
         if advance.punctuation == BEGINNING:
             return step
-        now = self.panes.last_closed(advance.punctuation)
-        if advance.emitted_to != BEGINNING and now == self.panes.last_closed(advance.emitted_to):
+        last_window = self.panes.last_closed(advance.punctuation)
+        if advance.emitted_to != BEGINNING and last_window == self.panes.last_closed(advance.emitted_to):
             return step
         older = (
             []
@@ -69,18 +69,18 @@ class WindowChanges(Around):
         if not older and not fresh:
             return step
         rows = pa.concat_tables([*older, *fresh])
-        told = self._differences(rows, sum(table.num_rows for table in older), now, advance)
+        changes = self._differences(rows, sum(table.num_rows for table in older), last_window, advance)
         state = dict(step.state)
-        last = rows.filter(pa.array(_windows(rows) == now))
+        last = rows.filter(pa.array(_windows(rows) == last_window))
         if last.num_rows:
             state[_BEFORE] = last.append_column(SLOT, pa.array(np.full(last.num_rows, self.slot, np.int16)))
-        return Step(state, told, step.rejected, step.open_windows)
+        return Step(state, changes, step.rejected, step.open_windows)
 
-    def _differences(self, rows: pa.Table, older: int, now: int, advance: Advance) -> pa.Table:
+    def _differences(self, rows: pa.Table, older: int, last_window: int, advance: Advance) -> pa.Table:
         window = _windows(rows)
         entering = np.arange(rows.num_rows) >= older
         if not advance.final:
-            leaving = window < now
+            leaving = window < last_window
         elif self.panes.back is not None:
             leaving = np.ones(rows.num_rows, bool)
         else:
@@ -94,11 +94,11 @@ class WindowChanges(Around):
     def _of_window(runs: Sequence[Sections], window: int) -> list[pa.Table]:
         """The stored rows of a window."""
         stored = [run[_BEFORE].drop_columns([SLOT]) for run in runs if _BEFORE in run]
-        found = [table.filter(pa.array(_windows(table) == window)) for table in stored]
-        return [table for table in found if table.num_rows]
+        tables = [table.filter(pa.array(_windows(table) == window)) for table in stored]
+        return [table for table in tables if table.num_rows]
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """Only the rows of the last window that closed matter."""
+        """Only the rows of the last window that closed."""
         if section != _BEFORE:
             return self.inner.compact(section, tables, advance)
         whole = pa.concat_tables(tables)

@@ -1,8 +1,8 @@
-"""WITH REVISIONS: windows that a late row changes are told again, as what goes and what comes.
+"""WITH REVISIONS: windows that a late row changes are emitted again, as retractions and insertions.
 
-Composes with an operator that can answer closed windows anew (`Step.again`). It keeps what it has told of every window
-that may still change, and tells bag differences only; so what is taken back was told before, to the last bit. All rows
-of a window must meet, so the inner operator sends everything to one slot.
+Composes with an operator that can answer closed windows again (`Step.revised_windows`). It stores what it emitted of
+every window that may still change, and emits bag differences only; so a retraction equals the earlier insertion to the
+last bit. All rows of a window must be in one place, so the inner operator routes everything to one slot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAST_EMITTED: Final = "told"
 
 @dataclass(frozen=True, slots=True)
 class Revising(Around):
-    """The windows of `inner`, which follow each other as `panes` says, with their revisions; `slot` is where they meet."""
+    """The windows of `inner`, which follow each other by `panes`, with their revisions; all rows are in `slot`."""
 
     inner: Operator
     panes: Panes
@@ -46,35 +46,36 @@ class Revising(Around):
     def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
-        """As far as the inner operator."""
+        """The same as the inner operator's."""
         return self.inner.emission_limit([_without(run) for run in runs], deltas, advance, cap)
 
     def display(self) -> Iterator[str]:
-        """For which rows, then the inner operator's lines."""
+        """The revised rows, then the inner operator's lines."""
         yield revised(self.revisions)
         yield from self.inner.display()
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
         """Answer the windows that closed, and those that late rows changed."""
         step = self.inner.advance([_without(run) for run in runs], deltas, advance)
-        told = (
+        emitted = (
             [run[LAST_EMITTED].drop_columns([SLOT]) for run in runs if LAST_EMITTED in run]
             if step.revised_windows
             else []
         )
         earlier = [
-            _negated(table.filter(pa.array(_within(_windows(table), step.revised_windows)))) for table in told
+            _negated(table.filter(pa.array(_within(_windows(table), step.revised_windows))))
+            for table in emitted
         ]
         fresh = [_signed(step.results)] if step.results is not None else []
         parts = [table for table in (*earlier, *fresh) if table.num_rows]
         if not parts:
             return Step(step.state, None, step.rejected, step.open_windows)
         changes = net(pa.concat_tables(parts))
-        kept = changes.append_column(SLOT, pa.array(np.full(changes.num_rows, self.slot, np.int16)))
-        return Step({**step.state, LAST_EMITTED: kept}, changes, step.rejected, step.open_windows)
+        stored = changes.append_column(SLOT, pa.array(np.full(changes.num_rows, self.slot, np.int16)))
+        return Step({**step.state, LAST_EMITTED: stored}, changes, step.rejected, step.open_windows)
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:
-        """What was told of windows that may still change, as it stands."""
+        """The net emitted rows of windows that may still change."""
         if section != LAST_EMITTED:
             return self.inner.compact(section, tables, advance)
         whole = pa.concat_tables(tables)
@@ -85,14 +86,14 @@ class Revising(Around):
 
 
 def revised(revisions: Revisions) -> str:
-    """As EXPLAIN shows it: what is emitted once more, and for which rows."""
+    """The EXPLAIN line of revisions: what is emitted again, and for which rows."""
     within = revisions.within
-    reach = "however late" if within is None else f"up to {render_duration(within)} late"
-    return f"closed windows are revised (retractions -1, insertions +1) for rows {reach}"
+    lateness = "however late" if within is None else f"up to {render_duration(within)} late"
+    return f"closed windows are revised (retractions -1, insertions +1) for rows {lateness}"
 
 
 def net(changes: pa.Table) -> pa.Table:
-    """What rows with signs add up to: each different row as often as it counts, with the sign of its sum."""
+    """The net of rows with signs: each distinct row repeated by the absolute value of its sum, with the sign of its sum."""
     columns = [flat(changes.column(name)) for name in changes.column_names if name != CHANGE]
     groups = group(columns, changes.num_rows)
     total = np.zeros(groups.count, np.int64)
@@ -119,11 +120,11 @@ def _windows(table: pa.Table) -> Ints:
 
 
 def _within(windows: Ints, ranges: Sequence[range]) -> np.ndarray:
-    """Which numbers lie in one of the ranges, which stand in order and apart."""
-    starts = np.array([each.start for each in ranges])
-    stops = np.array([each.stop for each in ranges])
-    place = np.searchsorted(starts, windows, side="right") - 1
-    inside: np.ndarray = (place >= 0) & (windows < stops[np.maximum(place, 0)])
+    """Which numbers are in one of the ranges, which are disjoint and ascending."""
+    starts = np.array([range_.start for range_ in ranges])
+    stops = np.array([range_.stop for range_ in ranges])
+    index = np.searchsorted(starts, windows, side="right") - 1
+    inside: np.ndarray = (index >= 0) & (windows < stops[np.maximum(index, 0)])
     return inside
 
 

@@ -1,6 +1,6 @@
-"""Rows in sliding and landmark windows of time, without aggregates: every row appears in each window that holds it.
+"""Rows in sliding and landmark time windows, without aggregates: every row is in each window that holds it.
 
-A row is kept once until its last window closes; it is repeated per window only when the window closes.
+A row is stored once until its last window closes; it is repeated per window only when the window closes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOWEST: Final = -(1 << 60)
 
 @dataclass(frozen=True, slots=True)
 class WindowRows(RowOperator):
-    """`Finish(Windowed(TimeSlide | Landmark))` of one query; `bounds_prefix` stands before `window_start` and the like."""
+    """`Finish(Windowed(TimeSlide | Landmark))` of one query; `bounds_prefix` precedes `window_start` and the like."""
 
     id: str
     query: str
@@ -45,7 +45,8 @@ class WindowRows(RowOperator):
     finish: Finish
     relations: tuple[str, ...] = ()
     revisions: Revisions | None = None
-    """Rows below the punctuation come too, and the windows that had been answered without them are answered again."""
+    """With revisions, rows below the punctuation are read too, and the windows that were answered without them are revised.
+    """
     rule: str = ""
 
     @property
@@ -69,58 +70,60 @@ class WindowRows(RowOperator):
         return True
 
     def advance(self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance) -> Step:
-        """Keep what came; answer the windows that closed."""
+        """Store new rows; answer the windows that closed."""
         arrived = [delta[ROWS] for delta in deltas if ROWS in delta]
         state = {ROWS: pa.concat_tables(arrived)} if arrived else {}
-        closed, now = self._closed(advance)
-        again = self._revised_windows(arrived, advance, closed)
-        if now <= closed and not again:
+        answered, last_due = self._closed(advance)
+        revised = self._revised_windows(arrived, advance, answered)
+        if last_due <= answered and not revised:
             return Step(state)
         held = hold(self.rows, [*(run[ROWS] for run in runs if ROWS in run), *arrived])
         low, high = self._windows(held.at)
-        open_windows = max(0, int(high.max()) - now) if held.rows and self.panes.back is not None else 1
+        open_windows = max(0, int(high.max()) - last_due) if held.rows and self.panes.back is not None else 1
         tables: list[pa.Table] = []
         rejected: list[Rejected] = []
-        for windows in (*again, range(closed + 1, now + 1)):
+        for windows in (*revised, range(answered + 1, last_due + 1)):
             first, last = np.maximum(low, windows.start), np.minimum(high, windows.stop - 1)
             due = first <= last
             table, bad = self._answer(held.where(due), first[due], last[due])
             tables += [table] if table is not None else []
             rejected += bad
-        return Step(state, pa.concat_tables(tables) if tables else None, tuple(rejected), open_windows, again)
+        return Step(
+            state, pa.concat_tables(tables) if tables else None, tuple(rejected), open_windows, revised
+        )
 
     def emission_limit(
         self, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance, cap: EmissionCap
     ) -> Instant | None:
-        """Up to where to answer in one step, see `emission_limit`."""
+        """The instant up to which to answer in one step, see `emission_limit`."""
         if span(self.panes, advance, cap) is None:
             return None
-        held = hold(self.rows, [each[ROWS] for each in (*runs, *deltas) if ROWS in each])
-        closed, now = self._closed(advance)
+        held = hold(self.rows, [section[ROWS] for section in (*runs, *deltas) if ROWS in section])
+        answered, last_due = self._closed(advance)
         low, high = self._windows(held.at)
-        low, high = np.maximum(low, closed + 1), np.minimum(high, min(now, HIGHEST_WINDOW))
+        low, high = np.maximum(low, answered + 1), np.minimum(high, min(last_due, HIGHEST_WINDOW))
         due = np.flatnonzero(low <= high)
         due = due[np.argsort(low[due], kind="stable")]
         most = int((high[due] - low[due] + 1).sum())
         return emission_limit_over(self.panes, low[due], high[due], len(due), most, cap)
 
-    def _revised_windows(self, arrived: Sequence[pa.Table], advance: Advance, closed: int) -> Windows:
-        """Windows up to `closed` that late rows are in."""
+    def _revised_windows(self, arrived: Sequence[pa.Table], advance: Advance, answered: int) -> Windows:
+        """Windows up to `answered` that late rows are in."""
         if self.revisions is None or advance.emitted_to == BEGINNING or not arrived:
             return ()
         at = hold(self.rows, arrived).at
-        return self.panes.holding(self.panes.of_instants(at[at < advance.emitted_to]), closed)
+        return self.panes.holding(self.panes.of_instants(at[at < advance.emitted_to]), answered)
 
     def _closed(self, advance: Advance) -> tuple[int, int]:
         """The last window answered before, and the last one to answer now."""
-        closed = (
+        answered = (
             _LOWEST if advance.emission_start == BEGINNING else self.panes.last_closed(advance.emission_start)
         )
         if advance.punctuation == BEGINNING:
-            return closed, closed
+            return answered, answered
         if advance.final and self.panes.back is None:
-            return closed, max(closed, self.panes.last_closed(advance.max_event_time) + 1)
-        return closed, self.panes.last_closed(advance.punctuation)
+            return answered, max(answered, self.panes.last_closed(advance.max_event_time) + 1)
+        return answered, self.panes.last_closed(advance.punctuation)
 
     def _windows(self, at: Ints) -> tuple[Ints, Ints]:
         """The first and the last window that holds each instant; last < first when none does."""
@@ -146,9 +149,9 @@ class WindowRows(RowOperator):
         return (pa.concat_tables(tables) if tables else None), tuple(rejected)
 
     def compact(self, section: str, tables: Sequence[pa.Table], advance: Advance) -> pa.Table:  # noqa: ARG002
-        """Rows whose last window has closed are gone."""
+        """Without rows whose last window has closed."""
         held = hold(self.rows, tables)
         settled = settled_at(advance.emitted_to, self.revisions)
-        closed = _LOWEST if settled == BEGINNING else self.panes.last_closed(settled)
+        last_closed = _LOWEST if settled == BEGINNING else self.panes.last_closed(settled)
         low, high = self._windows(held.at)
-        return held.where((high > closed) & (low <= high)).table
+        return held.where((high > last_closed) & (low <= high)).table

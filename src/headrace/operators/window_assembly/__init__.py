@@ -1,1 +1,1 @@
-"""How windows of time are assembled from panes, and how many of them one epoch emits."""
+"""Assembly of time windows from panes, and limits on how many of them one epoch emits."""

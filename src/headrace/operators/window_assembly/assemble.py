@@ -1,10 +1,10 @@
-"""From panes to windows: every window that closes in one epoch, computed together.
+"""Assembly of windows from panes: every window that closes in one epoch, computed together.
 
 Windows that close together overlap. What is common to all of them is combined once from dyadic blocks; what only the
-earlier ones hold is accumulated backwards, what only the later ones hold forwards; each window is then three cells a
-group, whatever range/slide is. Many more windows than one holds panes are rolled over (`rolling_windows`). A stretch of windows
-in which nothing comes or goes is one window, repeated. Where groups come and go so that a dense table would be mostly
-empty, rows are instead repeated per window and reduced. `window_cost_model` says which way is cheapest.
+earlier ones hold is accumulated backwards, what only the later ones hold forwards; each window is then three cells per
+group, whatever range/slide is. If there are many more windows than panes in one, they are rolling (`rolling_windows`).
+An interval of windows with the same rows is one window, repeated. If groups are so sparse over time that a dense table
+would be mostly empty, rows are instead repeated per window and reduced. `window_cost_model` chooses the cheapest way.
 """
 
 from __future__ import annotations
@@ -39,64 +39,70 @@ from headrace.operators.window_assembly.rolling_windows import rolling
 
 _DENSE_CELLS: Final = 2_000_000
 _SHORTEST_CHUNK: Final = 64
-_FEW_PANES: Final = 12
+_MOST_REPEATED_PANES: Final = 12
 _ROLLED_ROWS: Final = 250_000
 _ROLLED_WINDOWS: Final = 65_536
 _LONG_STEADY: Final = 1024
 _REPEATED_ROWS: Final = 250_000
 
 
-def closing(panes: Panes, closed: int, now: int, present: tuple[int, int] | None) -> range:
-    """The windows after `closed` up to `now` that may hold a row, given the least and greatest pane that has one."""
+def closing(panes: Panes, emitted: int, last_due: int, present: tuple[int, int] | None) -> range:
+    """The windows after `emitted` up to `last_due` that may hold a row; `present` is the least and greatest non-empty pane."""
     if present is None:
         return range(0)
-    last = panes.last_window(present[1])
+    last_holding = panes.last_window(present[1])
     return range(
-        max(closed + 1, panes.first_window(present[0])), (now if last is None else min(now, last)) + 1
+        max(emitted + 1, panes.first_window(present[0])),
+        (last_due if last_holding is None else min(last_due, last_holding)) + 1,
     )
 
 
-def windows(layout: Layout, panes: Panes, closed: ClosedPanes, due: range, top: int) -> Iterator[WindowCells]:
+def windows(
+    layout: Layout, panes: Panes, closed_panes: ClosedPanes, due: range, top: int
+) -> Iterator[WindowCells]:
     """The cells of all windows in `due`, a chunk at a time; `top` is the highest level of blocks."""
-    sealed = closed.panes
+    sealed = closed_panes.panes
     if panes.per_window == 1 and due:
         held = between(sealed, block_key(0, panes.stop(due[0]) - 1), block_key(0, panes.stop(due[-1])))
         if len(held) == 1 and not layout.are_rows(held[0]):
             yield _panes_alone(layout, panes, held[0])
             return
     start = due.start
-    many, few = _rolled_length(layout, panes, sealed, due), _chunk_length(panes, sealed, due)
+    rolled_length, chunk_length = (
+        _rolled_length(layout, panes, sealed, due),
+        _chunk_length(panes, sealed, due),
+    )
     while start < due.stop:
-        chunk = range(start, min(due.stop, start + (many or few)))
+        chunk = range(start, min(due.stop, start + (rolled_length or chunk_length)))
         steady = _steady(panes, sealed, start, due.stop)
         if steady - start >= min(len(chunk), _LONG_STEADY) > 1:
-            found = _chunk(layout, panes, closed.blocks, range(start, start + 1), top)
-            if found is not None:
-                yield from _repeated(found, range(start, steady))
-            start = steady if found is not None else _skip(panes, sealed, steady)
+            cells = _chunk(layout, panes, closed_panes.blocks, range(start, start + 1), top)
+            if cells is not None:
+                yield from _repeated(cells, range(start, steady))
+            start = steady if cells is not None else _skip(panes, sealed, steady)
             continue
-        if many:
-            rolled, found = _rolled(layout, panes, sealed, chunk)
-            if not rolled:
-                many = 0
+        if rolled_length:
+            is_rolled, cells = _rolled(layout, panes, sealed, chunk)
+            if not is_rolled:
+                rolled_length = 0
                 continue
         else:
-            found = _chunk(layout, panes, closed.blocks, chunk, top)
-        if found is not None:
-            yield found
+            cells = _chunk(layout, panes, closed_panes.blocks, chunk, top)
+        if cells is not None:
+            yield cells
             start = chunk.stop
         else:
             start = _skip(panes, sealed, chunk.stop)
 
 
 def _panes_alone(layout: Layout, panes: Panes, table: pa.Table) -> WindowCells:
-    """Windows that are a pane each, of one table: its rows are their cells already."""
+    """Windows of one pane each, from one table: its rows are already their cells."""
     columns = {name: flat(table.column(name)) for name in table.column_names}
     cells: dict[PartialColumn, Cells] = {}
     dictionaries: dict[PartialColumn, pa.Array] = {}
-    for place, partial_column in enumerate(layout.partial_columns):
+    for index, partial_column in enumerate(layout.partial_columns):
         cells[partial_column], dictionary = at_rest.load(
-            partial_column, [columns[name] for name in layout.cell_names(place)]
+            partial_column, [columns[name] for name in layout.cell_names(index)]
         )
         if dictionary is not None:
             dictionaries[partial_column] = dictionary
@@ -110,27 +116,27 @@ def _steady(panes: Panes, sealed: Sequence[pa.Table], window: int, stop: int) ->
     first, after = panes.first(window), block_key(0, panes.stop(window))
     for table in between(sealed, block_key(0, LOWEST if first is None else first), block_key(0, HIGHEST)):
         keys = ints(table, KEY)
-        place = int(np.searchsorted(keys, after))
-        if place < len(keys):
-            stop = min(stop, panes.first_window(int(keys[place]) - block_key(0, 0)))
-        last = panes.last_window(int(keys[0]) - block_key(0, 0)) if place else None
+        row = int(np.searchsorted(keys, after))
+        if row < len(keys):
+            stop = min(stop, panes.first_window(int(keys[row]) - block_key(0, 0)))
+        last = panes.last_window(int(keys[0]) - block_key(0, 0)) if row else None
         if last is not None:
             stop = min(stop, last + 1)
     return stop
 
 
-def _repeated(found: WindowCells, windows: range) -> Iterator[WindowCells]:
-    """What one window gives, for each of the windows."""
-    length = max(1, _REPEATED_ROWS // max(1, found.rows))
+def _repeated(cells: WindowCells, windows: range) -> Iterator[WindowCells]:
+    """One window's cells, for each of the windows."""
+    length = max(1, _REPEATED_ROWS // max(1, cells.rows))
     for start in range(windows.start, windows.stop, length):
         window = np.arange(start, min(windows.stop, start + length))
-        source = np.tile(np.arange(found.rows), len(window))
-        keys = tuple(key.take(pa.array(source)) for key in found.keys)
-        yield WindowCells(np.repeat(window, found.rows), keys, select(found.answer, source))
+        source = np.tile(np.arange(cells.rows), len(window))
+        keys = tuple(key.take(pa.array(source)) for key in cells.keys)
+        yield WindowCells(np.repeat(window, cells.rows), keys, select(cells.answer, source))
 
 
 def _rolled_length(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
-    """How many windows to roll over together, by the rows of their panes; 0 when they are too few for that."""
+    """The number of windows to roll together, by the rows of their panes; 0 if they are too few for that."""
     subtracts = all(partial_column.partial.subtracts for partial_column in layout.partial_columns)
     if panes.back is None or not due or not cost(panes, len(due)).rolls(subtracts=subtracts):
         return 0
@@ -142,7 +148,7 @@ def _rolled_length(layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due
 def _rolled(
     layout: Layout, panes: Panes, sealed: Sequence[pa.Table], due: range
 ) -> tuple[bool, WindowCells | None]:
-    """Whether a dense table of panes and groups is worth it, and if so what it gives (None: no rows)."""
+    """Whether a dense table of panes and groups is worth it, and if so its cells (None: no rows)."""
     first, length = panes.first(due[0]), panes.per_window
     assert first is not None
     assert length is not None
@@ -159,12 +165,12 @@ def _rolled(
 
 
 def _chunk_length(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
-    """Windows handled together: as many as share a common middle.
+    """The number of windows in a chunk: as many as share a common middle.
 
-    A chunk longer than a window has no middle, and every pane row is repeated per window that holds it: where windows hold
-    few panes that costs least, so there are as many as bound the repetitions.
+    A chunk longer than a window has no middle, and every pane row is repeated per window that holds it. That costs
+    least if windows hold few panes, so the chunk is as long as the bound on repetitions allows.
     """
-    if panes.back is None or panes.back >= _FEW_PANES:
+    if panes.back is None or panes.back >= _MOST_REPEATED_PANES:
         return min(MOST_WINDOWS, panes.back or MOST_WINDOWS)
     if len(due) <= _SHORTEST_CHUNK:
         return _SHORTEST_CHUNK
@@ -173,7 +179,7 @@ def _chunk_length(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
 
 
 def _rows_held(panes: Panes, sealed: Sequence[pa.Table], due: range) -> int:
-    """Rows of the panes that the windows hold; of windows that begin somewhere."""
+    """Rows of the panes that the windows hold; not for landmark windows."""
     first = panes.first(due[0])
     assert first is not None
     return sum(
@@ -252,15 +258,15 @@ def _dense(
 
 
 def _alive(layout: Layout, rows: Gathered, answer: Answer, due: range) -> WindowCells:
-    """Of a cell for each window and group, windows slowest, those that hold a row."""
+    """The non-empty cells of a cell for each window and group, windows slowest."""
     held = answer.cells[layout.partial_columns[0]][0] > 0
     if held.all():
-        window, member = np.divmod(np.arange(len(held)), rows.groups.count)
+        window, group_index = np.divmod(np.arange(len(held)), rows.groups.count)
     else:
         alive = np.flatnonzero(held)
         answer = select(answer, alive)
-        window, member = np.divmod(alive, rows.groups.count)
-    keys = tuple(picked(key, member) for key in rows.groups.keys)
+        window, group_index = np.divmod(alive, rows.groups.count)
+    keys = tuple(picked(key, group_index) for key in rows.groups.keys)
     return WindowCells(window + due.start, keys, answer)
 
 
@@ -273,7 +279,10 @@ class _Grid:
     groups: int
 
     def table(self, chosen: slice, step: Ints, steps: int) -> Cells:
-        """The chosen rows, whose steps are given: row s holds everything at steps below s (row 0 the identity). With no steps: row 0 holds all chosen rows."""
+        """The chosen rows at their steps: row s holds everything at steps below s (row 0 the identity).
+
+        With no steps, row 0 holds all chosen rows.
+        """
         offset = 0 if steps == 0 else 1
         height = steps + 1
         codes = (step + offset) * self.groups + self.rows.groups.codes[chosen]
@@ -283,8 +292,8 @@ class _Grid:
         return self.partial_column.partial.accumulate(grid) if steps else grid
 
 
-def _at(cells: Cells, places: Ints) -> Cells:
-    return tuple(part[places] for part in cells)
+def _at(cells: Cells, steps: Ints) -> Cells:
+    return tuple(part[steps] for part in cells)
 
 
 def _sparse(layout: Layout, panes: Panes, rows: Gathered, middle: slice, due: range) -> WindowCells:
@@ -303,6 +312,6 @@ def _sparse(layout: Layout, panes: Panes, rows: Gathered, middle: slice, due: ra
         (window - due.start) * rows.groups.count + rows.groups.codes[source], len(due) * rows.groups.count
     )
     answer = reduce_answer(layout, select(rows.answer, source), codes, len(live))
-    found, member = np.divmod(live, rows.groups.count)
-    keys = tuple(key.take(pa.array(member)) for key in rows.groups.keys)
-    return WindowCells(found + due.start, keys, answer)
+    window_index, group_index = np.divmod(live, rows.groups.count)
+    keys = tuple(key.take(pa.array(group_index)) for key in rows.groups.keys)
+    return WindowCells(window_index + due.start, keys, answer)

@@ -1,4 +1,4 @@
-"""Up to where should an aggregate over panes answer in one step? The panes that have rows say so; see `emission_limit`."""
+"""Emission limit of an aggregate over panes, from the panes that have rows; see `emission_limit`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def emission_limit(
     keys: int,
     answers_empty: bool,
 ) -> Instant | None:
-    """The instant up to which an aggregate by so many keys should answer now; None: all of the way."""
+    """The instant up to which an aggregate with `keys` keys should answer now; None: up to the punctuation."""
     due = span(panes, advance, cap)
     if due is None:
         return None
     names = (SEEN,) if answers_empty else _SECTIONS
-    tables = [each[name] for each in (*runs, *deltas) for name in names if name in each]
+    tables = [section[name] for section in (*runs, *deltas) for name in names if name in section]
     tables = between(tables, block_key(0, LOWEST), block_key(0, HIGHEST))
     if not tables:
         return None
@@ -46,36 +46,38 @@ def emission_limit(
         return None
     rows = sum(table.num_rows for table in tables)
     most = rows * panes.back if panes.back and not answers_empty else 1 << 60
-    found = emission_limit_over(panes, first, last, rows if keys else 1, most, cap)
-    if found is None or not keys:
-        return found
+    limit = emission_limit_over(panes, first, last, rows if keys else 1, most, cap)
+    if limit is None or not keys:
+        return limit
     return emission_limit_over(panes, first, last, _groups(keys, tables), most, cap)
 
 
 def _filled(
     maps: Panes, panes: Ints, due: tuple[int, int], advance: Advance, *, answers_empty: bool
 ) -> tuple[Ints, Ints]:
-    """The first and the last window among those that are due that each pane gives something to tell."""
-    closed, now = due[0], min(due[1], HIGHEST_WINDOW)
+    """The first and the last window among those due that each pane gives rows to."""
+    emitted, last_due = due[0], min(due[1], HIGHEST_WINDOW)
     if advance.final:
         final = maps.last_window(int(panes[-1]))
-        now = min(now, maps.first_window(maps.of_instant(advance.max_event_time)) if final is None else final)
+        last_due = min(
+            last_due, maps.first_window(maps.of_instant(advance.max_event_time)) if final is None else final
+        )
     first = panes // maps.per_slide + 1
     if maps.back is None or answers_empty:
-        first, last = first[:1], np.array([now])
+        first, last = first[:1], np.array([last_due])
     else:
-        last = np.minimum((panes - (1 if maps.cut else 0)) // maps.per_slide + maps.back, now)
-    return np.maximum(first, closed + 1), last
+        last = np.minimum((panes - (1 if maps.cut else 0)) // maps.per_slide + maps.back, last_due)
+    return np.maximum(first, emitted + 1), last
 
 
 def _panes(table: pa.Table) -> Ints:
-    """Each pane of a table once: its rows are in their order."""
+    """The panes of a table, each once; rows are in the order of panes."""
     keys = ints(table, KEY)
-    found: Ints = keys[np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))] - block_key(0, 0)
-    return found
+    panes: Ints = keys[np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))] - block_key(0, 0)
+    return panes
 
 
 def _groups(keys: int, tables: Sequence[pa.Table]) -> int:
-    names = [f"k{place}" for place in range(keys)]
+    names = [f"k{index}" for index in range(keys)]
     whole = pa.concat_tables([table.select(names) for table in tables])
     return group([flat(whole.column(name)) for name in names], whole.num_rows).count

@@ -1,4 +1,4 @@
-"""The first and the last pane of which a task has seen rows."""
+"""Extent of panes: the first and the last pane with rows in a task."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SEEN: Final = "seen"
 
 
 def extent_table(low: int, high: int, slot: int) -> pa.Table:
-    """The least and greatest pane of a window's rows, at rest."""
+    """The state table of the least and greatest pane of a window's rows."""
     keys = pa.array([block_key(0, low), block_key(0, high)])
     return pa.table([keys, pa.array([slot, slot], pa.int16())], names=[KEY, SLOT])
 
 
 def one_extent(tables: Sequence[pa.Table]) -> pa.Table:
-    """One extent of many."""
+    """The extent of several extents."""
     whole = pa.concat_tables(tables)
     if not whole.num_rows:
         return whole

@@ -1,4 +1,4 @@
-"""Closing windows over panes: seal what punctuation passed, combine the windows that ended, before HAVING and the select list."""
+"""Closing of windows over panes: sealing panes below punctuation, and combining the windows that ended."""
 
 from __future__ import annotations
 
@@ -39,38 +39,38 @@ class Chunk:
     ends: Ints
     failed: np.ndarray | None
     held: int = 0
-    """How many rows of the stream the windows hold together, a row as often as it is in one."""
+    """The number of stream rows that the windows hold together; a row counts once per window."""
 
-    def rows(self, places: Ints) -> Chunk:
+    def rows(self, indices: Ints) -> Chunk:
         """Some of the rows."""
-        picked = pa.array(places)
+        picked = pa.array(indices)
         return Chunk(
             {name: column.take(picked) for name, column in self.columns.items()},
-            self.windows[places],
-            self.ends[places],
-            self.failed[places] if self.failed is not None else None,
+            self.windows[indices],
+            self.ends[indices],
+            self.failed[indices] if self.failed is not None else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedWindows:
-    """What closing windows gives before it is finished: new state, the windows a chunk at a time, how many stay open."""
+    """Closed windows before they are finished: new state, the windows a chunk at a time, and the number of open ones."""
 
     state: Sections
     chunks: Iterable[Chunk] = ()
     open_windows: int = 0
     revised_windows: Windows = ()
-    """Windows among them that had been answered before, without rows that came late."""
+    """Those of them that were answered before, without late rows."""
 
 
 def close(
     operator: PaneAggregate, runs: Sequence[Sections], deltas: Sequence[Sections], advance: Advance
 ) -> ClosedWindows:
-    """Merge deltas with runs, seal what punctuation passed, and combine the windows that closed."""
+    """Merge deltas with runs, seal panes below punctuation, and combine the windows that closed."""
     stores = []
     state: dict[str, pa.Table] = {}
-    for place, layout in enumerate(operator.layouts):
-        store = operator.store.seal(layout, place, runs, deltas, advance)
+    for number, layout in enumerate(operator.layouts):
+        store = operator.store.seal(layout, number, runs, deltas, advance)
         stores.append(store)
         state |= store.sections
     arrived = [delta[SEEN] for delta in deltas if SEEN in delta]
@@ -79,51 +79,58 @@ def close(
     present = extent(stores[0].closed.panes)
     if operator.answers_empty:
         present = extent([*arrived, *(run[SEEN] for run in runs if SEEN in run)])
-    every = (part[name] for part in (*runs, *deltas) for name in ("open0", SPARSE_OPEN) if name in part)
-    opened = [table for table in every if table.num_rows]
+    open_tables = (part[name] for part in (*runs, *deltas) for name in ("open0", SPARSE_OPEN) if name in part)
+    opened = [table for table in open_tables if table.num_rows]
     if advance.punctuation == BEGINNING or present is None:
         return ClosedWindows(
             state, open_windows=_open_windows(operator, present, opened, advance.punctuation)
         )
-    closed = (
+    emitted = (
         LOWEST if advance.emission_start == BEGINNING else operator.panes.last_closed(advance.emission_start)
     )
-    now = operator.panes.last_closed(advance.punctuation)
+    last_due = operator.panes.last_closed(advance.punctuation)
     if advance.final and operator.panes.back is None:
-        now = max(closed, operator.panes.first_window(operator.panes.of_instant(advance.max_event_time)))
-    due = closing(operator.panes, closed, now, present)
+        last_due = max(
+            emitted, operator.panes.first_window(operator.panes.of_instant(advance.max_event_time))
+        )
+    due = closing(operator.panes, emitted, last_due, present)
     if operator.answers_empty and not advance.final:
-        due = range(due.start, max(due.stop, now + 1))
-    again = _again(operator, deltas, present[0], closed)
-    chunks = itertools.chain.from_iterable(chunks_of(operator, stores, each) for each in (*again, due))
-    return ClosedWindows(state, chunks, _open_windows(operator, present, opened, advance.punctuation), again)
+        due = range(due.start, max(due.stop, last_due + 1))
+    revised = _revised(operator, deltas, present[0], emitted)
+    chunks = itertools.chain.from_iterable(chunks_of(operator, stores, range_) for range_ in (*revised, due))
+    return ClosedWindows(
+        state, chunks, _open_windows(operator, present, opened, advance.punctuation), revised
+    )
 
 
-def _again(operator: PaneAggregate, deltas: Sequence[Sections], first: int, closed: int) -> Windows:
-    """Windows up to `closed` that late rows are in; `first` is the least pane that holds a row.
+def _revised(operator: PaneAggregate, deltas: Sequence[Sections], first: int, emitted: int) -> Windows:
+    """Windows up to `emitted` that late rows are in; `first` is the least pane that holds a row.
 
-    Where empty windows answer too, those between a late row and the row that had been the first are new.
+    With EMIT EMPTY, the windows between a late row and the former first row are new.
     """
-    if operator.revisions is None or closed == LOWEST:
+    if operator.revisions is None or emitted == LOWEST:
         return ()
     section = SEEN if operator.answers_empty else "open0"
     arrived = [delta[section] for delta in deltas if section in delta]
-    late = between(arrived, block_key(0, LOWEST), block_key(0, operator.panes.stop(closed)))
+    late = between(arrived, block_key(0, LOWEST), block_key(0, operator.panes.stop(emitted)))
     if not late:
         return ()
     panes = np.concatenate([ints(table, KEY) for table in late]) - block_key(0, 0)
     if operator.answers_empty:
         start = operator.panes.first_window(max(int(panes.min()), first))
-        return (range(start, closed + 1),) if start <= closed else ()
-    return operator.panes.holding(panes, closed)
+        return (range(start, emitted + 1),) if start <= emitted else ()
+    return operator.panes.holding(panes, emitted)
 
 
 def _open_windows(
-    operator: PaneAggregate, sealed: tuple[int, int] | None, opened: Sequence[pa.Table], now: Instant
+    operator: PaneAggregate, sealed: tuple[int, int] | None, opened: Sequence[pa.Table], punctuation: Instant
 ) -> int:
-    """How many windows have not closed, up to the last one that holds a row; one where a window never ends."""
+    """The number of windows that have not closed, up to the last one that holds a row; one if a window never ends."""
     keys = [ints(table, KEY) for table in opened]
-    ends = [(each.item(0) - block_key(0, 0), each.item(-1) - block_key(0, 0)) for each in keys]
+    ends = [
+        (keys_of_table.item(0) - block_key(0, 0), keys_of_table.item(-1) - block_key(0, 0))
+        for keys_of_table in keys
+    ]
     ends += [] if sealed is None else [sealed]
     if not ends:
         return 0
@@ -132,7 +139,11 @@ def _open_windows(
         return 1
     least = operator.panes.first_window(min(first for first, _ in ends))
     return max(
-        0, final - (least - 1 if now == BEGINNING else max(least - 1, operator.panes.last_closed(now)))
+        0,
+        final
+        - (
+            least - 1 if punctuation == BEGINNING else max(least - 1, operator.panes.last_closed(punctuation))
+        ),
     )
 
 
@@ -142,9 +153,9 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
         windows(layout, operator.panes, store.closed, due, operator.top_level)
         for layout, store in zip(operator.layouts, stores, strict=True)
     )
-    beside = [list(each) for each in others]
+    distinct = [list(store_windows) for store_windows in others]
     for chunk in _with_empty(operator, plain, due):
-        columns, failed = columns_of_cells(operator.grouped, chunk, beside)
+        columns, failed = columns_of_cells(operator.grouped, chunk, distinct)
         starts, ends = operator.panes.window_bounds(chunk.windows, operator.range)
         bounds = {"window_start": starts, "window_end": ends}
         for name, values in bounds.items():
@@ -157,14 +168,14 @@ def chunks_of(operator: PaneAggregate, stores: Sequence[Sealed], due: range) -> 
 
 
 def _with_empty(operator: PaneAggregate, chunks: Iterable[WindowCells], due: range) -> Iterator[WindowCells]:
-    """The chunks; for EMIT EMPTY of a global aggregate, with a row for each window that had none."""
+    """The chunks; for EMIT EMPTY of a global aggregate, with a row for each window without rows."""
     if not operator.answers_empty:
         yield from chunks
         return
-    found = list(chunks)
-    have = np.concatenate([chunk.windows for chunk in found]) if found else np.empty(0, np.int64)
-    every = np.arange(due.start, due.stop)
-    missing = every[~np.isin(every, have)]
-    yield from found
+    with_rows = list(chunks)
+    have = np.concatenate([chunk.windows for chunk in with_rows]) if with_rows else np.empty(0, np.int64)
+    all_windows = np.arange(due.start, due.stop)
+    missing = all_windows[~np.isin(all_windows, have)]
+    yield from with_rows
     if len(missing):
         yield WindowCells(missing, (), nothing(operator.layouts[0].partial_columns, len(missing)))

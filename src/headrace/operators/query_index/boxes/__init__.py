@@ -1,1 +1,1 @@
-"""Boxes of constants, and the search for those that hold a value."""
+"""Boxes of constants, and the search for those that contain a value."""

@@ -1,8 +1,8 @@
-"""Which rows does each query want? Column-major: one bitmap of rows a query, from cumulative bitmaps of a block.
+"""Column-major matching: one bitmap of rows per query, from cumulative bitmaps of a block.
 
-Indexing the batch instead of the queries (the other half of the duality of data and queries): for a block of rows
-and an attribute, "rows at place r or higher" is built for all places at once; a box costs one XOR and one AND an attribute.
-A block is sized so that what is worked on stays in the second-level cache.
+It indexes the batch instead of the queries (the other half of the duality of data and queries): for a block of rows and
+an attribute, "rows of rank r or higher" is built for all ranks at once; a box costs one XOR and one AND per attribute.
+A block is sized so that its working set fits the second-level cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BITS: Final = np.left_shift(np.uint64(1), np.arange(LANES, dtype=np.uint64))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tile:
-    """Queries [low, high) of a part against a block of rows: `words[i]` are the rows that query low + i wants."""
+    """Queries [low, high) of a part matched with a block of rows: `words[i]` are the rows that query low + i selects."""
 
     low: int
     high: int
@@ -38,8 +38,8 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Stretch:
-    """The boxes [start, stop) of a tile that name an attribute, and where they lie: as slices, or one by one."""
+class _BoxInterval:
+    """The boxes [start, stop) of a tile that name an attribute, and their positions: as slices, or one by one."""
 
     index: int
     start: int
@@ -50,10 +50,10 @@ class _Stretch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """How the boxes of a part are cut into tiles; made once a part."""
+    """The tiles of a part's boxes; made once per part."""
 
     part: Part
-    tiles: tuple[tuple[int, int, tuple[_Stretch, ...]], ...]
+    tiles: tuple[tuple[int, int, tuple[_BoxInterval, ...]], ...]
 
 
 def planned(part: Part) -> Plan:
@@ -63,12 +63,12 @@ def planned(part: Part) -> Plan:
     while low < part.queries:
         high = int(np.searchsorted(part.starts, part.starts[low] + TILE_BOXES, side="right")) - 1
         high = max(low + 1, high)
-        tiles.append((low, high, tuple(_stretches(part, int(part.starts[low]), int(part.starts[high])))))
+        tiles.append((low, high, tuple(_intervals(part, int(part.starts[low]), int(part.starts[high])))))
         low = high
     return Plan(part, tuple(tiles))
 
 
-def _stretches(part: Part, low: int, high: int) -> Iterator[_Stretch]:
+def _intervals(part: Part, low: int, high: int) -> Iterator[_BoxInterval]:
     for index, attribute in enumerate(part.attributes):
         start, stop = np.searchsorted(attribute.boxes, [low, high])
         if stop == start:
@@ -79,51 +79,51 @@ def _stretches(part: Part, low: int, high: int) -> Iterator[_Stretch]:
         runs = None
         if len(edges) <= _MANY_RUNS:
             runs = tuple((int(local[a]), a, b) for a, b in pairwise(edges))
-        yield _Stretch(index, int(start), int(stop), local, runs)
+        yield _BoxInterval(index, int(start), int(stop), local, runs)
 
 
 def tiles_of(plan: Plan, at: Sequence[Ints], mask: Words) -> Iterator[Tile]:
-    """The tiles of one block: `at[i]` are the rows' places among the cuts of attribute i, padded to whole words.
+    """The tiles of one block: `at[i]` are the rows' ranks among the cuts of attribute i, padded to whole words.
 
-    Rows whose bit is not in `mask` (one word per 64 rows) are wanted by nobody.
+    Rows whose bit is not in `mask` (one word per 64 rows) are selected by no query.
     """
     part, words = plan.part, len(mask)
     tables = [
         _cumulative(attribute, here, words) for attribute, here in zip(part.attributes, at, strict=True)
     ]
-    for low, high, stretches in plan.tiles:
+    for low, high, intervals in plan.tiles:
         start, stop = int(part.starts[low]), int(part.starts[high])
         held = np.empty((stop - start, words), np.uint64)
         held[:] = mask
-        for stretch in stretches:
-            _narrow(held, stretch, part.attributes[stretch.index], *tables[stretch.index])
+        for interval in intervals:
+            _narrow(held, interval, part.attributes[interval.index], *tables[interval.index])
         if stop - start > high - low:
             held = np.bitwise_or.reduceat(held, part.starts[low:high] - start, axis=0)
         yield Tile(low, high, held)
 
 
 def _narrow(
-    held: Words, stretch: _Stretch, attribute: AttributeIndex, table: Words, renamed: Ints | None
+    held: Words, interval: _BoxInterval, attribute: AttributeIndex, table: Words, renamed: Ints | None
 ) -> None:
-    here = slice(stretch.start, stretch.stop)
+    here = slice(interval.start, interval.stop)
     first, second = attribute.first[here], attribute.second[here]
     if renamed is not None:
         first, second = renamed[first], renamed[second]
     rows = table.take(first, axis=0)
     rows ^= table.take(second, axis=0)
     for boxes, bitmaps in attribute.more:
-        low, high = np.searchsorted(boxes, [stretch.start, stretch.stop])
+        low, high = np.searchsorted(boxes, [interval.start, interval.stop])
         picked = bitmaps[low:high] if renamed is None else renamed[bitmaps[low:high]]
-        rows[boxes[low:high] - stretch.start] ^= table.take(picked, axis=0)
-    if stretch.runs is None:
-        held[stretch.local] &= rows
+        rows[boxes[low:high] - interval.start] ^= table.take(picked, axis=0)
+    if interval.runs is None:
+        held[interval.local] &= rows
         return
-    for local, begin, end in stretch.runs:
+    for local, begin, end in interval.runs:
         held[local : local + end - begin] &= rows[begin:end]
 
 
 def _cumulative(attribute: AttributeIndex, at: Ints, words: int) -> tuple[Words, Ints | None]:
-    """The bitmaps of a block, and (when there are more than rows) which of them stands for each number."""
+    """The bitmaps of a block, and (if there are more bitmaps than rows) which of them each number means."""
     k, renamed = len(attribute.cuts), None
     if k > len(at):
         at, renamed, k = _renamed(attribute, at)
@@ -136,11 +136,11 @@ def _cumulative(attribute: AttributeIndex, at: Ints, words: int) -> tuple[Words,
 
 
 def _renamed(attribute: AttributeIndex, at: Ints) -> tuple[Ints, Ints, int]:
-    """Only places that occur in the block, renumbered: new places, the new number of each bitmap, new number of cuts."""
+    """Only ranks that occur in the block, renumbered: new ranks, the new number of each bitmap, new number of cuts."""
     present = np.zeros(attribute.null + 1, bool)
     present[at] = True
     present[attribute.blank :] = False
     rank = np.cumsum(present) - present
     k = int(present.sum())
     rank[attribute.blank :] = [k + 1, k + 2]
-    return rank[at], rank, k  # rows at place r or higher: those at the next place that occurs, or none
+    return rank[at], rank, k  # rows of rank r or higher: those of the next rank that occurs, or none

@@ -1,7 +1,7 @@
-"""Which queries want each row? Row-major: one bitmap of boxes a row, the AND of one table row an attribute.
+"""Row-major matching: one bitmap of boxes per row, the AND of one table row per attribute.
 
-The table of an attribute has for each place the boxes that accept it. Tables grow with cuts times boxes, so they are for
-constants that repeat; `fits` says when. For delivery and routing row by row, small batches, and signatures.
+The table of an attribute has for each rank the boxes that accept it. Tables grow with cuts times boxes, so they are for
+constants that repeat; `fits` decides. For delivery and routing row by row, small batches, and signatures.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _WORKING_BYTES: Final = 1 << 19
 
 
 def fits(part: Part) -> bool:
-    """Whether the tables are small enough to be worth having."""
+    """Whether the tables are small enough to be used."""
     words = width(part)
     return sum((attribute.null + 1) * words * 8 for attribute in part.attributes) <= LARGEST
 
 
 def tables(part: Part) -> tuple[Words, ...]:
-    """For each attribute, shape (places, words): bit b of a row says that box b accepts the place."""
+    """For each attribute, shape (ranks, words): bit b of a row is set if box b accepts the rank."""
     return tuple(_table(attribute, part.boxes) for attribute in part.attributes)
 
 
@@ -35,12 +35,12 @@ def _table(attribute: AttributeIndex, boxes: int) -> Words:
     words = -(-boxes // 64)
     table = np.zeros((attribute.null + 1, words), np.uint64)
     _flip(table, np.array([0]), np.arange(boxes))
-    own = attribute.boxes
-    _flip(table, np.zeros(len(own), np.int64), own)
-    starts = [(attribute.first, own), (attribute.second, own)]
-    starts += [(bitmaps, own[which]) for which, bitmaps in attribute.more]
+    boxes_here = attribute.boxes
+    _flip(table, np.zeros(len(boxes_here), np.int64), boxes_here)
+    starts = [(attribute.first, boxes_here), (attribute.second, boxes_here)]
+    starts += [(bitmaps, boxes_here[which]) for which, bitmaps in attribute.more]
     nulls = np.ones(boxes, bool)
-    nulls[own] = False
+    nulls[boxes_here] = False
     for bitmaps, owners in starts:
         at_null = bitmaps == attribute.null
         nulls[owners[at_null]] = True
@@ -75,28 +75,28 @@ def blocks_of(
         high = min(rows, low + step)
         bits = np.empty((high - low, words), np.uint64) if into is None else into[low:high]
         if not made:
-            bits[:] = _everyone(part)
+            bits[:] = _all_boxes(part)
         elif len(made) == 1:
-            bits[:] = _taken(made[0], at[0][low:high], held)
-        else:  # the last AND alone writes where the rows may lie apart
-            one = _taken(made[0], at[0][low:high], held)
+            bits[:] = _table_rows(made[0], at[0][low:high], held)
+        else:  # only the last AND writes to memory that may be strided
+            accepted = _table_rows(made[0], at[0][low:high], held)
             for table, here in zip(made[1:-1], at[1:-1], strict=True):
-                np.bitwise_and(one, _taken(table, here[low:high], spare), out=one)
-            np.bitwise_and(one, _taken(made[-1], at[-1][low:high], spare), out=bits)
+                np.bitwise_and(accepted, _table_rows(table, here[low:high], spare), out=accepted)
+            np.bitwise_and(accepted, _table_rows(made[-1], at[-1][low:high], spare), out=bits)
         yield bits
 
 
-def _taken(table: Words, places: Ints, into: Words) -> Words:
-    """Rows of a table: places are never out of range, and only "clip", into memory that lies together, makes no copy."""
-    return table.take(places, axis=0, out=into[: len(places)], mode="clip")
+def _table_rows(table: Words, ranks: Ints, into: Words) -> Words:
+    """Rows of a table. Ranks are never out of range, and "clip" avoids a copy when the output is contiguous."""
+    return table.take(ranks, axis=0, out=into[: len(ranks)], mode="clip")
 
 
-def _everyone(part: Part) -> Words:
+def _all_boxes(part: Part) -> Words:
     """The bitmap of all boxes."""
-    found = np.full(width(part), ~np.uint64(0))
+    words = np.full(width(part), ~np.uint64(0))
     if part.boxes % 64:
-        found[-1] = np.uint64((1 << (part.boxes % 64)) - 1)
-    return found
+        words[-1] = np.uint64((1 << (part.boxes % 64)) - 1)
+    return words
 
 
 def queries_of(part: Part, bits: Words) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""At which place among an attribute's cuts does each row of a batch stand?"""
+"""Ranks of a batch's rows among the cuts of an attribute."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from headrace.operators.query_index.predicates.order_keys import absent, keys_of
 _NARROW: Final = 1 << 16
 
 
-def places(attribute: AttributeIndex, values: pa.Array) -> Ints:
-    """How many cuts lie at or below each value; `attribute.null` where it is NULL."""
+def cut_ranks(attribute: AttributeIndex, values: pa.Array) -> Ints:
+    """How many cuts are at or below each value; `attribute.null` where it is NULL."""
     keys = keys_of(values)
-    found = _whole(attribute, keys) if isinstance(keys, np.ndarray) else _bytes(attribute, keys)
+    ranks = _whole(attribute, keys) if isinstance(keys, np.ndarray) else _bytes(attribute, keys)
     nulls = absent(values)
     if nulls is not None:
-        found[nulls] = attribute.null
-    return found
+        ranks[nulls] = attribute.null
+    return ranks
 
 
 def _whole(attribute: AttributeIndex, keys: Ints) -> Ints:
@@ -38,17 +38,17 @@ def _whole(attribute: AttributeIndex, keys: Ints) -> Ints:
 
 def _bytes(attribute: AttributeIndex, keys: pa.Array) -> Ints:
     if attribute.points is not None:
-        known = pc.index_in(keys, value_set=attribute.points).fill_null(len(attribute.points))
+        point = pc.index_in(keys, value_set=attribute.points).fill_null(len(attribute.points))
         at = pc.index_in(attribute.points, value_set=attribute.cuts).to_numpy(zero_copy_only=False) + 1
-        table: Ints = np.r_[at, 0].astype(np.int64)  # others stand in some gap; all gaps are alike
-        found: Ints = table.take(known.to_numpy(zero_copy_only=False))
-        return found
+        table: Ints = np.r_[at, 0].astype(np.int64)  # others are in some gap; all gaps are equivalent
+        ranks: Ints = table.take(point.to_numpy(zero_copy_only=False))
+        return ranks
     encoded = keys.dictionary_encode()
     distinct, k = encoded.dictionary, len(attribute.cuts)
     order = pc.sort_indices(pa.concat_arrays([attribute.cuts, distinct])).to_numpy()
     is_cut = order < k
     below = np.cumsum(is_cut)  # stable: a cut comes before the value equal to it
-    place = np.empty(len(distinct), np.int64)
-    place[order[~is_cut] - k] = below[~is_cut]
+    rank_of = np.empty(len(distinct), np.int64)
+    rank_of[order[~is_cut] - k] = below[~is_cut]
     rows = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    return place.take(rows) if len(place) else np.zeros(len(keys), np.int64)
+    return rank_of.take(rows) if len(rank_of) else np.zeros(len(keys), np.int64)

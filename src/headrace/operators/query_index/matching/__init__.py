@@ -1,1 +1,1 @@
-"""The queries that want the rows of a batch."""
+"""Matching of a batch: the queries that select its rows."""

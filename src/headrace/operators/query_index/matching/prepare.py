@@ -1,8 +1,8 @@
-"""What of a batch has to be known before it is matched: places, and the rows that only a predicate itself can decide.
+"""Preparation of a batch for matching: ranks, and the rows that only a predicate itself can decide.
 
-Boxes decide nearly all. What they cannot: residuals, evaluated once per distinct expression and only on rows that pass
-the boxes of a query that has it; and exceptional rows, where an attribute failed or NULL meets a residual that may fail:
-there the query's own predicate is evaluated, so that SQL's rules about what wins over an error hold without exception.
+Boxes decide nearly all rows. The others are: residuals, evaluated once per distinct expression and only on rows that
+pass the boxes of a query that has it; and exceptional rows, where an attribute failed or NULL meets a residual that may
+fail: there the query's own predicate is evaluated, so that SQL's rules about errors hold without exception.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.algebra.expressions.expression import Expression
 from headrace.operators.base.group_codes import Ints
 from headrace.operators.query_index.boxes.box_index import Part
 from headrace.operators.query_index.boxes.by_column import BLOCK_WORDS, LANES, Words, planned, tiles_of
-from headrace.operators.query_index.boxes.place import places
+from headrace.operators.query_index.boxes.place import cut_ranks
 from headrace.operators.query_index.index import Compiled, Entry, QueryIndex, Side
 from headrace.operators.scalar import Evaluation
 from headrace.operators.scalar.values.datum import column, truth
@@ -36,10 +36,9 @@ class Failed:
 class Prepared:
     """A batch ready to be matched with one version of the index.
 
-    `at[i]` are the places of the attributes of `parts[i]`, which hold the queries that boxes decide. `decided` holds for
-    the slots of queries with a residual the bitmap of rows they want; `patches` for others the rows on which boxes are not
-    to be believed, and what is true there;
-    `failed` the rows on which a query failed. `dead` slots are matched by nobody.
+    `at[i]` are the ranks of the attributes of `parts[i]`, which hold the queries that boxes decide. `decided` holds for
+    the slots of queries with a residual the bitmap of rows they select; `patches` for others the rows on which boxes do
+    not decide, and the predicate's values there; `failed` the rows on which a query failed. `dead` slots have no query.
     """
 
     index: QueryIndex
@@ -53,7 +52,7 @@ class Prepared:
 
 
 class _Batch:
-    """The batch, its attributes' values and failures, each attribute once."""
+    """The batch, with its attributes' values and failures, each attribute evaluated once."""
 
     def __init__(self, columns: Mapping[str, pa.Array], rows: int) -> None:
         self.columns, self.rows = columns, rows
@@ -62,18 +61,18 @@ class _Batch:
         self.nulls: dict[Expression, np.ndarray] = {}
         self._exceptional: dict[tuple[Expression, ...], tuple[Ints, Evaluation]] = {}
 
-    def places(self, part: Part) -> list[Ints]:
-        found = []
+    def ranks(self, part: Part) -> list[Ints]:
+        ranks = []
         for attribute in part.attributes:
             result = self.evaluation.result(attribute.expression)
             values = column(result.value, self.rows)
             if result.errors is not None:
                 self.failures[attribute.expression] = result.errors.mask
-            at = places(attribute, values)
+            at = cut_ranks(attribute, values)
             if values.null_count:
                 self.nulls[attribute.expression] = at == attribute.null
-            found.append(at)
-        return found
+            ranks.append(at)
+        return ranks
 
     def restricted(self, rows: Ints) -> Evaluation:
         """Evaluation over some rows."""
@@ -83,29 +82,29 @@ class _Batch:
         return Evaluation({name: values.take(picked) for name, values in self.columns.items()}, len(rows))
 
     def exceptional(self, entry: Entry) -> tuple[Ints, Evaluation] | None:
-        """The exceptional rows of a query; shared by queries with the same troubled attributes."""
+        """The exceptional rows of a query; shared by queries with the same affected attributes."""
         masks = self.failures if not entry.form.residual_may_fail else {**self.failures, **self.nulls}
-        troubled = tuple(one for one in entry.form.attributes if one in masks)
-        if not troubled:
+        affected = tuple(attribute for attribute in entry.form.attributes if attribute in masks)
+        if not affected:
             return None
-        if troubled not in self._exceptional:
-            mask = np.logical_or.reduce([masks[one] for one in troubled])
+        if affected not in self._exceptional:
+            mask = np.logical_or.reduce([masks[attribute] for attribute in affected])
             rows = np.flatnonzero(mask)
-            self._exceptional[troubled] = rows, self.restricted(rows)
-        return self._exceptional[troubled]
+            self._exceptional[affected] = rows, self.restricted(rows)
+        return self._exceptional[affected]
 
 
 def prepared(index: QueryIndex, columns: Mapping[str, pa.Array], rows: int) -> Prepared:
-    """Find the places of all rows, and decide what boxes do not. Columns by internal name, `rows` long."""
-    found = Prepared(index, rows, dead=index.dead_slots())
+    """Find the ranks of all rows, and decide what boxes do not. Columns by internal name, `rows` long."""
+    result = Prepared(index, rows, dead=index.dead_slots())
     batch = _Batch(columns, rows)
     if rows:
         for side in index.sides:
-            found.parts += side.plain
-            found.at += [batch.places(one.part) for one in side.plain]
-            _decide_residuals(found, batch, side)
-        _decide_exceptions(found, batch)
-    return found
+            result.parts += side.plain
+            result.at += [batch.ranks(compiled.part) for compiled in side.plain]
+            _decide_residuals(result, batch, side)
+        _decide_exceptions(result, batch)
+    return result
 
 
 def words_of(mask: np.ndarray) -> Words:
@@ -125,42 +124,42 @@ def truths(words: Words, rows: int) -> np.ndarray:
 
 
 def blocks(at: list[Ints], rows: int) -> Iterator[tuple[int, int, list[Ints], Words]]:
-    """The rows cut into blocks: from and to which row, their places padded to whole words, and the mask of real rows."""
+    """The rows cut into blocks: first and last row, ranks padded to whole words, and the mask of real rows."""
     for low in range(0, rows, BLOCK_WORDS * LANES):
         high = min(rows, low + BLOCK_WORDS * LANES)
         pad = -(high - low) % LANES
-        here = [np.pad(one[low:high], (0, pad)) if pad else one[low:high] for one in at]
+        here = [np.pad(ranks[low:high], (0, pad)) if pad else ranks[low:high] for ranks in at]
         yield low, high, here, words_of(np.ones(high - low, bool))
 
 
-def _decide_residuals(found: Prepared, batch: _Batch, side: Side) -> None:
+def _decide_residuals(decisions: Prepared, batch: _Batch, side: Side) -> None:
     if not any(entry.form.residual is not None for entry in side.entries):
         return
-    passed = _passed(side.residual, batch)
+    by_slot = _box_matches(side.residual, batch)
     sharing: dict[Expression, list[Entry]] = {}
-    nobody = np.zeros(-(-batch.rows // LANES), np.uint64)
+    no_rows = np.zeros(-(-batch.rows // LANES), np.uint64)
     for entry in side.entries:
-        if entry.form.residual is not None and entry.slot.number not in found.dead:
+        if entry.form.residual is not None and entry.slot.number not in decisions.dead:
             sharing.setdefault(entry.form.residual, []).append(entry)
     for residual, entries in sharing.items():
-        wanted = [passed.get(entry.slot.number, nobody) for entry in entries]
-        rows = np.flatnonzero(truths(np.bitwise_or.reduce(wanted), batch.rows))
+        selected = [by_slot.get(entry.slot.number, no_rows) for entry in entries]
+        rows = np.flatnonzero(truths(np.bitwise_or.reduce(selected), batch.rows))
         result = batch.restricted(rows).result(residual)
         true, errors = truth(result.value, len(rows)), result.errors
-        for entry, words in zip(entries, wanted, strict=True):
+        for entry, words in zip(entries, selected, strict=True):
             mask = truths(words, batch.rows)
-            mine = mask[rows]
-            if errors is not None and (errors.mask & mine).any():
-                local = np.flatnonzero(errors.mask & mine)
+            passing = mask[rows]
+            if errors is not None and (errors.mask & passing).any():
+                local = np.flatnonzero(errors.mask & passing)
                 reasons = tuple(errors.reasons[row] for row in local.tolist())
-                found.failed[entry.slot.number] = Failed(rows[local], reasons)
+                decisions.failed[entry.slot.number] = Failed(rows[local], reasons)
             decided = np.zeros(batch.rows, bool)
-            decided[rows] = mine & true if errors is None else mine & true & ~errors.mask
-            found.decided[entry.slot.number] = words_of(decided)
+            decided[rows] = passing & true if errors is None else passing & true & ~errors.mask
+            decisions.decided[entry.slot.number] = words_of(decided)
 
 
-def _passed(part: Part, batch: _Batch) -> dict[int, Words]:
-    at, plan = batch.places(part), planned(part)
+def _box_matches(part: Part, batch: _Batch) -> dict[int, Words]:
+    at, plan = batch.ranks(part), planned(part)
     words = np.empty((part.queries, -(-batch.rows // LANES)), np.uint64)
     for low, _, here, mask in blocks(at, batch.rows):
         for tile in tiles_of(plan, here, mask):
@@ -168,30 +167,30 @@ def _passed(part: Part, batch: _Batch) -> dict[int, Words]:
     return dict(zip(part.slots.tolist(), words, strict=True))
 
 
-def _decide_exceptions(found: Prepared, batch: _Batch) -> None:
-    """Ask the predicate itself on exceptional rows, over whatever boxes and residual said there."""
-    for side in found.index.sides:
+def _decide_exceptions(decisions: Prepared, batch: _Batch) -> None:
+    """Evaluate the predicate itself on exceptional rows, overriding boxes and residual."""
+    for side in decisions.index.sides:
         for entry in side.entries if batch.failures else side.cautious:
             slot = entry.slot.number
-            troubled = None if slot in found.dead else batch.exceptional(entry)
-            if troubled is None:
+            exceptional = None if slot in decisions.dead else batch.exceptional(entry)
+            if exceptional is None:
                 continue
-            rows, evaluation = troubled
+            rows, evaluation = exceptional
             result = evaluation.result(entry.form.predicate)
             true = truth(result.value, len(rows))
             if result.errors is not None:
                 true = true & ~result.errors.mask
-            if slot in found.decided:
-                mask = truths(found.decided[slot], batch.rows)
+            if slot in decisions.decided:
+                mask = truths(decisions.decided[slot], batch.rows)
                 mask[rows] = true
-                found.decided[slot] = words_of(mask)
+                decisions.decided[slot] = words_of(mask)
             else:
-                found.patches[slot] = rows, true
-            _refail(found, slot, rows, result.errors)
+                decisions.patches[slot] = rows, true
+            _refail(decisions, slot, rows, result.errors)
 
 
-def _refail(found: Prepared, slot: int, rows: Ints, errors: Errors | None) -> None:
-    before = found.failed.pop(slot, Failed(np.empty(0, np.int64), ()))
+def _refail(result: Prepared, slot: int, rows: Ints, errors: Errors | None) -> None:
+    before = result.failed.pop(slot, Failed(np.empty(0, np.int64), ()))
     keep = ~np.isin(before.rows, rows)
     reasons = dict(
         zip(before.rows[keep].tolist(), np.array(before.reasons, object)[keep].tolist(), strict=True)
@@ -201,4 +200,4 @@ def _refail(found: Prepared, slot: int, rows: Ints, errors: Errors | None) -> No
         reasons |= {int(rows[row]): errors.reasons[row] for row in local}
     if reasons:
         at = sorted(reasons)
-        found.failed[slot] = Failed(np.array(at, np.int64), tuple(reasons[row] for row in at))
+        result.failed[slot] = Failed(np.array(at, np.int64), tuple(reasons[row] for row in at))

@@ -1,7 +1,7 @@
-"""Which (row, query) pairs match? The batch sorted by each attribute, every box probing with its narrowest range.
+"""Matching pairs (row, query): the batch sorted by each attribute, every box probing with its narrowest range.
 
 The range of the attribute that keeps the fewest rows of this batch is the access predicate of a box: only its rows are
-looked at, the other attributes decide over them. Its cost is what is found, so it is for many selective
+visited, and the other attributes are tested on them. The cost is that of the candidates, so it is for many selective
 queries; for unselective ones bitmaps are cheaper. There are no tables, whatever the constants.
 """
 
@@ -21,9 +21,9 @@ _PAIRS: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
-    """How every box would be probed on a batch: attribute, and the range of rows in that attribute's order.
+    """The probe of every box on a batch: attribute, and the range of rows in that attribute's order.
 
-    `probed[b]` is -1 for a box that names no attribute, or none with a domain of one range: it is met with all rows.
+    `probed[b]` is -1 for a box that names no attribute, or none with a domain of one range: it visits all rows.
     """
 
     orders: tuple[Ints, ...]
@@ -33,7 +33,7 @@ class Probe:
 
     @property
     def candidates(self) -> int:
-        """Pairs that would be looked at."""
+        """The number of pairs that would be visited."""
         return int((self.high - self.low).sum())
 
 
@@ -47,15 +47,15 @@ def probe(part: Part, at: Sequence[Ints], rows: int) -> Probe:
         counts = np.bincount(here, minlength=attribute.null + 1)
         below = np.r_[0, np.cumsum(counts)]
         start, stop, ranged = _ranges(attribute, below, rows)
-        own = attribute.boxes
-        better = ranged & (stop - start < high[own] - low[own])
-        chosen = own[better]
+        boxes = attribute.boxes
+        better = ranged & (stop - start < high[boxes] - low[boxes])
+        chosen = boxes[better]
         probed[chosen], low[chosen], high[chosen] = number, start[better], stop[better]
     return Probe(tuple(orders), probed, low, high)
 
 
 def _ranges(attribute: AttributeIndex, below: Ints, rows: int) -> tuple[Ints, Ints, np.ndarray]:
-    """Rows [start, stop) in the attribute's order that a box wants, where they are one range of values."""
+    """Rows [start, stop) in the attribute's order that a box selects, if they are one range of values."""
     first, second = attribute.first, attribute.second
     nulls = below[attribute.null]
     start = np.where(first == attribute.blank, 0, below[np.minimum(first, attribute.blank)])
@@ -71,67 +71,67 @@ def _ranges(attribute: AttributeIndex, below: Ints, rows: int) -> tuple[Ints, In
     return start, stop, ranged
 
 
-def pairs_of(part: Part, at: Sequence[Ints], found: Probe) -> Iterator[tuple[Ints, Ints]]:
+def pairs_of(part: Part, at: Sequence[Ints], probes: Probe) -> Iterator[tuple[Ints, Ints]]:
     """Matching pairs (row, query of the part), each once, some at a time."""
     names = _named(part)
     owner = np.repeat(np.arange(part.queries), np.diff(part.starts))
-    looked_at = np.cumsum(found.high - found.low)[part.starts[1:] - 1]
-    edges = part.starts[np.r_[0, np.flatnonzero(np.diff(looked_at // _PAIRS)) + 1]]
+    visited = np.cumsum(probes.high - probes.low)[part.starts[1:] - 1]
+    edges = part.starts[np.r_[0, np.flatnonzero(np.diff(visited // _PAIRS)) + 1]]
     for low, high in zip(edges, np.r_[edges[1:], part.boxes], strict=True):
         if low < high:
-            rows, boxes = _verified(part, at, found, names, slice(int(low), int(high)))
+            rows, boxes = _verified(part, at, probes, names, slice(int(low), int(high)))
             yield _distinct(part, rows, owner[boxes])
 
 
 def _named(part: Part) -> list[Ints]:
-    """For each attribute, the place of a box among those that name it; -1 where it does not."""
+    """For each attribute, the index of a box among those that name it; -1 if it does not."""
     names = []
     for attribute in part.attributes:
-        place = np.full(part.boxes, -1, np.int64)
-        place[attribute.boxes] = np.arange(len(attribute.boxes))
-        names.append(place)
+        index_of = np.full(part.boxes, -1, np.int64)
+        index_of[attribute.boxes] = np.arange(len(attribute.boxes))
+        names.append(index_of)
     return names
 
 
 def _verified(
-    part: Part, at: Sequence[Ints], found: Probe, names: Sequence[Ints], boxes: slice
+    part: Part, at: Sequence[Ints], probes: Probe, names: Sequence[Ints], boxes: slice
 ) -> tuple[Ints, Ints]:
     rows_parts, boxes_parts = [], []
     numbers = np.arange(boxes.start, boxes.stop)
     for number in range(-1, len(part.attributes)):
-        own = numbers[found.probed[boxes] == number]
-        low, widths = found.low[own], found.high[own] - found.low[own]
+        chosen = numbers[probes.probed[boxes] == number]
+        low, widths = probes.low[chosen], probes.high[chosen] - probes.low[chosen]
         total = int(widths.sum())
         if not total:
             continue
         offsets = np.repeat(low - np.r_[0, np.cumsum(widths)[:-1]], widths)
         rows = np.arange(total) + offsets
-        rows_parts.append(rows if number < 0 else found.orders[number].take(rows))
-        boxes_parts.append(np.repeat(own, widths))
+        rows_parts.append(rows if number < 0 else probes.orders[number].take(rows))
+        boxes_parts.append(np.repeat(chosen, widths))
     if not rows_parts:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     rows, pairs = np.concatenate(rows_parts), np.concatenate(boxes_parts)
-    for attribute, here, place in zip(part.attributes, at, names, strict=True):
-        keep = _accepted(attribute, place[pairs], here[rows])
+    for attribute, here, index_of in zip(part.attributes, at, names, strict=True):
+        keep = _accepted(attribute, index_of[pairs], here[rows])
         rows, pairs = rows[keep], pairs[keep]
     return rows, pairs
 
 
 def _accepted(attribute: AttributeIndex, named: Ints, at: Ints) -> np.ndarray:
-    """Which pairs pass one attribute; `named` is the place of the box there, -1 if any value will do."""
+    """Which pairs pass one attribute; `named` is the index of the box there, -1 if any value passes."""
     present = at < attribute.blank
     held = np.zeros(len(at), bool)
     for bitmaps in (attribute.first, attribute.second):
-        wanted = bitmaps[named]
+        bitmap = bitmaps[named]
         held ^= np.where(
-            wanted == attribute.null, ~present, present & (wanted <= at) & (wanted < attribute.blank)
+            bitmap == attribute.null, ~present, present & (bitmap <= at) & (bitmap < attribute.blank)
         )
     for boxes, bitmaps in attribute.more:
-        wanted = np.full(len(attribute.boxes), attribute.blank, np.int64)
-        wanted[boxes] = bitmaps
-        wanted = wanted[named]
+        bitmap = np.full(len(attribute.boxes), attribute.blank, np.int64)
+        bitmap[boxes] = bitmaps
+        bitmap = bitmap[named]
         held ^= np.where(
-            wanted == attribute.null, ~present, present & (wanted <= at) & (wanted < attribute.blank)
+            bitmap == attribute.null, ~present, present & (bitmap <= at) & (bitmap < attribute.blank)
         )
     return held | (named < 0)
 

@@ -1,4 +1,4 @@
-"""Which queries want each row? Row-major, for delivery row by row: one bitmap of queries a row."""
+"""Row-major routing: one bitmap of queries per row, for delivery row by row."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from headrace.operators.query_index.boxes.by_column import LANES, Words, tiles_o
 from headrace.operators.query_index.index import QueryIndex
 from headrace.operators.query_index.matching.prepare import Failed, Prepared, blocks, prepared, truths
 
-_NOBODY = -1
+_NO_SLOT = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routed:
-    """Bit b of `words[row]` says that the query in slot `slots[b]` wants the row.
+    """Bit b of `words[row]` is set if the query in slot `slots[b]` selects the row.
 
-    A query of several boxes has several bits, of which any will do; bits of slot -1 are never set. `failed` as in
+    A query of several boxes has several bits, any of which is enough; bits of slot -1 are never set. `failed` as in
     `Matches`.
     """
 
@@ -31,25 +31,25 @@ class Routed:
     failed: Mapping[int, Failed]
 
     def of_row(self, row: int) -> Ints:
-        """The slots of the queries that want a row, ascending."""
+        """The slots of the queries that select a row, ascending."""
         return np.unique(self.slots[np.flatnonzero(truths(self.words[row], len(self.slots)))])
 
 
 def route(index: QueryIndex, columns: Mapping[str, pa.Array], rows: int) -> Routed:
-    """Match a batch row-major: the AND of one table row an attribute (parts whose tables would be too large: turned)."""
+    """Match a batch row-major: the AND of one table row per attribute (parts whose tables would be too large: transposed)."""
     batch = prepared(index, columns, rows)
     owners = [_owners(compiled.part) for compiled in batch.parts]
     if batch.decided:
         owners.append(_padded(np.array(list(batch.decided), np.int64)))
-    ends = np.cumsum([0, *(len(each) // LANES for each in owners)]).tolist()
+    ends = np.cumsum([0, *(len(owner) // LANES for owner in owners)]).tolist()
     words = np.empty((rows, ends[-1]), np.uint64)
     for number, compiled in enumerate(batch.parts):
-        mine = words[:, ends[number] : ends[number + 1]]
+        target = words[:, ends[number] : ends[number + 1]]
         if by_row.fits(compiled.part):
-            for _ in by_row.blocks_of(compiled.part, compiled.tables, batch.at[number], rows, mine):
+            for _ in by_row.blocks_of(compiled.part, compiled.tables, batch.at[number], rows, target):
                 pass
         else:
-            mine[:] = _turned(batch, number)
+            target[:] = _transposed(batch, number)
     if batch.decided:
         words[:, ends[-2] :] = _packed(truths(np.array(list(batch.decided.values())), rows).T)
     routed = Routed(np.concatenate([np.empty(0, np.int64), *owners]), words, batch.failed)
@@ -64,35 +64,35 @@ def _owners(part: Part) -> Ints:
 
 
 def _padded(slots: Ints) -> Ints:
-    return np.pad(slots, (0, -len(slots) % LANES), constant_values=_NOBODY)
+    return np.pad(slots, (0, -len(slots) % LANES), constant_values=_NO_SLOT)
 
 
-def _packed(wanted: np.ndarray) -> Words:
+def _packed(selected: np.ndarray) -> Words:
     """Truth values (rows, queries) as words."""
-    words = np.zeros((len(wanted), -(-wanted.shape[1] // LANES) * 8), np.uint8)
-    packed = np.packbits(wanted, axis=1, bitorder="little")
+    words = np.zeros((len(selected), -(-selected.shape[1] // LANES) * 8), np.uint8)
+    packed = np.packbits(selected, axis=1, bitorder="little")
     words[:, : packed.shape[1]] = packed
     return words.view(np.uint64)
 
 
-def _turned(batch: Prepared, number: int) -> Words:
+def _transposed(batch: Prepared, number: int) -> Words:
     compiled = batch.parts[number]
-    wanted = np.zeros((batch.rows, compiled.part.queries), bool)
+    selected = np.zeros((batch.rows, compiled.part.queries), bool)
     for low, high, here, mask in blocks(batch.at[number], batch.rows):
         for tile in tiles_of(compiled.plan, here, mask):
-            wanted[low:high, tile.low : tile.high] = truths(tile.words, high - low).T
-    return _packed(wanted)
+            selected[low:high, tile.low : tile.high] = truths(tile.words, high - low).T
+    return _packed(selected)
 
 
 def _correct(routed: Routed, batch: Prepared) -> None:
-    """Take out the bits of dropped queries, and write what is true of exceptional rows."""
-    dead = np.isin(routed.slots, np.array([_NOBODY, *sorted(batch.dead)], np.int64))
+    """Clear the bits of dropped queries, and set the values of exceptional rows."""
+    dead = np.isin(routed.slots, np.array([_NO_SLOT, *sorted(batch.dead)], np.int64))
     if batch.dead:
         mask = _packed(~dead[None, :])
         np.bitwise_and(routed.words, mask, out=routed.words)
     for slot, (rows, true) in batch.patches.items():
-        own = np.flatnonzero(routed.slots == slot)
-        for bit in own.tolist():
+        bits = np.flatnonzero(routed.slots == slot)
+        for bit in bits.tolist():
             routed.words[rows, bit >> 6] &= ~np.uint64(1 << (bit & 63))
-        first = int(own[0])
+        first = int(bits[0])
         routed.words[rows[true], first >> 6] |= np.uint64(1 << (first & 63))

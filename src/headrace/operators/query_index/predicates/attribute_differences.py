@@ -1,9 +1,9 @@
-"""Which conditions compare two attributes, and of what difference are they a condition?
+"""Comparisons of two attributes as conditions on their difference.
 
 `bid > ask + 5` is `bid - ask > 5`: a condition on one attribute, which an index finds among thousands. For integers the two
-are the same but for overflow, which fails: on rows where `bid - ask` fails only the predicate knows, and *guards* are
-expressions that fail wherever a side does. Doubles round differently in the two, so comparisons of them stay as written.
-Source: PSoup (Chandrasekaran, Franklin 2002), the list of predicates over several attributes; the difference is ours.
+are equivalent except for overflow, which fails: where `bid - ask` fails only the predicate decides, and *guards* are
+expressions that fail wherever a side does. Doubles round differently in the two, so their comparisons are not rewritten.
+Source: PSoup (Chandrasekaran, Franklin 2002), the list of predicates over several attributes; the difference is Headrace's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BITS: Final = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """An integer attribute and what is added to it; `guard` fails wherever the sum does, None where it never does."""
+    """An integer attribute and what is added to it; `guard` fails wherever the sum does, None if it never fails."""
 
     attribute: Expression
     added: int
@@ -30,7 +30,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`attribute` stands in the comparison `symbol` to `constant`, on rows where no guard and not the attribute fails."""
+    """The comparison `attribute symbol constant`, on rows where neither a guard nor the attribute fails."""
 
     attribute: Expression
     symbol: str
@@ -39,7 +39,7 @@ class Difference:
 
 
 def difference(symbol: str, left: Side, right: Side) -> Difference:
-    """The condition on the difference of both sides' attributes, the same one whichever is written first."""
+    """The condition on the difference of both sides' attributes, the same for both orders."""
     if repr(right.attribute) < repr(left.attribute):
         symbol, left, right = TURNED[symbol], right, left
     wide = tuple(_wide(side.attribute) for side in (left, right))
@@ -64,7 +64,11 @@ def _guard(call: Call, attribute: Expression, added: Literal) -> Expression | No
     if rounded >= 1 << _BITS[added.type.name]:
         return call
     whole = Literal(rounded if added.value > 0 else -rounded, added.type)
-    return Call(call.function, tuple(whole if each == added else each for each in call.arguments), call.type)
+    return Call(
+        call.function,
+        tuple(whole if argument == added else argument for argument in call.arguments),
+        call.type,
+    )
 
 
 def _wide(attribute: Expression) -> Expression:

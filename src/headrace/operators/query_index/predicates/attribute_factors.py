@@ -1,7 +1,7 @@
-"""Which part of a predicate speaks about one attribute alone, and for which of its values is it true?
+"""Factors: parts of a predicate about a single attribute, and the values for which each is true.
 
-An attribute is any expression that is no constant: `qty`, `lower(name)`, `bid - ask`. Casts that lose nothing (INT to
-BIGINT, to DOUBLE, to a wider DECIMAL) are looked through, and the constant is brought to the attribute instead.
+An attribute is any expression that is not constant: `qty`, `lower(name)`, `bid - ask`. Lossless casts (INT to BIGINT,
+to DOUBLE, to a wider DECIMAL) are removed, and the constant is converted to the attribute's type instead.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Factor:
 
 
 def factor(predicate: Expression) -> Factor | None:
-    """The predicate as a condition on one attribute; None when it is none, or compares with NULL."""
+    """The predicate as a condition on one attribute; None if it is none, or compares with NULL."""
     match predicate:
         case Column(type=kind) if kind == BOOLEAN:
             return Factor(predicate, value_domains.compared("=", cuts(_TRUE, BOOLEAN)))
         case Call(function="not", arguments=(inner,)):
-            found = factor(inner)
-            return None if found is None else found.negated()
+            inner_factor = factor(inner)
+            return None if inner_factor is None else inner_factor.negated()
         case Call(function="and" | "or" as function, arguments=parts):
             return _of_one_attribute(parts, conjunction=function == "and")
         case Call(function="isnull" | "isnotnull" as function, arguments=(inner,)):
@@ -68,25 +68,27 @@ def constant(expression: Expression) -> Literal | None:
         return expression
     if not isinstance(expression, Cast) or any(isinstance(part, Column) for part in walk(expression)):
         return None
-    known = program(expression)[-1].constant
-    if known is None or known.errors is not None:
+    result = program(expression)[-1].constant
+    if result is None or result.errors is not None:
         return None
-    value, kind = known.value, expression.type
+    value, kind = result.value, expression.type
     if value.is_valid and (kind in (TIMESTAMP, TIMESTAMP_NTZ) or kind.name == "INTERVAL"):
         return Literal(value.cast("int64").as_py(), kind)
     return Literal(value.as_py(), kind)
 
 
 def _of_one_attribute(parts: Sequence[Expression], *, conjunction: bool) -> Factor | None:
-    found: list[Factor] = []
+    factors: list[Factor] = []
     for part in parts:
-        one = factor(part)
-        if one is None or (found and one.attribute != found[0].attribute):
+        part_factor = factor(part)
+        if part_factor is None or (factors and part_factor.attribute != factors[0].attribute):
             return None
-        found.append(one)
+        factors.append(part_factor)
     combine = Domain.meet if conjunction else Domain.join
-    guards = tuple(dict.fromkeys(guard for one in found for guard in one.guards))
-    return Factor(found[0].attribute, reduce(combine, (one.domain for one in found)), guards)
+    guards = tuple(dict.fromkeys(guard for part_factor in factors for guard in part_factor.guards))
+    return Factor(
+        factors[0].attribute, reduce(combine, (part_factor.domain for part_factor in factors)), guards
+    )
 
 
 def _compared(symbol: str, left: Expression, right: Expression) -> Factor | None:
@@ -97,7 +99,7 @@ def _compared(symbol: str, left: Expression, right: Expression) -> Factor | None
     value = constant(right)
     if value is None and constant(left) is not None:
         value, left, symbol = constant(left), right, TURNED[symbol]
-    if value is None:  # whether both or one of two attributes are NULL, their difference does not tell
+    if value is None:  # a difference is NULL whether one or both attributes are
         return None if null_safe else _of_two(symbol, left, right)
     attribute = _attribute(left)
     if attribute is None:
@@ -112,9 +114,9 @@ def _of_two(symbol: str, left: Expression, right: Expression) -> Factor | None:
     sides = _side(left), _side(right)
     if sides[0] is None or sides[1] is None:
         return None
-    found = difference(symbol, sides[0], sides[1])
-    domain = value_domains.compared(found.symbol, cuts(Literal(found.constant, BIGINT), BIGINT))
-    return Factor(found.attribute, domain, found.guards)
+    condition = difference(symbol, sides[0], sides[1])
+    domain = value_domains.compared(condition.symbol, cuts(Literal(condition.constant, BIGINT), BIGINT))
+    return Factor(condition.attribute, domain, condition.guards)
 
 
 def _side(expression: Expression) -> Side | None:
@@ -136,10 +138,10 @@ def _among(inner: Expression, candidates: Sequence[Expression]) -> Factor | None
     attribute, values = _attribute(inner), [constant(candidate) for candidate in candidates]
     if attribute is None:
         return None
-    known = [value for value in values if value is not None and value.value is not None]
-    if len(known) < len(values):
+    constants = [value for value in values if value is not None and value.value is not None]
+    if len(constants) < len(values):
         return None
-    return Factor(attribute, value_domains.among(cuts(value, attribute.type) for value in known))
+    return Factor(attribute, value_domains.among(cuts(value, attribute.type) for value in constants))
 
 
 def _prefixed(inner: Expression, pattern: Expression, function: str) -> Factor | None:
@@ -158,20 +160,20 @@ def _prefixed(inner: Expression, pattern: Expression, function: str) -> Factor |
 
 def _literal_start(pattern: str) -> tuple[str | None, bool]:
     """The text before a `%` that ends the pattern, and whether there is one; None for all other patterns."""
-    text, place = "", 0
-    while place < len(pattern):
-        sign = pattern[place]
+    text, index = "", 0
+    while index < len(pattern):
+        sign = pattern[index]
         if sign == "\\":
-            place += 1
-            if pattern[place : place + 1] not in ("%", "_", "\\") or place == len(pattern):
+            index += 1
+            if pattern[index : index + 1] not in ("%", "_", "\\") or index == len(pattern):
                 return None, False
-            sign = pattern[place]
-        elif sign == "_" or (sign == "%" and pattern[place:].strip("%")):
+            sign = pattern[index]
+        elif sign == "_" or (sign == "%" and pattern[index:].strip("%")):
             return None, False
         elif sign == "%":
             return text, True
         text += sign
-        place += 1
+        index += 1
     return text, False
 
 
@@ -184,12 +186,12 @@ def _attribute(expression: Expression) -> Expression | None:
     parts = list(walk(expression))
     if not any(isinstance(part, Column) for part in parts):
         return None
-    known = all(not isinstance(part, Call) or part.function in FUNCTIONS for part in parts)
-    return expression if known else None
+    are_registered = all(not isinstance(part, Call) or part.function in FUNCTIONS for part in parts)
+    return expression if are_registered else None
 
 
 def keeps_all(source: Type, target: Type) -> bool:
-    """Whether the cast is exact and keeps the order, so that comparing before it says the same."""
+    """Whether the cast is exact and preserves the order, so that a comparison before it is equivalent."""
     if source == target:
         return True
     if source.is_integer and target.is_integer:

@@ -1,7 +1,7 @@
-"""What does a predicate look like to an index: boxes over attributes, and a rest that must be evaluated?
+"""Normal form of predicates for the index: boxes over attributes, and a residual that must be evaluated.
 
 A predicate is normalised into `(box OR box OR …) AND residual`. A *box* is one domain for each attribute it names.
-Disjunctions over several attributes become several boxes up to a limit; what is no box becomes residual.
+Disjunctions over several attributes become several boxes up to a limit; the rest becomes residual.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ _NEVER_FAIL: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """A predicate as an index sees it.
+    """A predicate as an index represents it.
 
     It is true where one of `boxes` holds and `residual` (None: nothing more) is true. On *exceptional* rows, where one
-    of `attributes` fails, or is NULL while the residual may fail, only the predicate itself knows.
+    of `attributes` fails, or is NULL while the residual may fail, the predicate itself is evaluated.
     """
 
     predicate: Expression
@@ -81,23 +81,23 @@ class Normal:
 
 
 def normal(predicate: Expression | None) -> Normal:
-    """The normal form of a BOOLEAN expression; None wants every row."""
+    """The normal form of a BOOLEAN expression; None selects every row."""
     whole = Literal(True, BOOLEAN) if predicate is None else predicate
     boxes: list[dict[Expression, Domain]] = [{}]
     read: dict[Expression, None] = {}
     rest: list[Expression] = []
     for part in conjuncts(whole):
-        found = _disjuncts(part, negated=False)
-        product = None if found is None else _product(boxes, found)
-        if product is None or found is None:
+        disjuncts = _disjuncts(part, negated=False)
+        product = None if disjuncts is None else _product(boxes, disjuncts)
+        if product is None or disjuncts is None:
             rest.append(part)
         else:
             boxes = product
-            read.update(dict.fromkeys(attribute for box in found for attribute in box))
+            read.update(dict.fromkeys(attribute for box in disjuncts for attribute in box))
     residual = conjunction(rest) if rest else None
     may_fail = residual is not None and can_fail(residual)
     if not may_fail and all(isinstance(attribute, Column) for attribute in read):
-        # Nothing can fail, so a contradiction needs no looking at.
+        # Nothing can fail, so a contradictory box is dropped.
         boxes = [box for box in boxes if not any(domain.is_empty for domain in box.values())]
     return Normal(whole, tuple(boxes), residual, may_fail, tuple(read))
 
@@ -106,30 +106,30 @@ def _disjuncts(part: Expression, *, negated: bool) -> list[dict[Expression, Doma
     """The part as a disjunction of boxes; None when it has none within the limit."""
     if isinstance(part, Literal):
         return None if part.value is None else [{}] if part.value != negated else []
-    one = factor(part)
-    if one is not None:
-        return [_box(one, negated=negated)]
+    condition = factor(part)
+    if condition is not None:
+        return [_box(condition, negated=negated)]
     if isinstance(part, Call) and part.function == "not":
         return _disjuncts(part.arguments[0], negated=not negated)
     if not isinstance(part, Call) or part.function not in ("and", "or"):
         return None
-    found = [_disjuncts(argument, negated=negated) for argument in part.arguments]
-    known = [boxes for boxes in found if boxes is not None]
-    if len(known) < len(found):
+    by_argument = [_disjuncts(argument, negated=negated) for argument in part.arguments]
+    disjunctions = [boxes for boxes in by_argument if boxes is not None]
+    if len(disjunctions) < len(by_argument):
         return None
     if (part.function == "or") != negated:
-        joined = [box for boxes in known for box in boxes]
+        joined = [box for boxes in disjunctions for box in boxes]
         return joined if len(joined) <= MOST_BOXES else None
     product: list[dict[Expression, Domain]] | None = [{}]
-    for boxes in known:
+    for boxes in disjunctions:
         product = None if product is None else _product(product, boxes)
     return product
 
 
-def _box(one: Factor, *, negated: bool) -> dict[Expression, Domain]:
+def _box(condition: Factor, *, negated: bool) -> dict[Expression, Domain]:
     return {
-        one.attribute: one.domain.negated() if negated else one.domain,
-        **dict.fromkeys(one.guards, EVERY),
+        condition.attribute: condition.domain.negated() if negated else condition.domain,
+        **dict.fromkeys(condition.guards, EVERY),
     }
 
 
@@ -138,12 +138,14 @@ def _product(
 ) -> list[dict[Expression, Domain]] | None:
     if len(left) * len(right) > MOST_BOXES:
         return None
-    return [_met(one, two) for one in left for two in right]
+    return [_intersection(first, second) for first in left for second in right]
 
 
-def _met(one: dict[Expression, Domain], two: dict[Expression, Domain]) -> dict[Expression, Domain]:
-    both = dict(one)
-    for attribute, domain in two.items():
+def _intersection(
+    first: dict[Expression, Domain], second: dict[Expression, Domain]
+) -> dict[Expression, Domain]:
+    both = dict(first)
+    for attribute, domain in second.items():
         both[attribute] = both[attribute].meet(domain) if attribute in both else domain
     return both
 

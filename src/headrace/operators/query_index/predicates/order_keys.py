@@ -1,9 +1,9 @@
-"""In which order do the values of a column stand, written so that comparing them is never inexact?
+"""Keys that order the values of a column exactly as Spark does.
 
-Every value has a *key*: an integer of 64 bits, or bytes. Keys are ordered as Spark orders values (NaN above every number,
-equal to itself; -0.0 equal to 0.0), and a comparison with a constant becomes a comparison with one of two *cuts*:
-`below`, the least key whose value is at least the constant, and `above`, the least key whose value is greater. So
-`>` and `>=` differ only in their cut, and 2.5 cuts the integers between 2 and 3.
+Every value has a *key*: an integer of 64 bits, or bytes. Keys are ordered as Spark orders values (NaN above every
+number, equal to itself; -0.0 equal to 0.0), and a comparison with a constant becomes a comparison with one of two
+*cuts*: `below`, the least key whose value is at least the constant, and `above`, the least key whose value is greater.
+So `>` and `>=` differ only in their cut, and 2.5 cuts the integers between 2 and 3.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def has_whole_keys(kind: Type) -> bool:
 
 
 def cuts(constant: Literal, kind: Type) -> Cuts:
-    """Where a constant that is not NULL, of the type or of one that holds all its values, cuts the keys of `kind`."""
+    """The cuts of a non-NULL constant among the keys of `kind`; the constant has that type or a wider one."""
     value = constant.value
     if kind.is_fractional:
         key = _double_key(float(value))  # type: ignore[arg-type]
@@ -70,13 +70,13 @@ def cuts(constant: Literal, kind: Type) -> Cuts:
 
 
 def prefix_cuts(prefix: bytes) -> tuple[Key, Key | None]:
-    """The keys of texts that start so: from the first cut up to the second (None: to the end)."""
+    """The keys of texts with a prefix: from the first cut up to the second (None: to the end)."""
     stem = prefix.rstrip(b"\xff")
     return prefix, (stem[:-1] + bytes([stem[-1] + 1])) if stem else None
 
 
 def keys_of(values: pa.Array) -> Ints | pa.Array:
-    """The keys of a column: int64, or an Arrow array of binaries. What stands where values are NULL means nothing."""
+    """The keys of a column: int64, or an Arrow array of binaries. Keys of NULLs are undefined."""
     kind = values.type
     if pa.types.is_floating(kind):
         return _double_keys(raw(values).astype(np.float64))
@@ -102,7 +102,7 @@ def _double_key(value: float) -> int:
 
 
 def _double_keys(values: np.ndarray) -> Ints:
-    """Doubles as integers of the same order: the bits of negative ones are turned round."""
+    """Doubles as integers of the same order: the bits of negative ones are inverted."""
     with np.errstate(all="ignore"):
         patterns = (values + 0.0).view(np.int64)
     patterns = np.where(np.isnan(values), _NAN, patterns)

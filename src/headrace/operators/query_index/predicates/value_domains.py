@@ -1,8 +1,8 @@
-"""Which values of one attribute satisfy a condition? Sets of keys as the places where membership changes.
+"""Domains: sets of keys as the points where membership changes.
 
-A union of ranges is kept as its *flips*: going up through the keys, membership starts as `starts` and turns at each flip.
-So a value belongs iff `starts` XOR (number of flips at or below it) is odd: the form in which indexes need it, in which
-the complement is one bit, and `=`, `!=`, IN, BETWEEN and OR need no cases of their own.
+A union of ranges is stored as its *flips*: with ascending keys, membership begins as `starts` and changes at each flip.
+So a value belongs iff `starts` XOR (number of flips at or below it) is odd. Indexes need this form; in it the
+complement is one bit, and `=`, `!=`, IN, BETWEEN and OR need no cases of their own.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ EVERY: Final = Domain(True, (), True)
 
 
 def compared(symbol: str, cuts: Cuts) -> Domain:
-    """The values that stand in a comparison (`=` `<>` `<` `<=` `>` `>=`) to a constant with these cuts."""
+    """The values that satisfy a comparison (`=` `<>` `<` `<=` `>` `>=`) with a constant of these cuts."""
     below, above = cuts
     match symbol:
         case "<":
@@ -76,7 +76,7 @@ def compared(symbol: str, cuts: Cuts) -> Domain:
 
 
 def between(low: Key, high: Key | None) -> Domain:
-    """The keys from `low` on, up to but without `high` (None: all)."""
+    """The keys from `low` up to but without `high` (None: all)."""
     return _domain(False, [low] if high is None else [low, high])
 
 
@@ -87,27 +87,27 @@ def among(constants: Iterable[Cuts]) -> Domain:
 
 
 def _domain(starts: bool, flips: Iterable[Key]) -> Domain:
-    """Flips that cancel, or that lie below or beyond all keys, are taken out."""
-    kept: list[Key] = []
+    """The domain without flips that cancel, or that are below or beyond all keys."""
+    remaining: list[Key] = []
     for flip in flips:
-        if kept and kept[-1] == flip:
-            kept.pop()
+        if remaining and remaining[-1] == flip:
+            remaining.pop()
         elif flip in (LEAST, b"") or (isinstance(flip, int) and flip < LEAST):
             starts = not starts
         elif isinstance(flip, bytes) or flip < BEYOND:
-            kept.append(flip)
-    return Domain(starts, tuple(kept), None)
+            remaining.append(flip)
+    return Domain(starts, tuple(remaining), None)
 
 
-def _swept(one: Domain, two: Domain, rule: Callable[[bool, bool], bool], at_null: bool | None) -> Domain:
-    inside = [one.starts, two.starts]
-    starts = now = rule(*inside)
+def _swept(first: Domain, second: Domain, rule: Callable[[bool, bool], bool], at_null: bool | None) -> Domain:
+    inside = [first.starts, second.starts]
+    starts = inside_now = rule(*inside)
     flips: list[Key] = []
-    tagged = merge(((key, 0) for key in one.flips), ((key, 1) for key in two.flips))
+    tagged = merge(((key, 0) for key in first.flips), ((key, 1) for key in second.flips))
     for key, whose in tagged:
         inside[whose] = not inside[whose]
-        if rule(*inside) != now:
-            now = not now
+        if rule(*inside) != inside_now:
+            inside_now = not inside_now
             if flips and flips[-1] == key:
                 flips.pop()
             else:

@@ -1,4 +1,4 @@
-"""Which errors count? The functions that look at an argument only where the ones before it leave the matter open.
+"""Functions that need an argument only if those before it do not decide: AND, OR, COALESCE, CASE, IN.
 
 All arguments are computed for all rows; errors and values are then taken only from the rows that need them.
 """
@@ -20,7 +20,7 @@ from headrace.schema import Type, to_arrow
 
 
 def connective(name: str) -> Compute:
-    """AND or OR by Kleene's tables, where the deciding value also wins over errors of other factors."""
+    """AND or OR by Kleene's tables; the deciding value also overrides errors of other factors."""
     combine, decides = (pc.and_kleene, False) if name == "and" else (pc.or_kleene, True)
 
     def compute(frame: Frame, results: Sequence[Result]) -> Result:
@@ -70,7 +70,7 @@ def case(kind: Type) -> Compute:
         if any(result.errors is not None for result in results):
             errors = _case_errors(frame.rows, conditions, values, otherwise)
         if all(isinstance(condition.value, pa.Scalar) for condition in conditions):
-            # One value for all rows is still a column: whoever reads it must not take the whole for a constant.
+            # One value for all rows is still a column: a reader must not take the result for a constant.
             chosen = column(_constant_choice(conditions, values, otherwise), frame.rows)
             return Result(_without(chosen, errors, frame.rows), errors)
         chosen = otherwise.value
@@ -95,18 +95,18 @@ def _case_errors(
     rows: int, conditions: Sequence[Result], values: Sequence[Result], otherwise: Result
 ) -> Errors | None:
     undecided = np.ones(rows, np.bool_)
-    found: Errors | None = None
+    errors: Errors | None = None
     for condition, value in zip(conditions, values, strict=True):
         if condition.errors is not None:
-            found = both(found, condition.errors.within(undecided))
+            errors = both(errors, condition.errors.within(undecided))
             undecided = undecided & ~condition.errors.mask
         taken = truth(condition.value, rows) & undecided
         if value.errors is not None:
-            found = both(found, value.errors.within(taken))
+            errors = both(errors, value.errors.within(taken))
         undecided = undecided & ~taken
     if otherwise.errors is not None:
-        found = both(found, otherwise.errors.within(undecided))
-    return found
+        errors = both(errors, otherwise.errors.within(undecided))
+    return errors
 
 
 def among(kind: Type) -> Compute:
@@ -114,20 +114,20 @@ def among(kind: Type) -> Compute:
     equal = comparison("=", kind)
 
     def compute(frame: Frame, results: Sequence[Result]) -> Result:
-        wanted, candidates = results[0], results[1:]
+        value, candidates = results[0], results[1:]
         constants = [c.value for c in candidates if isinstance(c.value, pa.Scalar) and c.errors is None]
-        if len(constants) == len(candidates) and isinstance(wanted.value, pa.Array):
-            return Result(_among_constants(wanted.value, constants, kind), wanted.errors)
-        errors, found = wanted.errors, None
+        if len(constants) == len(candidates) and isinstance(value.value, pa.Array):
+            return Result(_among_constants(value.value, constants, kind), value.errors)
+        errors, matches = value.errors, None
         for candidate in candidates:
             if candidate.errors is not None:
-                settled = np.zeros(frame.rows, np.bool_) if found is None else truth(found, frame.rows)
-                absent = valid(wanted.value)
-                asked = ~settled if absent is None else ~settled & absent
-                errors = both(errors, candidate.errors.within(asked))
-            one = _equal_or_null(equal, wanted.value, candidate.value)
-            found = one if found is None else pc.or_kleene(found, one)
-        return Result(_without(found, errors, frame.rows), errors)
+                settled = np.zeros(frame.rows, np.bool_) if matches is None else truth(matches, frame.rows)
+                absent = valid(value.value)
+                needed = ~settled if absent is None else ~settled & absent
+                errors = both(errors, candidate.errors.within(needed))
+            match = _equal_or_null(equal, value.value, candidate.value)
+            matches = match if matches is None else pc.or_kleene(matches, match)
+        return Result(_without(matches, errors, frame.rows), errors)
 
     return compute
 
@@ -138,28 +138,28 @@ def _equal_or_null(equal: Callable[[Datum, Datum], Any], left: Datum, right: Dat
     return equal(left, right)
 
 
-_FEW: Final = 4
+_MOST_COMPARISONS: Final = 4
 
 
-def _among_constants(wanted: pa.Array, constants: Sequence[pa.Scalar], kind: Type) -> pa.Array:
-    known = [constant for constant in constants if constant.is_valid]
-    if len(known) == 0:
-        return pa.nulls(len(wanted), pa.bool_())
-    if len(known) <= _FEW:
+def _among_constants(values: pa.Array, constants: Sequence[pa.Scalar], kind: Type) -> pa.Array:
+    non_null = [constant for constant in constants if constant.is_valid]
+    if len(non_null) == 0:
+        return pa.nulls(len(values), pa.bool_())
+    if len(non_null) <= _MOST_COMPARISONS:
         equal = comparison("=", kind)
-        found = equal(wanted, known[0])
-        for constant in known[1:]:
-            found = pc.or_(found, equal(wanted, constant))
+        matches = equal(values, non_null[0])
+        for constant in non_null[1:]:
+            matches = pc.or_(matches, equal(values, constant))
     else:
-        values = pa.concat_arrays([pa.repeat(constant, 1) for constant in known])
+        constant_values = pa.concat_arrays([pa.repeat(constant, 1) for constant in non_null])
         if kind.is_fractional:  # -0.0 becomes 0.0
-            zero = pa.scalar(0, values.type)
-            wanted_as, values = pc.add(wanted, zero), pc.add(values, zero)
+            zero = pa.scalar(0, constant_values.type)
+            compared, constant_values = pc.add(values, zero), pc.add(constant_values, zero)
         else:
-            wanted_as = wanted
-        found = pc.is_in(wanted_as, value_set=values)
-        if wanted.null_count:
-            found = pc.if_else(pc.is_null(wanted), pa.scalar(None, pa.bool_()), found)
-    if len(known) < len(constants):
-        found = pc.if_else(found, True, pa.scalar(None, pa.bool_()))
-    return found
+            compared = values
+        matches = pc.is_in(compared, value_set=constant_values)
+        if values.null_count:
+            matches = pc.if_else(pc.is_null(values), pa.scalar(None, pa.bool_()), matches)
+    if len(non_null) < len(constants):
+        matches = pc.if_else(matches, True, pa.scalar(None, pa.bool_()))
+    return matches

@@ -35,13 +35,13 @@ _MICROS: Final = decimal(20, 6)
 
 
 def cast(source: Type, target: Type) -> Kernel:
-    """The kernel of CAST from one type to another; `headrace.algebra.functions.resolve.can_cast` says which there are."""
-    found = _cast(source, target)
+    """The kernel of CAST from one type to another; `headrace.algebra.functions.resolve.can_cast` lists the possible ones."""
+    conversion = _cast(source, target)
 
     def kernel(data: Sequence[Datum]) -> Outcome:
         if is_null(data[0]):
             return pa.scalar(None, to_arrow(target)), None
-        return found(data)
+        return conversion(data)
 
     return kernel
 
@@ -96,12 +96,12 @@ def _narrowed(data: Sequence[Datum], target: Type) -> Outcome:
 
 
 def _truncated(data: Sequence[Datum], target: Type) -> Outcome:
-    """Java's `(int) x` for numbers whose whole part lies in the range, as the floating type can tell."""
+    """Java's `(int) x` for numbers whose whole part is in range, in the precision of the floating type."""
     return whole_of(data, raw(data[0]), target)
 
 
 def whole_of(data: Sequence[Datum], values: Numbers, target: Type) -> Outcome:
-    """Floating values as integers (or microseconds), cut off towards zero, if they lie in the range.
+    """Floating values as integers (or microseconds), truncated towards zero, if they are in range.
 
     Spark compares with the range's ends as doubles, so that 2^63 passes and becomes the greatest BIGINT.
     """
@@ -141,7 +141,7 @@ def _to_decimal(source: Type, target: Type) -> Kernel:
 
 
 def _floating_to_decimal(target: Type) -> Kernel:
-    """By way of the shortest text, as Java's BigDecimal has it; numbers that are not finite become NULL."""
+    """Through the shortest text, as Java's BigDecimal does; numbers that are not finite become NULL."""
     from_text = reader(target)
 
     def kernel(data: Sequence[Datum]) -> Outcome:
@@ -210,7 +210,7 @@ def _scaled(data: Sequence[Datum], values: Numbers, unit: int, target: Type) -> 
 
 
 def _seconds(source: Type, target: Type) -> Kernel:
-    """A number of seconds as an instant; whole ones are held at the ends of time, as Java's TimeUnit does."""
+    """A number of seconds as an instant; whole ones are clamped to the range, as Java's TimeUnit does."""
 
     def kernel(data: Sequence[Datum]) -> Outcome:
         values: Any = raw(data[0])

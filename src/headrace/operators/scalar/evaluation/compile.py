@@ -1,4 +1,4 @@
-"""From an expression to the list of steps that compute it, each distinct subexpression once.
+"""Compilation of an expression to the steps that compute it, each distinct subexpression once.
 
 Equal subexpressions, also of different queries, share one node, so that a batch computes them once. Constants are
 computed here; a constant that fails is an error of each row that needs it.
@@ -37,7 +37,7 @@ from headrace.schema import BOOLEAN, Type, to_arrow
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One step. `constant` is its result, for one row, if that is the same for every row."""
+    """One step. `constant` is its result, for one row, if it is the same for every row."""
 
     compute: Compute
     inputs: tuple[Node, ...]
@@ -46,7 +46,7 @@ class Node:
 
 
 LAZY: Final = {"coalesce": coalesce, "ifnull": coalesce, "in": among}
-"""Functions that decide for themselves which errors of arguments count, by name; also `EXPANDED` and AND, OR."""
+"""Functions that decide which errors of arguments count, by name; also `EXPANDED` and AND, OR."""
 EXPANDED: Final = ("if", "nvl2", "nullif")
 
 _LIMIT: Final = 50_000
@@ -56,10 +56,10 @@ _nodes: dict[Hashable, Node] = {}
 
 def program(expression: Expression) -> tuple[Node, ...]:
     """The steps, arguments before functions; the last one is the expression itself."""
-    known = _programs.get(id(expression))
-    if known is not None and known[0] is expression:
-        return known[1]
-    if len(_programs) + len(_nodes) > _LIMIT:  # plans come and go; what is in use is soon back
+    cached = _programs.get(id(expression))
+    if cached is not None and cached[0] is expression:
+        return cached[1]
+    if len(_programs) + len(_nodes) > _LIMIT:  # entries in use are soon added again
         _programs.clear()
         _nodes.clear()
     steps = _compiled(expression)
@@ -114,14 +114,14 @@ def _choice(inputs: tuple[Node, ...], kind: Type) -> Node:
 
 
 def _made(compute: Compute, inputs: tuple[Node, ...], kind: Type) -> Node:
-    """A step, computed here and now if all it needs is constant."""
+    """A step, computed at once if all its inputs are constant."""
     if not all(node.constant is not None for node in inputs):
         return Node(compute, inputs, kind)
-    one = [node.compute(Frame({}, 1, {}), ()) for node in inputs]
-    arrays = [Result(pa.repeat(result.value, 1), result.errors) for result in one]
-    found = compute(Frame({}, 1, {}), arrays)
-    value = found.value[0] if isinstance(found.value, pa.Array) else found.value
-    return _constant(Result(value, found.errors), kind)
+    constants = [node.compute(Frame({}, 1, {}), ()) for node in inputs]
+    arrays = [Result(pa.repeat(result.value, 1), result.errors) for result in constants]
+    result = compute(Frame({}, 1, {}), arrays)
+    value = result.value[0] if isinstance(result.value, pa.Array) else result.value
+    return _constant(Result(value, result.errors), kind)
 
 
 def _constant(result: Result, kind: Type) -> Node:

@@ -1,4 +1,4 @@
-"""What are the values of expressions on a batch of rows, and where do they fail?"""
+"""Evaluation of expressions on a batch of rows: values, and rows on which they fail."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from headrace.operators.scalar.values.row_errors import Errors, both
 
 
 class Evaluation:
-    """Expressions over one batch; what they have in common is computed once.
+    """Expressions over one batch; common subexpressions are computed once.
 
-    `columns` are Arrow arrays by internal name, `rows` their length, `users` the registered functions by lowercase
-    name (by default those of the `registered` block around).
-    `errors` holds the rows on which any expression asked for so far has failed.
+    `columns` are Arrow arrays by internal name, `rows` their length, `users` the registered functions by lowercase name
+    (by default those of the enclosing `registered` block). `errors` holds the rows on which any expression evaluated so
+    far has failed.
     """
 
     __slots__ = ("_frame", "_memo", "errors")
@@ -35,11 +35,11 @@ class Evaluation:
 
     def values(self, expression: Expression) -> pa.Array:
         """One value per row, NULL where the expression failed; its Arrow type is that of the expression's type."""
-        return column(self._asked(expression).value, self._frame.rows)
+        return column(self._evaluated(expression).value, self._frame.rows)
 
     def mask(self, predicate: Expression) -> Bools:
         """Where the predicate is true: not where it is false, NULL or failed."""
-        return truth(self._asked(predicate).value, self._frame.rows)
+        return truth(self._evaluated(predicate).value, self._frame.rows)
 
     def result(self, expression: Expression) -> Result:
         """Values (or one for all rows) and errors of this expression alone."""
@@ -50,7 +50,7 @@ class Evaluation:
                 memo[node] = node.compute(frame, [memo[step] for step in node.inputs])
         return memo[steps[-1]]
 
-    def _asked(self, expression: Expression) -> Result:
+    def _evaluated(self, expression: Expression) -> Result:
         result = self.result(expression)
         if result.errors is not None and result.errors is not self.errors:
             self.errors = both(self.errors, result.errors)

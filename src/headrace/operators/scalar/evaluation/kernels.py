@@ -1,4 +1,4 @@
-"""Which kernel computes a function? One factory per canonical name, called once where an expression is compiled."""
+"""Kernels of functions: one factory per canonical name, called once when an expression is compiled."""
 
 from __future__ import annotations
 
@@ -142,13 +142,13 @@ _TEXTS: Final[Mapping[str, Factory]] = {
 
 
 def _struct(site: Site) -> Kernel:
-    """Names are constants, and have done their work in the type."""
+    """Field names are constants, which are part of the result type."""
     kind = to_arrow(site.result)
 
     def kernel(data: Sequence[Datum]) -> Outcome:
         rows = rows_of(data)
         return pa.StructArray.from_arrays(
-            [column(each, rows) for each in data[1::2]], fields=list(kind)
+            [column(datum, rows) for datum in data[1::2]], fields=list(kind)
         ), None
 
     return kernel
@@ -164,7 +164,7 @@ def _truncated(site: Site) -> Kernel:
 
 
 def _first_of_two(kernel: Kernel) -> Kernel:
-    """The second argument was a constant, and has done its work in making the kernel."""
+    """The second argument is a constant, already used to make the kernel."""
     return lambda data: kernel(data[:1])
 
 
@@ -191,4 +191,4 @@ _TIMES: Final[Mapping[str, Factory]] = {
 }
 
 KERNELS: Final[Mapping[str, Factory]] = {**_OPERATORS, **_NUMBERS, **_TEXTS, **_TIMES, **_STRUCTS}
-"""With those of `compiling.LAZY`, `compiling.EXPANDED`, AND and OR, every function of the table."""
+"""With those of `compile.LAZY`, `compile.EXPANDED`, AND and OR, every function of the table."""

@@ -1,4 +1,4 @@
-"""Structures of several values of a row: the arguments of statistics that take more than one."""
+"""Structures of several values of a row: arguments of statistics that take more than one."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def structure(name: str, kind: Type) -> Compute:
     def compute(frame: Frame, results: Sequence[Result]) -> Result:
         parts = [column(result.value, frame.rows) for result in results]
         parts = [part.cast(field.type) for part, field in zip(parts, arrow, strict=True)]
-        gone = np.zeros(frame.rows, bool)
+        is_null = np.zeros(frame.rows, bool)
         if name == PAIR:
             for part in parts:
                 if part.null_count:
-                    gone |= part.is_null().to_numpy(zero_copy_only=False)
-        mask = pa.array(gone) if gone.any() else None
+                    is_null |= part.is_null().to_numpy(zero_copy_only=False)
+        mask = pa.array(is_null) if is_null.any() else None
         return Result(pa.StructArray.from_arrays(parts, fields=list(arrow), mask=mask), errors_of(results))
 
     return compute

@@ -1,4 +1,4 @@
-"""How is a registered Python function called? Contract and types: `headrace.algebra.functions.resolve.UserFunction`."""
+"""Calls of registered Python functions. Contract and types: `headrace.algebra.functions.resolve.UserFunction`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REGISTERED: ContextVar[Mapping[str, UserFunction]] = ContextVar("registered", d
 
 @contextmanager
 def registered(users: Mapping[str, UserFunction]) -> Iterator[None]:
-    """Functions by lower-case name, for all evaluations inside the block that are not told otherwise."""
+    """Functions by lower-case name, for all evaluations inside the block that do not pass their own."""
     token = _REGISTERED.set(users)
     try:
         yield
@@ -43,24 +43,26 @@ def user_call(name: str) -> Compute:
             raise UserError(f"no function '{name}' is registered", remedy=did_you_mean(name, frame.users))
         errors = errors_of(results)
         arguments = [column(result.value, frame.rows) for result in results]
-        asked = np.ones(frame.rows, np.bool_) if errors is None else ~errors.mask
+        needed = np.ones(frame.rows, np.bool_) if errors is None else ~errors.mask
         if function.strict:
             for argument in arguments:
                 where = valid(argument)
-                asked = asked if where is None else asked & where
-        values, failure = _called(function, arguments, asked)
+                needed = needed if where is None else needed & where
+        values, failure = _called(function, arguments, needed)
         return settled(values, errors, failure, frame.rows)
 
     return compute
 
 
 def _called(
-    function: UserFunction, arguments: list[pa.Array], asked: Bools
+    function: UserFunction, arguments: list[pa.Array], needed: Bools
 ) -> tuple[pa.Array, Failure | None]:
-    """Values on the rows that are asked for, NULL elsewhere."""
-    rows = np.flatnonzero(asked)
+    """Values on the needed rows, NULL elsewhere."""
+    rows = np.flatnonzero(needed)
     chosen = (
-        [argument.filter(pa.array(asked)) for argument in arguments] if len(rows) < len(asked) else arguments
+        [argument.filter(pa.array(needed)) for argument in arguments]
+        if len(rows) < len(needed)
+        else arguments
     )
     reasons: dict[int, str] = {}
     call, kind = function.call, to_arrow(function.result)
@@ -68,11 +70,11 @@ def _called(
         values = _by_row(call, kind, chosen, rows, reasons)
     else:
         values = _by_array(call, kind, chosen, rows, reasons)
-    places = np.cumsum(asked) - 1
-    spread = values if len(rows) == len(asked) else values.take(pa.array(places, mask=~asked))
+    indices = np.cumsum(needed) - 1
+    spread = values if len(rows) == len(needed) else values.take(pa.array(indices, mask=~needed))
     if not reasons:
         return spread, None
-    mask = np.zeros(len(asked), np.bool_)
+    mask = np.zeros(len(needed), np.bool_)
     mask[list(reasons)] = True
     return spread, Failure(mask, lambda row: f"{function.name}: {reasons[row]}")
 
@@ -80,21 +82,21 @@ def _called(
 def _by_row(
     call: Callable[..., Any], kind: pa.DataType, chosen: list[pa.Array], rows: Any, reasons: dict[int, str]
 ) -> pa.Array:
-    found: list[Any] = []
-    for place, row in enumerate(rows.tolist()):
+    results: list[Any] = []
+    for index, row in enumerate(rows.tolist()):
         try:
-            value = call(*(argument[place].as_py() for argument in chosen))
-            found.append(pa.scalar(value, kind).as_py())
+            value = call(*(argument[index].as_py() for argument in chosen))
+            results.append(pa.scalar(value, kind).as_py())
         except Exception as failure:  # noqa: BLE001 whatever a user's function raises is an error of its row
             reasons[row] = f"{type(failure).__name__}: {failure}"
-            found.append(None)
-    return pa.array(found, kind)
+            results.append(None)
+    return pa.array(results, kind)
 
 
 def _by_array(
     call: Callable[..., Any], kind: pa.DataType, chosen: list[pa.Array], rows: Any, reasons: dict[int, str]
 ) -> pa.Array:
-    """One call; after an exception by halves, so that only rows that fail alone are errors."""
+    """One call; after an exception by halves, so that only rows that fail on their own are errors."""
     if len(rows) == 0:
         return pa.nulls(0, kind)
     try:
@@ -102,7 +104,7 @@ def _by_array(
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
         if len(values) != len(rows):
-            raise ValueError(f"expected {len(rows)} values, found {len(values)}")  # noqa: TRY301 told like any other
+            raise ValueError(f"expected {len(rows)} values, found {len(values)}")  # noqa: TRY301 reported like any other
         return values if values.type == kind else values.cast(kind)
     except Exception as failure:  # noqa: BLE001 whatever a user's function raises is an error of its rows
         if len(rows) == 1:

@@ -122,7 +122,7 @@ def positive_remainder(kind: Type) -> Kernel:
 
 
 def whole_quotient(data: Sequence[Datum]) -> Outcome:
-    """`div` of two BIGINTs, cut off towards zero."""
+    """`div` of two BIGINTs, truncated towards zero."""
     left, right = raw(data[0]), raw(data[1])
     zero = right == 0
     least = (left == np.iinfo(np.int64).min) & (right == -1)

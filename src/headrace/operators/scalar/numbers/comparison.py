@@ -55,7 +55,7 @@ def _floating(symbol: str, left: Datum, right: Datum) -> pa.Array:
 
 
 def _with_constant(symbol: str, left: Datum, right: pa.Scalar) -> pa.Array:
-    """With a number on the right, IEEE is right about NaN but for `>` and `>=`, which are `not <=` and `not <`."""
+    """With a number on the right, IEEE handles NaN as Spark does except in `>` and `>=`, which are `not <=` and `not <`."""
     if math.isnan(right.as_py()):
         return _totally(symbol, left, right)
     if symbol == ">":
@@ -67,7 +67,7 @@ def _with_constant(symbol: str, left: Datum, right: pa.Scalar) -> pa.Array:
 
 def _may_hold_nan(datum: Datum) -> bool:
     with np.errstate(all="ignore"):
-        return bool(np.isnan(raw(datum).sum()))  # also true for inf - inf, which costs time but no truth
+        return bool(np.isnan(raw(datum).sum()))  # also true for inf - inf, which only costs time
 
 
 def _totally(symbol: str, left: Datum, right: Datum) -> pa.Array:

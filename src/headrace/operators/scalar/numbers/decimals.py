@@ -1,4 +1,4 @@
-"""DECIMAL arithmetic on unscaled integers: int64 where the digits fit, Python's integers in object arrays where not.
+"""DECIMAL arithmetic on unscaled integers: int64 where the digits fit, else Python's integers in object arrays.
 
 Spark computes every result exactly, rounds half away from zero to the result's scale, and fails when its precision is
 exceeded; so do these kernels.
@@ -88,7 +88,7 @@ def _signed(whole: Numbers, values: Numbers, divisor: Any) -> Numbers:
 
 
 def divide_towards_zero(values: Numbers, divisor: Any) -> Numbers:
-    """Quotients of integers, cut off. The divisor (integer or integers) is not zero."""
+    """Quotients of integers, truncated. The divisor (integer or integers) is not zero."""
     whole = np.abs(values) // np.abs(divisor)
     return _signed(whole, values, divisor)
 
@@ -205,8 +205,8 @@ def _positive_remainder(left: Datum, right: Datum, kind: Type) -> _Exact:
     _, second, _ = _aligned(left, right)
     divisor = np.where(np.asarray(second == 0, np.bool_), 1, second)
     raised = rest + divisor
-    again = raised - divide_towards_zero(raised, divisor) * divisor
-    return np.where(np.asarray(rest < 0, np.bool_), again, rest), scale, zero
+    wrapped = raised - divide_towards_zero(raised, divisor) * divisor
+    return np.where(np.asarray(rest < 0, np.bool_), wrapped, rest), scale, zero
 
 
 _FUNCTIONS: Final[dict[str, Callable[[Datum, Datum, Type], _Exact]]] = {
@@ -220,7 +220,7 @@ _FUNCTIONS: Final[dict[str, Callable[[Datum, Datum, Type], _Exact]]] = {
 
 
 def whole_quotient(data: Sequence[Datum]) -> Outcome:
-    """`div` of two DECIMALs: a BIGINT, cut off towards zero; of larger quotients Spark keeps the low 64 bits."""
+    """`div` of two DECIMALs: a BIGINT, truncated towards zero; of larger quotients Spark keeps the low 64 bits."""
     first, second, _ = _aligned(data[0], data[1])
     zero = np.asarray(second == 0, np.bool_)
     exact = divide_towards_zero(first, np.where(zero, 1, second))

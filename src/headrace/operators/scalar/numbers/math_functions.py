@@ -1,4 +1,4 @@
-"""Real functions and rounding. Results are Java's up to the last place for exp, logarithms and powers, else exactly."""
+"""Real functions and rounding. Results are Java's up to the last digit for exp, logarithms and powers, else exactly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NEAR: Final = 1e-4
 
 
 def real(function: Callable[..., Numbers], outside: Callable[..., Bools] | None = None) -> Kernel:
-    """A function of doubles, NULL where `outside` says so."""
+    """A function of doubles, NULL where `outside` is true."""
 
     def kernel(data: Sequence[Datum]) -> Outcome:
         numbers = [raw(datum) for datum in data]
@@ -57,7 +57,7 @@ def _logarithm(*numbers: Numbers) -> Numbers:
 
 
 def _power(base: Numbers, exponent: Numbers) -> Numbers:
-    """Java's: NaN where C says that 1 to any power, or -1 to an infinite one, is 1."""
+    """Java's: NaN where C defines that 1 to any power, or -1 to an infinite one, is 1."""
     strange = np.isnan(exponent) | (np.isinf(exponent) & (np.abs(base) == 1))
     power: Numbers = np.where(strange, np.nan, np.float_power(base, exponent))
     return power
@@ -104,13 +104,13 @@ def whole(name: str, argument: Type, result: Type) -> Kernel:
 
 
 def java_long(values: Numbers) -> Numbers:
-    """Doubles as Java's `(long)` takes them: towards zero, held at the ends, 0 for NaN."""
+    """Doubles as Java's `(long)` converts them: towards zero, clamped to the range, 0 for NaN."""
     with np.errstate(all="ignore"):
         inside = np.abs(values) < 2.0**63
         cut = np.where(inside, values, 0).astype(np.int64)
         ends = np.where(values > 0, 2**63 - 1, np.where(values < 0, -(2**63), 0))
-    found: Numbers = np.where(inside, cut, ends)
-    return found
+    result: Numbers = np.where(inside, cut, ends)
+    return result
 
 
 def rounded(name: str, argument: Type, digits: int, result: Type) -> Kernel:
@@ -156,7 +156,7 @@ def _integer(name: str, kind: Type, digits: int, *, even: bool) -> Kernel:
 
 
 def _double(datum: pa.Array, digits: int, *, even: bool) -> pa.Array:
-    """Exact where the scaled number is clear of a half; the few near one go by way of their decimal text."""
+    """Exact where the scaled number is clear of a half; the few near one are rounded through their decimal text."""
     numbers = raw(datum)
     with np.errstate(all="ignore"):
         factor = np.float64(10.0 ** abs(digits)) if abs(digits) <= 22 else np.inf
@@ -179,8 +179,8 @@ def _slowly(array: pa.Array, odd: Bools, datum: pa.Array, digits: int, *, even: 
     where = valid(datum)
     mask = pa.array(odd if where is None else odd & where)
     encoded = datum.filter(mask).dictionary_encode()
-    known = [_one(value, digits, even=even) for value in _texts(encoded.dictionary)]
-    values = pa.array(known, pa.float64()).cast(array.type)
+    rounded_values = [_rounded_text(value, digits, even=even) for value in _texts(encoded.dictionary)]
+    values = pa.array(rounded_values, pa.float64()).cast(array.type)
     return pc.replace_with_mask(array, mask, values.take(encoded.indices))
 
 
@@ -188,7 +188,7 @@ def _texts(values: pa.Array) -> list[str]:
     return [str(value) for value in values.cast(pa.string()).to_pylist()]
 
 
-def _one(text: str, digits: int, *, even: bool) -> float:
+def _rounded_text(text: str, digits: int, *, even: bool) -> float:
     exact = Decimal(text)
     if not exact.is_finite():
         return float(exact)

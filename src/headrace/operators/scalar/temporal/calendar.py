@@ -1,4 +1,4 @@
-"""The proleptic Gregorian calendar on arrays of day numbers, far beyond what Arrow's own kernels promise."""
+"""Proleptic Gregorian calendar on arrays of day numbers, for years far beyond the range of Arrow's own kernels."""
 
 from __future__ import annotations
 

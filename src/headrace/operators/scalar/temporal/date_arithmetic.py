@@ -1,4 +1,4 @@
-"""Points in time and durations: what moves them, what lies between them, what scales a duration."""
+"""Arithmetic of points in time and durations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headrace.time import DAY
 
 
 def arithmetic(symbol: str, arguments: tuple[Type, ...], result: Type) -> Kernel:
-    """`+ - * /` where a point in time or a duration takes part; computed on microseconds, or days for DATE."""
+    """`+ - * /` with a point in time or a duration; computed on microseconds, or days for DATE."""
     if symbol in ("*", "/"):
         return _scaled(symbol, arguments, result)
     if result.name == "DATE":
@@ -77,11 +77,11 @@ def _scaled_by_double(symbol: str, numbers: Sequence[Datum], result: Type) -> Ou
         fits = (np.abs(exact) < 2.0**63) | (exact == -(2.0**63))
     values = np.where(fits, exact, 0.0).astype(np.int64)
 
-    def describe(one: float, other: float) -> str:
+    def describe(left: float, right: float) -> str:
         return (
             "division by zero"
-            if symbol == "/" and other == 0
-            else f"{one} {symbol} {other} does not fit {result}"
+            if symbol == "/" and right == 0
+            else f"{left} {symbol} {right} does not fit {result}"
         )
 
     failure = failing(zero | ~fits, numbers, describe)

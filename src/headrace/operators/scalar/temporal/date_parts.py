@@ -1,4 +1,4 @@
-"""Parts of dates and timestamps, their truncation, and counting days and seconds, by clocks that show UTC."""
+"""Parts of dates and timestamps, their truncation, and counting of days and seconds, in UTC."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ def _start_of(unit: str, days: Numbers) -> Numbers:
 
 
 def _truncated_day(unit: str, days: Numbers) -> Numbers | None:
-    known = _CALENDAR_UNITS.get(unit.upper())
-    return None if known is None else _start_of(known, days)
+    calendar_unit = _CALENDAR_UNITS.get(unit.upper())
+    return None if calendar_unit is None else _start_of(calendar_unit, days)
 
 
 def _truncated_instant(unit: str, micros: Numbers) -> Numbers | None:
@@ -141,7 +141,7 @@ def _truncated_in(rules: Rules, unit: str, micros: Numbers) -> Numbers | None:
 
 
 def truncation(units_first: bool, result: Type, zone: str = "UTC") -> Kernel:
-    """`date_trunc(unit, timestamp)` by a zone's clocks, or `trunc(date, unit)`; NULL for a unit that is none."""
+    """`date_trunc(unit, timestamp)` in a zone, or `trunc(date, unit)`; NULL for an unknown unit."""
     function = _truncated_instant if units_first else _truncated_day
     rules = rules_of(zone)
     if rules:
@@ -152,15 +152,15 @@ def truncation(units_first: bool, result: Type, zone: str = "UTC") -> Kernel:
         units, times = (data[0], data[1]) if units_first else (data[1], data[0])
         rows, where = rows_of(data), all_valid(data)
         moments = np.broadcast_to(raw(times), rows).astype(np.int64)
-        values, known = np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
+        values, is_known = np.zeros(rows, np.int64), np.zeros(rows, np.bool_)
         encoded = column(units, 1 if isinstance(units, pa.Scalar) else rows).dictionary_encode()
         codes = np.broadcast_to(pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False), rows)
         for code, unit in enumerate(encoded.dictionary.to_pylist()):
             here = codes == code
-            found = function(unit, moments[here])
-            if found is not None:
-                values[here], known[here] = found, True
-        where = known if where is None else where & known
+            starts = function(unit, moments[here])
+            if starts is not None:
+                values[here], is_known[here] = starts, True
+        where = is_known if where is None else where & is_known
         beyond = where & (values > moments)  # wrapped around below the least instant
         failure = (
             Failure(beyond, lambda _: f"the start is before the least {result}") if beyond.any() else None
@@ -183,14 +183,14 @@ def since_epoch(unit: int) -> Kernel:
 
 
 def cut_seconds(data: Sequence[Datum]) -> Outcome:
-    """Whole seconds since 1970, cut off towards zero."""
+    """Whole seconds since 1970, truncated towards zero."""
     micros = raw(data[0])
     seconds = np.where(micros < 0, -(-micros // SECOND), micros // SECOND)
     return build(np.where(micros == -(2**63), -(2**63 // SECOND), seconds), valid(data[0]), pa.int64()), None
 
 
 def instant_of(unit: int, argument: Type, result: Type) -> Kernel:
-    """The instant a number of units after 1970; for doubles NULL if not finite, and held at the ends of time."""
+    """The instant a number of units after 1970; for doubles NULL if not finite, and clamped to the range."""
     arrow = to_arrow(result)
 
     def of_double(data: Sequence[Datum]) -> Outcome:
@@ -212,7 +212,7 @@ def instant_of(unit: int, argument: Type, result: Type) -> Kernel:
 
 
 def moved_days(sign: int) -> Kernel:
-    """A date so many days later (or earlier); beyond the ends of DATE it wraps around, as in Spark."""
+    """A date some days later (or earlier); beyond the ends of DATE it wraps around, as in Spark."""
 
     def kernel(data: Sequence[Datum]) -> Outcome:
         days = raw(data[0]).astype(np.int64) + sign * raw(data[1]).astype(np.int64)

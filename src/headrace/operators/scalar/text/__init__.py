@@ -1,1 +1,1 @@
-"""Functions of texts; values from and to text."""
+"""Functions of texts, and conversions to and from text."""

@@ -1,4 +1,4 @@
-"""The texts of dates and timestamps beyond the usual ones: short fields, far years, zones."""
+"""Texts of dates and timestamps in unusual forms: short fields, far years, zones."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ def days_from_civil(year: int, month: int, day: int) -> int | None:
     return era * _ERA_DAYS + of_era * 365 + of_era // 4 - of_era // 100 + of_year - _EPOCH_OF_ERA
 
 
-def _day(found: re.Match[str]) -> int | None:
-    year = int(found[2]) * (-1 if found[1] == "-" else 1)
-    return days_from_civil(year, int(found[3] or 1), int(found[4] or 1))
+def _day(match: re.Match[str]) -> int | None:
+    year = int(match[2]) * (-1 if match[1] == "-" else 1)
+    return days_from_civil(year, int(match[3] or 1), int(match[4] or 1))
 
 
 def read_date(text: str) -> int | None:
-    """Days since 1970-01-01, or None for what is not a date; anything may follow a space or `T`."""
-    found = _DATE_TEXT.fullmatch(text)
-    day = None if found is None else _day(found)
+    """Days since 1970-01-01, or None if it is not a date; anything may follow a space or `T`."""
+    match = _DATE_TEXT.fullmatch(text)
+    day = None if match is None else _day(match)
     return day if day is not None and -(2**31) <= day < 2**31 else None
 
 
 def read_timestamp(text: str, default: str = "UTC") -> int | None:
-    """Microseconds since 1970 UTC, or None for what is not a timestamp; `default` is the zone of a text without one.
+    """Microseconds since 1970 UTC, or None if it is not a timestamp; `default` is the zone of a text without one.
 
-    Spark also reads a time alone, as of today; that depends on the clock, so it is refused here.
+    Spark also reads a time without date, as of today; that depends on the clock, so it is not accepted here.
     """
-    found = _TIMESTAMP_TEXT.fullmatch(text)
-    day = None if found is None else _day(found)
-    if found is None or day is None:
+    match = _TIMESTAMP_TEXT.fullmatch(text)
+    day = None if match is None else _day(match)
+    if match is None or day is None:
         return None
-    hour, minute, second = (int(found[group] or 0) for group in (5, 6, 7))
+    hour, minute, second = (int(match[group] or 0) for group in (5, 6, 7))
     if hour > 23 or minute > 59 or second > 59:
         return None
     local = (
-        day * DAY + ((hour * 60 + minute) * 60 + second) * SECOND + int((found[8] or "")[:6].ljust(6, "0"))
+        day * DAY + ((hour * 60 + minute) * 60 + second) * SECOND + int((match[8] or "")[:6].ljust(6, "0"))
     )
-    offset = offset_of((found[9] or "").strip() or default, local)
+    offset = offset_of((match[9] or "").strip() or default, local)
     instant = None if offset is None else local - offset
     return instant if instant is not None and -(2**63) <= instant < 2**63 else None

@@ -1,7 +1,7 @@
 """CAST of texts: numbers, truth values, dates and timestamps as Spark reads them.
 
 Usual spellings are converted by Arrow, a whole column at once; each distinct unusual one by a function here, which
-returns None for a text that means nothing.
+returns None for a text that is no value.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _FALSE: Final = ("f", "false", "n", "no", "0")
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """`usual` is the shape of texts that `convert` turns into `kind` without fail; `unusual` reads all others."""
+    """`usual` is the pattern of texts that `convert` turns into `kind` without fail; `unusual` reads all others."""
 
     usual: str
     convert: Callable[[pa.Array], pa.Array]
     unusual: Callable[[str], Any]
     kind: pa.DataType
     letters: bytes | None = None
-    """The letters of texts that Arrow reads as Spark does, or not at all; None where the shape must be looked at."""
+    """The letters of texts that Arrow reads as Spark does, or not at all; None if the pattern must be matched."""
 
     def read(self, texts: pa.Array) -> tuple[pa.Array, np.ndarray[Any, np.dtype[np.bool_]] | None]:
-        """The values, and where a text means nothing (NULL there)."""
+        """The values, and where a text is no value (NULL there)."""
         if self.letters is not None and _only(texts, self.letters):
             try:
                 return self.convert(texts), None
             except pa.ArrowInvalid:
-                pass  # some text is unusual: look at each
+                pass  # some text is unusual: match each
         trimmed = pc.ascii_trim(texts, characters=_BLANK)
         fits = pc.match_substring_regex(trimmed, f"^(?:{self.usual})$")
         if pc.all(fits, min_count=0).as_py():
@@ -58,14 +58,14 @@ class _Reader:
         values = self.convert(pc.if_else(fits, trimmed, pa.scalar(None, pa.string())))
         odd = pc.invert(pc.fill_null(fits, True))
         encoded = trimmed.filter(odd).dictionary_encode()
-        known = pa.array([self.unusual(text) for text in encoded.dictionary.to_pylist()], self.kind)
-        values = pc.replace_with_mask(values, odd, known.take(encoded.indices))
+        parsed = pa.array([self.unusual(text) for text in encoded.dictionary.to_pylist()], self.kind)
+        values = pc.replace_with_mask(values, odd, parsed.take(encoded.indices))
         bad = pc.and_(odd, pc.is_null(values)).to_numpy(zero_copy_only=False)
         return values, bad if bad.any() else None
 
 
 def _only(texts: pa.Array, letters: bytes) -> bool:
-    """Whether the texts hold no letters but these (in either case), seen from their bytes alone."""
+    """Whether the texts hold no letters but these (in either case), judged by their bytes alone."""
     _, ends, data = texts.buffers()
     if data is None:
         return True
@@ -73,20 +73,20 @@ def _only(texts: pa.Array, letters: bytes) -> bool:
     signs = np.frombuffer(data, np.uint8)[offsets[texts.offset] : offsets[texts.offset + len(texts)]]
     if not letters:
         return int(signs.max(initial=0)) < ord("A")
-    known = np.ones(256, np.bool_)
-    known[ord("A") :] = False
-    known[[*letters.lower(), *letters.upper()]] = True
-    return bool(known[signs].all())
+    allowed = np.ones(256, np.bool_)
+    allowed[ord("A") :] = False
+    allowed[[*letters.lower(), *letters.upper()]] = True
+    return bool(allowed[signs].all())
 
 
 def reader(target: Type, zone: str = "UTC") -> Kernel:
     """The kernel of CAST(text AS target); `zone` is that of timestamps that name none."""
     if target.name == "BINARY":
         return lambda data: (data[0].cast(pa.binary()), None)
-    found = _reader(target) if zone == "UTC" else _reader_in(zone, to_arrow(target))
+    value_reader = _reader(target) if zone == "UTC" else _reader_in(zone, to_arrow(target))
 
     def kernel(data: Sequence[Datum]) -> Outcome:
-        values, bad = found.read(data[0])
+        values, bad = value_reader.read(data[0])
         bad = np.zeros(len(values), np.bool_) if bad is None else bad
         if target.is_integer and target.name != "BIGINT":
             limits = np.iinfo(to_arrow(target).to_pandas_dtype())
@@ -153,10 +153,10 @@ def _floating(text: str, kind: pa.DataType) -> Any:
         and (bare != "nan" or text in ("NaN", "+NaN", "-NaN") or text.lower() == bare)
     ):
         return float(("-" if text.startswith("-") else "") + _NOT_FINITE[bare])
-    if (found := _JAVA_FLOATING.fullmatch(text)) is not None:
-        return pa.scalar(found[1]).cast(kind).as_py()
-    if (found := _JAVA_HEX.fullmatch(text)) is not None:
-        return float.fromhex(found[1])
+    if (match := _JAVA_FLOATING.fullmatch(text)) is not None:
+        return pa.scalar(match[1]).cast(kind).as_py()
+    if (match := _JAVA_HEX.fullmatch(text)) is not None:
+        return float.fromhex(match[1])
     return None
 
 

@@ -1,4 +1,4 @@
-"""LIKE and regular expressions. Constant patterns are turned into Arrow's kernels once, where they are compiled."""
+"""LIKE and regular expressions. Constant patterns become Arrow kernels once, when they are compiled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANY: Final = "\0any"
 
 
 def like(pattern: Any, escape: Any, *, folded: bool) -> Kernel:
-    """LIKE, or ILIKE when `folded`; `pattern` and `escape` are None where they are no constants."""
+    """LIKE, or ILIKE when `folded`; `pattern` and `escape` are None if they are not constant."""
     lower = TEXTS["lower"]
 
     def prepared(data: Sequence[Datum]) -> Sequence[Datum]:
@@ -52,17 +52,17 @@ def _lowered(datum: pa.Scalar) -> pa.Scalar:
 def _parsed(pattern: str, escape: str) -> Parts | None:
     """The pieces of a pattern; None for one that escapes what needs no escape."""
     parts: Parts = []
-    place = 0
-    while place < len(pattern):
-        sign = pattern[place]
+    index = 0
+    while index < len(pattern):
+        sign = pattern[index]
         if sign == escape:
-            place += 1
-            if place == len(pattern) or pattern[place] not in ("%", "_", escape):
+            index += 1
+            if index == len(pattern) or pattern[index] not in ("%", "_", escape):
                 return None
-            parts.append(pattern[place])
+            parts.append(pattern[index])
         else:
             parts.append({"%": None, "_": ANY}.get(sign, sign))
-        place += 1
+        index += 1
     return parts
 
 
@@ -97,18 +97,18 @@ def _by_row(data: Sequence[Datum]) -> Outcome:
     rows = rows_of(data)
     columns = [column(datum, rows).to_pylist() for datum in data]
     escapes = columns[2] if len(columns) > 2 else ["\\"] * rows
-    found: dict[tuple[Any, ...], bool | None] = {}
+    results: dict[tuple[Any, ...], bool | None] = {}
     bad: set[tuple[Any, ...]] = set()
     keys = list(zip(columns[0], columns[1], escapes, strict=True))
     for key in set(keys):
         text, pattern, escape = key
         parts = None if None in key else _parsed(pattern, escape)
-        found[key] = None if parts is None else _matches(text, parts)
+        results[key] = None if parts is None else _matches(text, parts)
         if parts is None and None not in key:
             bad.add(key)
     mask = np.array([key in bad for key in keys], np.bool_)
     failure = Failure(mask, lambda row: _reason(keys[row][1])) if bad else None
-    return pa.array([found[key] for key in keys], pa.bool_()), failure
+    return pa.array([results[key] for key in keys], pa.bool_()), failure
 
 
 def _reason(pattern: str) -> str:
@@ -136,33 +136,33 @@ def extract(pattern: str, group: int) -> Kernel:
     expression = _with_named_group(translated(pattern).text, group)
 
     def kernel(data: Sequence[Datum]) -> Outcome:
-        found = pc.extract_regex(data[0], expression)
-        return pc.if_else(pc.is_valid(data[0]), pc.fill_null(found.field("wanted"), ""), data[0]), None
+        groups = pc.extract_regex(data[0], expression)
+        return pc.if_else(pc.is_valid(data[0]), pc.fill_null(groups.field("group"), ""), data[0]), None
 
     return kernel
 
 
 def _with_named_group(expression: str, group: int) -> str:
-    """Only the wanted group captures, by a name; Arrow wants all captured groups to have one."""
+    """Only the requested group captures, by a name; Arrow requires all captured groups to have one."""
     parts: list[str] = []
-    seen, place, inside = 0, 0, False
-    while place < len(expression):
-        sign = expression[place]
+    seen, index, inside = 0, 0, False
+    while index < len(expression):
+        sign = expression[index]
         if sign == "\\":
-            parts.append(expression[place : place + 2])
-            place += 2
+            parts.append(expression[index : index + 2])
+            index += 2
             continue
         inside = sign == "[" or (inside and sign != "]")
-        if sign == "(" and not inside and not expression.startswith("(?", place):
+        if sign == "(" and not inside and not expression.startswith("(?", index):
             seen += 1
-            sign = "(?P<wanted>" if seen == group else "(?:"
+            sign = "(?P<group>" if seen == group else "(?:"
         parts.append(sign)
-        place += 1
-    return "".join(parts) if group else f"(?P<wanted>{''.join(parts)})"
+        index += 1
+    return "".join(parts) if group else f"(?P<group>{''.join(parts)})"
 
 
 def replaced(pattern: str, replacement: str) -> Kernel:
     """Every match replaced."""
-    known = translated(pattern)
-    text = rewritten(replacement, known.groups)
-    return lambda data: (pc.replace_substring_regex(data[0], known.text, text), None)
+    translation = translated(pattern)
+    text = rewritten(replacement, translation.groups)
+    return lambda data: (pc.replace_substring_regex(data[0], translation.text, text), None)

@@ -1,5 +1,6 @@
-"""Functions of texts. Constant patterns and lengths run in Arrow's kernels; what those read differently from Spark, and
-arguments that vary by row, go through one Python call for each distinct combination.
+"""Functions of texts: constant patterns and lengths in Arrow kernels, the rest by Python calls.
+
+Where Arrow differs from Spark, and for arguments that vary by row, there is one Python call for each distinct combination.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from headrace.operators.scalar.values.datum import (
 )
 
 Fast = Callable[..., pa.Array | None]
-"""From the first text column and the constants to the result, or None where Arrow's kernel would not do."""
+"""From the first text column and the constants to the result, or None if Arrow's kernel does not apply."""
 
 
-def each(function: Callable[..., Any], kind: pa.DataType, *, strict: bool = True) -> Kernel:
+def by_distinct(function: Callable[..., Any], kind: pa.DataType, *, strict: bool = True) -> Kernel:
     """A kernel that calls `function` once for each distinct combination of arguments."""
 
     def kernel(data: Sequence[Datum]) -> Outcome:
@@ -34,28 +35,28 @@ def each(function: Callable[..., Any], kind: pa.DataType, *, strict: bool = True
         if len(arrays) == 1 and strict:
             encoded = arrays[0].dictionary_encode()
             fixed = [None if isinstance(datum, pa.Array) else datum.as_py() for datum in data]
-            place = next(i for i, datum in enumerate(data) if isinstance(datum, pa.Array))
-            known = [
-                function(*fixed[:place], text, *fixed[place + 1 :]) for text in encoded.dictionary.to_pylist()
+            index = next(i for i, datum in enumerate(data) if isinstance(datum, pa.Array))
+            results = [
+                function(*fixed[:index], text, *fixed[index + 1 :]) for text in encoded.dictionary.to_pylist()
             ]
-            return pa.array(known, kind).take(encoded.indices), None
+            return pa.array(results, kind).take(encoded.indices), None
         rows = list(zip(*(column(datum, rows_of(data)).to_pylist() for datum in data), strict=True))
-        found = {row: None if strict and None in row else function(*row) for row in set(rows)}
-        return pa.array([found[row] for row in rows], kind), None
+        by_row = {row: None if strict and None in row else function(*row) for row in set(rows)}
+        return pa.array([by_row[row] for row in rows], kind), None
 
     return kernel
 
 
 def fast(quick: Fast, slow: Callable[..., Any], kind: pa.DataType, text: int = 0) -> Kernel:
     """`quick` where all but the `text`-th argument are constants, else `slow` for each distinct combination."""
-    general = each(slow, kind)
+    general = by_distinct(slow, kind)
 
     def kernel(data: Sequence[Datum]) -> Outcome:
-        others = [datum for place, datum in enumerate(data) if place != text]
+        others = [datum for index, datum in enumerate(data) if index != text]
         if isinstance(data[text], pa.Array) and all(isinstance(datum, pa.Scalar) for datum in others):
-            found = quick(data[text], *(datum.as_py() for datum in others))
-            if found is not None:
-                return (found if found.type == kind else found.cast(kind)), None
+            result = quick(data[text], *(datum.as_py() for datum in others))
+            if result is not None:
+                return (result if result.type == kind else result.cast(kind)), None
         return general(data)
 
     return kernel
@@ -102,11 +103,11 @@ def _quick_right(texts: pa.Array, length: int) -> pa.Array:
     return _quick_substring(texts, -length) if length > 0 else _quick_substring(texts, 1, 0)
 
 
-def _pad(text: str, length: int, backfill_planner: str, *, before: bool) -> str:
+def _pad(text: str, length: int, filler: str, *, before: bool) -> str:
     missing = length - len(text)
-    if missing <= 0 or not backfill_planner:
+    if missing <= 0 or not filler:
         return text[: max(0, length)]
-    added = (backfill_planner * (missing // len(backfill_planner) + 1))[:missing]
+    added = (filler * (missing // len(filler) + 1))[:missing]
     return added + text if before else text + added
 
 
@@ -114,14 +115,14 @@ def padding(*, before: bool) -> Kernel:
     """`lpad` and `rpad`."""
     arrow = pc.utf8_lpad if before else pc.utf8_rpad
 
-    def quick(texts: pa.Array, length: int, backfill_planner: str = " ") -> pa.Array | None:
-        if len(backfill_planner) != 1 or length <= 0:
+    def quick(texts: pa.Array, length: int, filler: str = " ") -> pa.Array | None:
+        if len(filler) != 1 or length <= 0:
             return None
-        return pc.utf8_slice_codeunits(arrow(texts, length, padding=backfill_planner), 0, length)
+        return pc.utf8_slice_codeunits(arrow(texts, length, padding=filler), 0, length)
 
     return fast(
         quick,
-        lambda text, length, backfill_planner=" ": _pad(text, length, backfill_planner, before=before),
+        lambda text, length, filler=" ": _pad(text, length, filler, before=before),
         pa.string(),
     )
 
@@ -130,13 +131,13 @@ def trimming(name: str) -> Kernel:
     """`trim`, `ltrim`, `rtrim`; with two arguments the characters come first."""
     strip = {"trim": str.strip, "ltrim": str.lstrip, "rtrim": str.rstrip}[name]
     arrow = {"trim": pc.utf8_trim, "ltrim": pc.utf8_ltrim, "rtrim": pc.utf8_rtrim}[name]
-    one = fast(lambda texts: arrow(texts, characters=" "), lambda text: strip(text, " "), pa.string())
+    spaces = fast(lambda texts: arrow(texts, characters=" "), lambda text: strip(text, " "), pa.string())
 
     def quick(texts: pa.Array, signs: str) -> pa.Array:
         return arrow(texts, characters=signs) if signs else texts
 
-    two = fast(quick, lambda signs, text: strip(text, signs), pa.string(), text=1)
-    return lambda data: one(data) if len(data) == 1 else two(data)
+    characters = fast(quick, lambda signs, text: strip(text, signs), pa.string(), text=1)
+    return lambda data: spaces(data) if len(data) == 1 else characters(data)
 
 
 # ------------------------------------------------------------------------------------------------- finding and joining
@@ -164,13 +165,13 @@ def locate(data: Sequence[Datum]) -> Outcome:
     """`locate(searched, text[, from])`, 0 for a NULL `from`."""
     if len(data) == 2 and all_valid([d for d in data if isinstance(d, pa.Scalar)]) is None:
         return KERNELS["instr"]([data[1], data[0]])
-    return each(_locate, pa.int32(), strict=False)(data)
+    return by_distinct(_locate, pa.int32(), strict=False)(data)
 
 
 def _split_part(text: str, delimiter: str, number: int) -> str:
     parts = text.split(delimiter) if delimiter else [text]
-    place = number - 1 if number > 0 else len(parts) + number
-    return parts[place] if 0 <= place < len(parts) and number else ""
+    index = number - 1 if number > 0 else len(parts) + number
+    return parts[index] if 0 <= index < len(parts) and number else ""
 
 
 def split_part(data: Sequence[Datum]) -> Outcome:
@@ -189,9 +190,9 @@ def _quick_split_part(texts: pa.Array, delimiter: str, number: int) -> pa.Array 
         return None
     parts = pc.split_pattern(texts, delimiter)
     offsets = parts.offsets.to_numpy()
-    place = offsets[:-1] + number - 1 if number > 0 else offsets[1:] + number
-    inside = (place >= offsets[:-1]) & (place < offsets[1:])
-    picked = pc.fill_null(parts.values.take(pa.array(place, mask=~inside)), "")
+    index = offsets[:-1] + number - 1 if number > 0 else offsets[1:] + number
+    inside = (index >= offsets[:-1]) & (index < offsets[1:])
+    picked = pc.fill_null(parts.values.take(pa.array(index, mask=~inside)), "")
     return pc.if_else(pc.is_valid(texts), picked, texts)
 
 
@@ -219,7 +220,7 @@ def _joined(separator: str | None, *texts: str | None) -> str | None:
     return None if separator is None else separator.join(text for text in texts if text is not None)
 
 
-_join_by_row: Final = each(_joined, pa.string(), strict=False)
+_join_by_row: Final = by_distinct(_joined, pa.string(), strict=False)
 
 
 def _quick_replace(texts: pa.Array, searched: str, replacement: str = "") -> pa.Array:
@@ -241,7 +242,7 @@ KERNELS: Final[dict[str, Kernel]] = {
     "concat_ws": join_with,
     "upper": _cased(pc.ascii_upper, str.upper),
     "lower": _cased(pc.ascii_lower, str.lower),
-    "initcap": each(_capitalised, _STRING),
+    "initcap": by_distinct(_capitalised, _STRING),
     "length": lambda data: (pc.utf8_length(data[0]), None),
     "reverse": lambda data: (pc.utf8_reverse(data[0]), None),
     "trim": trimming("trim"),

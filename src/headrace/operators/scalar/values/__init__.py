@@ -1,1 +1,1 @@
-"""Values of expressions, and the errors of single rows."""
+"""Values of expressions, and errors of single rows."""

@@ -1,4 +1,4 @@
-"""What evaluating one node gives: values, and errors on the rows where there is none."""
+"""Result of one node: values, and errors on the rows without one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What expressions are evaluated over: columns by internal name, their number of rows, registered functions."""
+    """The input of an evaluation: columns by internal name, their number of rows, registered functions."""
 
     columns: Mapping[str, pa.Array]
     rows: int
@@ -35,14 +35,16 @@ Compute: TypeAlias = Callable[[Frame, Sequence[Result]], Result]
 
 
 def errors_of(results: Sequence[Result]) -> Errors | None:
-    """The errors of all arguments, those of the first foremost."""
-    found: Errors | None = None
+    """The errors of all arguments, those of the first argument first."""
+    errors: Errors | None = None
     for result in results:
-        found = both(found, result.errors)
-    return found
+        errors = both(errors, result.errors)
+    return errors
 
 
 def settled(value: Datum, errors: Errors | None, failure: Failure | None, rows: int) -> Result:
     """A result whose failed rows are NULL, whatever the kernel left there."""
-    found = both(errors, Errors.of(failure))
-    return Result(value if found is None else null_where(found.mask, column(value, rows)), found)
+    all_errors = both(errors, Errors.of(failure))
+    return Result(
+        value if all_errors is None else null_where(all_errors.mask, column(value, rows)), all_errors
+    )

@@ -1,6 +1,6 @@
-"""How do the kernels look into Arrow? A datum is a column of a batch or one constant for all its rows.
+"""Arrow access for kernels: a datum is a column of a batch or one constant for all its rows.
 
-Raw views ignore validity: what lies under a NULL is anything. Constants have one row in raw views and broadcast.
+Raw views ignore validity: values under a NULL are undefined. Constants have one row in raw views and broadcast.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Numbers: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Rows on which one function has no value, and why, told for one row at a time."""
+    """Rows on which one function has no value; `describe` gives the reason of one row."""
 
     mask: Bools
     describe: Callable[[int], str]
@@ -35,7 +35,7 @@ Kernel: TypeAlias = Callable[[Sequence[Datum]], Outcome]
 
 
 def scalar_of(literal: Literal) -> pa.Scalar:
-    """The constant as Arrow holds it."""
+    """The constant as an Arrow scalar."""
     return pa.scalar(literal.value, to_arrow(literal.type))
 
 
@@ -50,7 +50,7 @@ def rows_of(data: Sequence[Datum]) -> int:
 
 
 def column(datum: Datum, rows: int) -> pa.Array:
-    """The datum as an array of so many rows."""
+    """The datum as an array of `rows` rows."""
     return datum if isinstance(datum, pa.Array) else pa.repeat(datum, rows)
 
 
@@ -82,7 +82,7 @@ def _dtype(kind: pa.DataType) -> Any:
 
 
 def valid(datum: Datum) -> Bools | None:
-    """Where there is a value; None when everywhere."""
+    """Where there is a value; None if everywhere."""
     if isinstance(datum, pa.Scalar):
         return None if datum.is_valid else np.zeros(1, np.bool_)
     if datum.null_count == 0:
@@ -93,13 +93,13 @@ def valid(datum: Datum) -> Bools | None:
 
 
 def all_valid(data: Sequence[Datum]) -> Bools | None:
-    """Where every argument has a value; None when everywhere."""
-    found: Bools | None = None
+    """Where every argument has a value; None if everywhere."""
+    mask: Bools | None = None
     for datum in data:
         here = valid(datum)
         if here is not None:
-            found = here if found is None else found & here
-    return found
+            mask = here if mask is None else mask & here
+    return mask
 
 
 def build(values: Numbers, where: Bools | None, kind: pa.DataType) -> pa.Array:
@@ -131,7 +131,7 @@ def null_where(mask: Bools, array: pa.Array) -> pa.Array:
 def failing(mask: Bools, data: Sequence[Datum], describe: Callable[..., str]) -> Failure | None:
     """A failure on the masked rows whose arguments all have values; `describe` gets those of one row.
 
-    None when no row is left.
+    None if no row is left.
     """
     where = all_valid(data)
     mask = mask if where is None else mask & where
@@ -142,6 +142,6 @@ def failing(mask: Bools, data: Sequence[Datum], describe: Callable[..., str]) ->
 
 
 def cell(datum: Datum, row: int) -> Any:
-    """One value as Python has it; points in time and durations as Arrow prints them."""
+    """One value in Python; points in time and durations as Arrow prints them."""
     scalar = datum[row] if isinstance(datum, pa.Array) else datum
     return scalar.cast(pa.string()).as_py() if pa.types.is_timestamp(scalar.type) else scalar.as_py()

@@ -1,4 +1,4 @@
-"""On which rows did an expression fail, and why? Reasons are put into words only when someone asks."""
+"""Errors of expressions by row; the texts of reasons are made only when they are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.operators.scalar.values.datum import Bools, Failure
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Failed rows; the first of `parts` that holds a row says why it failed."""
+    """Failed rows; the first of `parts` that contains a row has its reason."""
 
     mask: Bools
     parts: tuple[Failure, ...]
@@ -23,7 +23,7 @@ class Errors:
         return _Reasons(self)
 
     def within(self, taken: Bools) -> Errors | None:
-        """The errors on rows that are taken; None when there are none."""
+        """The errors on the rows in `taken`; None if there are none."""
         mask = self.mask & taken
         return Errors(mask, self.parts) if mask.any() else None
 
@@ -39,7 +39,7 @@ class Errors:
 
 
 def both(first: Errors | None, then: Errors | None) -> Errors | None:
-    """The errors of two, where reasons of the first come first."""
+    """The errors of both; reasons of the first take precedence."""
     if first is None or then is None or first is then:
         return first or then
     narrowed = tuple(Failure(part.mask & first.mask, part.describe) for part in first.parts)
