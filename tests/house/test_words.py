@@ -15,7 +15,20 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "headrace"
 
-CLEAN: frozenset[str] = frozenset()
+CLEAN: frozenset[str] = frozenset(
+    {
+        "runtime/backfill",
+        "runtime/epoch",
+        "runtime/home",
+        "runtime/ingest",
+        "runtime/invoke",
+        "runtime/messages",
+        "runtime/plan",
+        "runtime/progress",
+        "runtime/results",
+        "runtime/tasks",
+    }
+)
 """Folders and modules below `src/headrace` whose docstrings and messages are checked, such as "store" or "time.py"."""
 
 NOT_YET = frozenset({"ARCHITECTURE.md", "docs/coverage.md", "docs/reference/cli.md"})

@@ -19,7 +19,7 @@ from headrace.runtime.messages.task_messages import ScanReceipt, StateReceipt, S
 from headrace.runtime.plan import union_streams
 from headrace.runtime.progress import union_progress
 from headrace.runtime.progress.group_progress import group_punctuation_columns
-from headrace.runtime.progress.punctuation import after_scans, as_known, progress_of
+from headrace.runtime.progress.punctuation import after_scans, committed_progress, progress_of
 from headrace.runtime.tasks.scan.deduplicate import retained_files
 from headrace.store.logs.committed import CommittedStream, OperatorProgress
 from headrace.store.logs.manifest import Manifest, StateRun
@@ -54,9 +54,11 @@ def next_manifest(
     retained_since = _expire_archives(lists, plan, operators, progress_after, files)
     results = [file.as_entry(before.epoch + 1) for receipt in receipts for file in receipt.results]
     facts = _counted(before.facts, seen, receipts)
-    with_groups = {name for scan in scans for name, observed in scan.operators.items() if observed.groups}
-    tasks = [*scans, *receipts] if with_groups else []
-    by_task = [{name: task.operators[name] for name in with_groups & task.operators.keys()} for task in tasks]
+    with_groups = {name for scan in scans for name, operator in scan.operators.items() if operator.groups}
+    observed = [*(scan.operators for scan in scans), *(receipt.operators for receipt in receipts)]
+    by_task = (
+        [{name: task[name] for name in with_groups & task.keys()} for task in observed] if with_groups else []
+    )
     facts = with_row_layout_states(facts, plan, added(by_task))
     if results:
         facts = with_classes(facts, "results", lists.get("results", RadixList()), results)
@@ -83,7 +85,10 @@ def _expire_archives(
     progress: Mapping[str, StreamProgress],
     files: ListFiles,
 ) -> dict[str, Instant]:
-    """Remove entries that have expired and were read by all from the archives; returns, by stream, the instant since which it has all rows."""
+    """Remove archive entries that have expired and were read by all.
+
+    Returns, by stream with removed entries, the instant since which its archive has all rows.
+    """
     retained_since = {}
     for name, stream in plan.streams.items():
         archive = lists.get(f"archive:{name}")
@@ -114,7 +119,10 @@ def _with_retained_since(
 
 
 def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manifest:
-    """The manifest without the progress, archive and rejects of dropped streams; a stream of the same name starts from scratch."""
+    """The manifest without the progress, archive and rejects of dropped streams.
+
+    A stream of the same name starts from scratch.
+    """
     remaining = {name for name, committed in old.streams.items() if committed.born == home.born(name)}
     remaining &= set(plan.streams)
     dropped = {f"{kind}:{name}" for name in set(old.streams) - remaining for kind in ("archive", "rejects")}
@@ -127,7 +135,7 @@ def without_dropped_streams(old: Manifest, plan: EpochPlan, home: Home) -> Manif
             archive_of = lambda stream: old.lists.get(f"archive:{stream}", RadixList())  # noqa: E731
             until = union_replay.length_of_new(plan.streams[name], archive_of, home.store.read)
             streams[name] = replace(
-                union_progress.known_so_far(plan.streams[name], streams[name], streams), until=until
+                union_progress.committed_union(plan.streams[name], streams[name], streams), until=until
             )
     return replace(
         old,
@@ -215,7 +223,7 @@ def _streams(
     ends = union_replay.ends_after(plan.streams, work.taken, before.epoch + 1)
     for name, definition in plan.streams.items():
         receipt = receipts.get(name, StreamReceipt())
-        committed = as_known(before.stream(name), progress[name], receipt.sources, now)
+        committed = committed_progress(before.stream(name), progress[name], receipt.sources, now)
         committed = replace(
             committed,
             until=ends.get(name, committed.until),
@@ -291,9 +299,8 @@ def _after(
         groups = rolled_up(groups) if rule.patterns else groups
         complete_since = progress.complete_since
         if work.kind == "replay" and plan.streams[operator.stream].archive == "none":
-            complete_since = beyond(
-                streams[operator.stream]
-            )  # rows that arrived while it was paused are not stored
+            # Rows that arrived while it was paused are not stored.
+            complete_since = beyond(streams[operator.stream])
         progress = replace(
             progress,
             emitted_to=emitted_to,

@@ -136,15 +136,12 @@ class _ScanTask:
             for operator in readers
             if (revisions := self._plan.planned[operator.id].revisions) is not None
         }
-        rows, late, rejects, kept = (
+        others = [operator for operator in readers if operator.id not in revising]
+        rows, late, rejects, sampled = (
             timed(
-                [
-                    operator
-                    for operator in readers
-                    if channels[operator.id] == channel and operator.id not in revising
-                ],
+                [operator for operator in others if channels[operator.id] == channel],
                 relations,
-                self._message.row_layout_states,
+                message.row_layout_states,
             )
             for channel in ("rows", "late", "rejects", "kept")
         )
@@ -160,14 +157,11 @@ class _ScanTask:
             rows,
             late,
             rejects,
-            SampledRows.of(name, self._plan.sample_rate_of(name), kept, columns_of_samples),
+            SampledRows.of(name, self._plan.sample_rate_of(name), sampled, columns_of_samples),
             [
                 (
                     within,
-                    timed(
-                        [operator for operator in readers if revising.get(operator.id, -1) == within],
-                        relations,
-                    ),
+                    timed([reader for reader in readers if revising.get(reader.id, -1) == within], relations),
                 )
                 for within in dict.fromkeys(revising.values())
             ],
